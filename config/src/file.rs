@@ -11,10 +11,12 @@ use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
-use crate::check::Checked;
+use crate::agents::keys;
+use crate::check::{self, Checked};
 use crate::error::ConfigError;
+use crate::hooks::FileHooks;
 use crate::model::Config;
-use crate::{budgets, policy, regular, syntax, validate};
+use crate::{budgets, hooks, policy, regular, syntax, validate};
 
 /// Largest config file that is read, in bytes. It is written by hand; what is larger is another file.
 pub const MAX_BYTES: u64 = 1024 * 1024;
@@ -56,7 +58,30 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
             let positions = policy::located(str::from_utf8(bytes).unwrap_or_default());
             config.permissions = Some(policy::place_rules(rules, &document["permissions"], &positions));
         }
+        place_hooks(&mut config.hooks, bytes);
         Ok(config)
+    })
+}
+
+/// Puts places and the file's hash to hooks that were read from these bytes.
+fn place_hooks(hooks: &mut FileHooks, bytes: &[u8]) {
+    if !hooks.entries.is_empty() {
+        hooks.locate(&keys::of(str::from_utf8(bytes).unwrap_or_default()));
+        hooks.sha256 = hooks::content_hash(bytes);
+    }
+}
+
+/// Reads only the hooks of a config file; other keys of it are not checked.
+pub(crate) fn load_hooks(path: &Path) -> Result<FileHooks, ConfigError> {
+    let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
+    let bytes = regular::open_to_read(path).and_then(all_of).map_err(unreadable)?;
+    parse_with(path, &bytes, |document| {
+        let Some(root) = check::object(Some(document), || "root".to_owned())? else {
+            return Ok(FileHooks::default());
+        };
+        let mut hooks = hooks::of_config(root)?;
+        place_hooks(&mut hooks, &bytes);
+        Ok(hooks)
     })
 }
 
@@ -74,7 +99,10 @@ fn parse_with<T>(
     })?;
     check(&document).map_err(|found| ConfigError::ConfigInvalid {
         path: path.to_owned(),
-        at: policy::located(text).of(&found.place).or_else(|| budgets::position(text, &found.place)),
+        at: policy::located(text)
+            .of(&found.place)
+            .or_else(|| budgets::position(text, &found.place))
+            .or_else(|| hooks::position(&keys::of(text), &found.place)),
         place: found.place.map(brief),
         problem: brief(found.problem),
     })

@@ -20,6 +20,7 @@ pub mod error;
 pub mod file;
 mod file_system;
 pub mod handshakes;
+pub mod hooks;
 pub mod idle;
 pub mod init;
 pub mod launcher;

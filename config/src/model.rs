@@ -11,6 +11,7 @@ use crate::agents::Tier;
 use crate::approvals::Approvals;
 use crate::budgets::Budgets;
 use crate::error::ConfigError;
+use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
 use crate::notify::Sink;
 use crate::policy::Rule;
@@ -36,6 +37,8 @@ pub struct Config {
     pub budgets: Budgets,
     /// Whether agents may give tasks to others, and how many; none: only where somebody says so.
     pub delegation: Option<TaskLimits>,
+    /// Commands that run before or after what a worker does.
+    pub hooks: FileHooks,
     /// Whom to notify of what. Only the user's own file counts.
     pub notify: Vec<Sink>,
     /// Languages that hold for every role.

@@ -16,7 +16,7 @@ use crate::check::{
 };
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
-use crate::{approvals, budgets, delegation, idle, mcp, notify, policy, session};
+use crate::{approvals, budgets, delegation, hooks, idle, mcp, notify, policy, session};
 
 /// More messages may never wait.
 const MOST_QUEUE_LIMIT: u32 = 1_000;
@@ -31,6 +31,7 @@ pub(crate) fn config(document: &Value) -> Checked<Config> {
         approvals: approvals::approvals(root)?,
         budgets: budgets::budgets(root)?,
         delegation: delegation::delegation(root)?,
+        hooks: hooks::of_config(root)?,
         notify: notify::sinks(root)?,
         role_defaults: role_defaults(root)?,
         role_hints: named(root, "roleHints", "roleHints", role_hint)?,

@@ -98,6 +98,8 @@ words! {
         NotificationFailed = "notification.failed",
         /// Somebody below this worker asked for what only its owner may do.
         WorkerForbidden = "worker.forbidden",
+        /// A hook failed, or does not run.
+        HookFailed = "hook.failed",
         /// The worker was made for a task of another worker, or of a manager.
         SubagentSpawned = "subagent.spawned",
         /// A prompt of the worker's task has made another tool call.
@@ -122,6 +124,8 @@ words! {
         RuntimeStartFailed = "runtime.start_failed",
         /// See [`RecordType::Dispatching`].
         RuntimeDispatching = "runtime.turn_dispatching",
+        /// A permission request that waits for hooks. If it becomes a question or is decided, `approval.requested` follows.
+        RuntimeApprovalHeld = "runtime.approval_held",
         /// See [`RecordType::ApprovalClosed`].
         RuntimeApprovalClosed = "runtime.approval_closed",
         /// See [`RecordType::AnswerWritten`].

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::EventId;
 use crate::state::words;
 
 /// How long a hook may take if its configuration does not say, in milliseconds.
@@ -36,6 +37,12 @@ words! {
 }
 
 impl HookEvent {
+    /// Whether the hook may deny what an agent does.
+    #[must_use]
+    pub const fn narrows_calls(self) -> bool {
+        matches!(self, Self::PreToolUse | Self::ApprovalRequested)
+    }
+
     /// Whether the daemon waits for the hook: its answer may narrow what is allowed.
     #[must_use]
     pub const fn is_before(self) -> bool {
@@ -50,8 +57,11 @@ words! {
         User = "user",
         /// A config file of a project, which an agent can write.
         Project = "project",
-        /// The definition of an agent.
+        /// The file of an agent's definition.
         Definition = "definition",
+        /// A definition in `--agents` of the command that started the worker. It needs no trust: only the owner starts
+        /// workers.
+        Command = "command",
     }
 }
 
@@ -76,4 +86,40 @@ pub struct Hook {
     pub file: PathBuf,
     /// SHA-256 of that file's content when the worker was started, in lowercase hexadecimal.
     pub sha256: String,
+}
+
+/// Data of `hook.failed`: a hook that failed, said what counts for nothing, or does not run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HookFailed {
+    /// For what it was to run.
+    pub event: HookEvent,
+    /// Its command.
+    pub command: String,
+    /// The file that it stands in.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub file: PathBuf,
+    /// Who wrote it.
+    pub origin: HookOrigin,
+    /// What went wrong, and what to do about it.
+    pub reason: String,
+    /// The event that it ran for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_event_id: Option<EventId>,
+}
+
+impl HookFailed {
+    /// The failure of this hook.
+    #[must_use]
+    pub fn of(hook: &Hook, reason: String, for_event_id: Option<EventId>) -> Self {
+        Self {
+            event: hook.event,
+            command: hook.command.clone(),
+            file: hook.file.clone(),
+            origin: hook.origin,
+            reason,
+            for_event_id,
+        }
+    }
 }

@@ -9,13 +9,13 @@ use serde_saphyr::Spanned;
 use crate::error::Place;
 use crate::policy::Position;
 
-/// The places of all keys, by their paths.
+/// The places of all keys, by their paths. An element of a list has its number as its key, and no place of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Keys(BTreeMap<Vec<String>, Position>);
+pub(crate) struct Keys(BTreeMap<Vec<String>, Position>);
 
 impl Keys {
     /// Of this key, or of the nearest one above it.
-    pub(super) fn of(&self, path: &[&str]) -> Option<Position> {
+    pub(crate) fn of(&self, path: &[&str]) -> Option<Position> {
         let mut path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
         while !path.is_empty() {
             if let Some(at) = self.0.get(&path) {
@@ -39,7 +39,7 @@ impl Keys {
 }
 
 /// The keys of this text; none of one that cannot be read.
-pub(super) fn of(text: &str) -> Keys {
+pub(crate) fn of(text: &str) -> Keys {
     let Ok(tree) = serde_saphyr::from_str::<Tree>(text) else { return Keys::default() };
     let mut keys = Keys::default();
     tree.add(&mut Vec::new(), &mut keys);
@@ -47,13 +47,13 @@ pub(super) fn of(text: &str) -> Keys {
 }
 
 #[derive(Default)]
-struct Tree(Vec<(String, Position, Self)>);
+struct Tree(Vec<(String, Option<Position>, Self)>);
 
 impl Tree {
     fn add(self, path: &mut Vec<String>, keys: &mut Keys) {
         for (key, at, below) in self.0 {
             path.push(key);
-            keys.0.insert(path.clone(), at);
+            keys.0.extend(at.map(|at| (path.clone(), at)));
             below.add(path, keys);
             path.pop();
         }
@@ -108,9 +108,11 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
-        // What is wrong below an element is reported of the list.
-        while items.next_element::<Tree>()?.is_some() {}
-        Ok(Tree::default())
+        let mut found = Vec::new();
+        while let Some(below) = items.next_element::<Tree>()? {
+            found.push((found.len().to_string(), None, below));
+        }
+        Ok(Tree(found))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
@@ -118,7 +120,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
         while let Some(key) = map.next_key::<Spanned<String>>()? {
             let at = Position { line: key.referenced.line(), column: key.referenced.column() };
             let below = map.next_value()?;
-            found.push((key.value, at, below));
+            found.push((key.value, Some(at), below));
         }
         Ok(Tree(found))
     }

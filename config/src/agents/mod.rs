@@ -8,7 +8,7 @@ mod builtin;
 mod catalog;
 mod folder;
 mod front;
-mod keys;
+pub(crate) mod keys;
 mod lists;
 mod problem;
 mod read;
@@ -18,6 +18,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
+use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
 use crate::policy::{Action, Rule};
 
@@ -199,6 +200,8 @@ pub struct Definition {
     pub result_schema: Option<Value>,
     /// How much of its result the caller gets, in tokens.
     pub result_max_tokens: Option<u64>,
+    /// Commands that run before or after what it does.
+    pub hooks: FileHooks,
     /// Keys that mean nothing here.
     pub unknown: Map<String, Value>,
     /// What it is told.

@@ -9,6 +9,7 @@ use super::problem::Problem;
 use super::{Definition, MOST_BYTES, MOST_NAME_CHARS, McpWish, Mode, Source};
 use crate::check::{Checked, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
 use crate::error::Place;
+use crate::hooks;
 use crate::mcp;
 use crate::policy::{self, Action, Rule};
 use crate::result_schema::ResultSchema;
@@ -32,6 +33,7 @@ pub enum Reading {
 pub fn read(bytes: &[u8], stem: &str, source: Source) -> Result<Reading, Problem> {
     let Front { document, keys, body, note } = front::split(bytes)?;
     let mut reading = of_document(&document, &keys, stem, &body, source)?;
+    hash_hooks(&mut reading, bytes);
     if let (Reading::Definition(definition), Some(note)) = (&mut reading, note) {
         definition.notes.push(note);
     }
@@ -52,7 +54,19 @@ pub(super) fn of_entry(name: &str, entry: &Value, source: Source) -> Result<Read
     if let Some(object) = entry.as_object_mut() {
         object.remove("prompt");
     }
-    of_document(&entry, &Keys::default(), name, &body, source)
+    let text = entry.to_string();
+    let mut reading = of_document(&entry, &Keys::default(), name, &body, source)?;
+    hash_hooks(&mut reading, text.as_bytes());
+    Ok(reading)
+}
+
+/// Hooks are trusted by the content of the whole file.
+fn hash_hooks(reading: &mut Reading, bytes: &[u8]) {
+    if let Reading::Definition(definition) = reading
+        && !definition.hooks.entries.is_empty()
+    {
+        definition.hooks.sha256 = hooks::content_hash(bytes);
+    }
 }
 
 fn of_document(
@@ -191,6 +205,11 @@ fn definition(
         }
     }
     notes.extend(notes_of(&listed, "tools", keys));
+    let hooks = hooks::of_definition(front, keys)?;
+    notes.extend(hooks.ignored.iter().map(|ignored| {
+        let what = format!("`{}` is not carried out: {}", ignored.key, ignored.reason);
+        Problem::note(what).at(ignored.at).of_key("hooks")
+    }));
     let required_servers = required_servers(front);
     if !required_servers.is_empty() {
         let what = "whether a server starts is known to the agent alone: `required` is not held to";
@@ -234,6 +253,7 @@ fn definition(
         caller_is_agent: word(front, "caller", &["agent", "user"])?.as_deref() == Some("agent"),
         result_schema: schema(front)?,
         result_max_tokens: whole(front, "resultMaxTokens", 1..=MOST_STEPS)?,
+        hooks,
         unknown,
         prompt: String::new(),
         refusals,
@@ -333,7 +353,7 @@ fn not_yet(front: &Map<String, Value>, keys: &Keys) -> Vec<Problem> {
         _ => false,
     };
     let mut refusals = Vec::new();
-    for key in ["hooks", "memory", "isolation", "writeBack", "filesystem"] {
+    for key in ["memory", "isolation", "writeBack", "filesystem"] {
         let Some(value) = front.get(key).filter(|value| !empty(value)) else { continue };
         if key == "filesystem" && value == "shared_rw" {
             continue;

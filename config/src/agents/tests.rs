@@ -196,7 +196,7 @@ fn what_this_version_does_not_do_refuses_the_start() {
         "filesystem: isolated",
         "filesystem: shared_ro",
         "memory: user",
-        "hooks: {PreToolUse: [{hooks: []}]}",
+        "hook: {PreToolUse: []}",
         "writeBack: auto",
         "disallowedTools: Frobnicate",
         "tools: {mymcp_x: false}",

@@ -19,7 +19,7 @@ mod rule;
 mod shell;
 mod tool;
 
-pub use call::Call;
+pub use call::{Call, Command};
 pub use decide::{Decider, Judged, Listed, Verdict};
 pub use delegating::{lets_tasks, lists_tool};
 pub use exact::AddedTo;

@@ -7,14 +7,17 @@ use std::path::Path;
 use serde_json::{Value, json};
 use subagent_protocol::api::TASK_SERVER;
 use subagent_protocol::definition::{AgentChange, AgentSpec, NotHonoured};
+use subagent_protocol::hook::Hook;
 use subagent_protocol::options::Options;
 use subagent_protocol::policy::{PolicyLayer, PolicyRule};
 use subagent_protocol::{Code, Error, Result};
 
+use super::hooks;
 use super::policy::travels;
 use super::wire::{argument, path_value};
 use crate::agents::{self, Catalog, Definition, Found, Given, McpWish, Mode, Problem, Source, Tier};
 use crate::environment::Environment;
+use crate::hooks::Fires;
 use crate::mcp::McpServer;
 use crate::model::{Config, Launcher};
 use crate::policy::{Action, LayerKind, Rule};
@@ -53,6 +56,8 @@ pub struct Resolved {
     pub layer: Option<PolicyLayer>,
     /// MCP servers of its own.
     pub servers: BTreeMap<String, McpServer>,
+    /// Hooks of its own.
+    pub hooks: Vec<Hook>,
 }
 
 /// What was found, before there is a launcher.
@@ -142,7 +147,7 @@ pub struct Running<'a> {
 ///
 /// # Errors
 /// Those of [`Chosen`]; `AGENT_NOT_USABLE{agent,key,reason}` for one that needs what a session has from its start: another
-/// launcher, MCP servers of its own, tasks for others.
+/// launcher, MCP servers or hooks of its own, tasks for others.
 pub fn change(
     name: &str,
     agents: Option<&str>,
@@ -164,12 +169,16 @@ pub fn change(
     if let Some(other) = chosen.launcher().filter(|other| *other != at.0) {
         return cannot("launcher", format!("it needs the launcher `{other}`, and the worker has `{}`", at.0));
     }
-    let Some(Resolved { spec, layer, servers }) = chosen.resolve(at, config, workspace, env, false)? else {
+    let Some(Resolved { spec, layer, servers, hooks }) = chosen.resolve(at, config, workspace, env, false)?
+    else {
         return cannot("name", "it is no definition".to_owned());
     };
     if !servers.is_empty() {
         let names: Vec<&str> = servers.keys().map(String::as_str).collect();
         return cannot("mcpServers", format!("it needs MCP servers of its own ({})", names.join(", ")));
+    }
+    if !hooks.is_empty() {
+        return cannot("hooks", "it has hooks, which count from the start of a worker".to_owned());
     }
     let lets = layer.as_ref().is_some_and(super::policy::lets_tasks);
     if lets && !delegates {
@@ -218,7 +227,8 @@ pub fn resolved(
         mode: definition.permission_mode.clone(),
         not_honoured,
     };
-    Ok(Resolved { spec, layer: Some(layer(definition)), servers })
+    let hooks = hooks::of_definition(definition).hooks().collect();
+    Ok(Resolved { spec, layer: Some(layer(definition)), servers, hooks })
 }
 
 /// The definition of this name, if it can be started.
@@ -306,7 +316,20 @@ fn of_nobody(definition: &Definition) -> Vec<NotHonoured> {
         let why = "whether a server starts is known to the agent alone";
         keys.push(("mcpServers.required", json!(definition.required_servers), why));
     }
-    told(keys)
+    let mut told = told(keys);
+    let hooks = &definition.hooks;
+    told.extend(hooks.ignored.iter().map(|ignored| NotHonoured {
+        key: ignored.key.clone(),
+        value: ignored.value.clone(),
+        reason: ignored.reason.clone(),
+    }));
+    let never = hooks.entries.iter().filter(|entry| matches!(entry.fires, Fires::Never(_)));
+    told.extend(never.map(|entry| NotHonoured {
+        key: format!("hooks.{}", entry.fires.name()),
+        value: entry.command.as_str().into(),
+        reason: "this version never fires the event: it has no worktrees".to_owned(),
+    }));
+    told
 }
 
 fn told(keys: Vec<(&str, Value, &str)>) -> Vec<NotHonoured> {

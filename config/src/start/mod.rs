@@ -7,6 +7,7 @@ pub mod agent;
 pub mod answers;
 pub mod budgets;
 pub mod delegation;
+pub mod hooks;
 pub mod launcher;
 pub mod options;
 pub mod policy;
@@ -139,14 +140,19 @@ impl<'a> Composition<'a> {
         let own = agent.as_ref().map(|agent| agent.servers.clone()).unwrap_or_default();
         let mcp_config = wanted.mcp_config.as_deref();
         let mcp_servers = servers::of(config, launcher, own, mcp_config, &place.cwd, place.env)?;
-        let (agent, layer) = agent.map(|agent| (agent.spec, agent.layer)).unzip();
-        let layer = layer.flatten();
+        let (agent, layer, own_hooks) = match agent {
+            Some(agent) => (Some(agent.spec), agent.layer, agent.hooks),
+            None => (None, None, Vec::new()),
+        };
         let mut configured = launcher.options.clone();
         if let Some(agent) = &agent {
             configured.mode = agent.mode.clone().or(configured.mode);
             configured.model = configured.model.filter(|_| agent.model.is_none());
         }
         let additional_directories = additional_directories(&wanted.add_dirs, place.env)?;
+        let mut writable = vec![place.workspace, &place.cwd];
+        writable.extend(additional_directories.iter().map(PathBuf::as_path));
+        let hooks = hooks::of_worker(place.loaded, &writable, place.env, own_hooks)?;
         let delegation = delegation::spec(wanted.delegate, wanted.agents, layer.as_ref(), &place);
         let rules = policy::Said {
             flags: &wanted.rules,
@@ -182,7 +188,7 @@ impl<'a> Composition<'a> {
             )?,
             agent,
             delegation,
-            hooks: Vec::new(),
+            hooks,
             choice: place.choice,
             cwd: place.cwd,
         })

@@ -11,6 +11,7 @@ use super::workers::WorkerView;
 use crate::bytes64::Bytes64;
 use crate::definition::AgentSpec;
 use crate::event::EventType;
+use crate::hook::Hook;
 use crate::ids::{EventId, SnapshotId, TurnId, WorkerId};
 use crate::mcp::McpServers;
 use crate::policy::PolicySpec;
@@ -36,6 +37,9 @@ pub struct Inspected {
     /// The definition that it was started with; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentSpec>,
+    /// The hooks that it was started with, in the order in which they run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<Hook>,
     /// The last events that the filters let through, in order.
     pub events: Vec<InspectedEvent>,
 }

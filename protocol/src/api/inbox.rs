@@ -31,6 +31,8 @@ words! {
         Owner = "owner",
         /// A rule of the owner.
         Rule = "rule",
+        /// A hook.
+        Hook = "hook",
         /// Its deadline.
         Deadline = "deadline",
         /// The cancel of its turn.

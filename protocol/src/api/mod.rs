@@ -11,6 +11,7 @@ mod daemon;
 mod envelope;
 mod examination;
 mod handoffs;
+mod hooks;
 mod inbox;
 mod options;
 mod queue;
@@ -36,6 +37,7 @@ pub use handoffs::{
     CreateHandoff, HandoffReady, Inspected, InspectedEvent, LatestHandoff, RestartWorker, WorkspaceChange,
     WorkspaceStatus,
 };
+pub use hooks::{AllTrustedHooks, DistrustHooks, DistrustedHooks, TrustHooks, TrustedHooks};
 pub use inbox::{
     AllDecided, AnswerTime, ApprovalShown, DecideAll, DecidedBy, DecidedOne, Decider, Inbox, InboxItem,
     MOST_WAIT_MS, OnTimeout, OwnerRule, OwnerRules, RuleScope,

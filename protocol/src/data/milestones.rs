@@ -490,6 +490,7 @@ pub(super) mod of {
         SubagentSpawned,
     };
     use crate::event::EventType;
+    use crate::hook::HookFailed;
 
     /// The type of the data of an event; `None` for one that is never shown, and for a `progress.update`.
     pub(in super::super) fn event(event_type: EventType) -> Option<Named> {
@@ -524,6 +525,7 @@ pub(super) mod of {
             EventType::WorkerStopped => named::<Nothing>(),
             EventType::NotificationFailed => named::<NotificationFailed>(),
             EventType::WorkerForbidden => named::<super::Forbidden>(),
+            EventType::HookFailed => named::<HookFailed>(),
             EventType::SubagentSpawned => named::<SubagentSpawned>(),
             EventType::SubagentProgress => named::<SubagentProgress>(),
             EventType::SubagentEvent => named::<SubagentEvent>(),
@@ -537,6 +539,7 @@ pub(super) mod of {
             | EventType::RuntimeAgentStarted
             | EventType::RuntimeStartFailed
             | EventType::RuntimeDispatching
+            | EventType::RuntimeApprovalHeld
             | EventType::RuntimeApprovalClosed
             | EventType::RuntimeAnswerWritten
             | EventType::RuntimeCancelRequested

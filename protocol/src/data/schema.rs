@@ -1,4 +1,4 @@
-//! The JSON Schema of events, from the types: `docs/events.schema.json`.
+//! The JSON Schemas of events and of hooks' input, from the types: `docs/events.schema.json`, `docs/hooks.schema.json`.
 //!
 //! It allows fields and kinds that it does not know: later versions add some.
 
@@ -12,6 +12,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::milestones::of;
 use super::progress::ToolCall;
 use crate::event::{Event, EventType};
+use crate::hook_input::HookInput;
 
 type Found = Vec<(String, RefOr<Schema>)>;
 
@@ -69,6 +70,24 @@ pub fn events() -> Value {
         "title": "Event",
         "description": "An event as `watch` shows it; see events.md. Later versions may add fields and kinds.",
         "allOf": rules,
+        "$defs": types,
+    })
+}
+
+/// The schema of what a hook reads from its standard input: `docs/hooks.schema.json`.
+///
+/// # Panics
+/// Never: schemas are JSON.
+#[must_use]
+pub fn hooks() -> Value {
+    let named = named::<HookInput>();
+    let types: BTreeMap<String, Value> =
+        named.schemas.iter().map(|(name, schema)| (name.clone(), definition(schema))).collect();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "HookInput",
+        "description": "What a hook reads from its standard input; see hooks.md. Later versions may add fields.",
+        "$ref": reference(&named.name),
         "$defs": types,
     })
 }

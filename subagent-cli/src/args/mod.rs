@@ -13,6 +13,7 @@ pub mod definitions;
 pub mod doctor;
 mod flags;
 pub mod handoff;
+pub mod hooks;
 pub mod inbox;
 pub mod local;
 pub mod notify;
@@ -124,6 +125,9 @@ pub enum Command {
     /// What an agent may do without asking
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Commands that run before and after what workers do
+    #[command(subcommand)]
+    Hook(hooks::HookCommand),
     /// Who owns the workers of a workspace
     #[command(subcommand)]
     Controller(ControllerCommand),

@@ -28,6 +28,7 @@ mod daemon;
 mod doctor;
 mod environment_again;
 mod git_status;
+mod hook;
 mod launcher_list;
 mod launcher_login;
 mod launcher_probe;
@@ -106,6 +107,7 @@ pub fn format(command: &Command) -> Format {
         Command::Policy(PolicyCommand::Test(args)) => args.json.json,
         Command::Policy(PolicyCommand::Rules(RulesCommand::List(args))) => args.json.json,
         Command::Policy(PolicyCommand::Rules(RulesCommand::Remove(args))) => args.json.json,
+        Command::Hook(command) => command.json(),
         Command::Budget(command) => match &**command {
             BudgetCommand::Show(args) => args.json.json,
             BudgetCommand::Set(args) => args.json.json,
@@ -174,6 +176,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Agent(AgentCommand::Validate(args)) => agent_validate::run(&args, context),
         Command::Policy(PolicyCommand::Test(args)) => policy::test(&args, context),
         Command::Policy(PolicyCommand::Rules(command)) => policy_rules::run(&command, context),
+        Command::Hook(command) => hook::run(command, context),
         Command::Budget(command) => budgets::run(*command, context),
         Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
         Command::Controller(ControllerCommand::Attach(args)) => controller_attach::run(&args, context),

@@ -16,6 +16,7 @@ use subagent_protocol::api::{ControllerChoice, StartWorker};
 use subagent_protocol::options::PATIENCE;
 use subagent_protocol::tags::Tags;
 
+use super::hook::untrusted;
 use super::{answer_time, budgets, chosen_options};
 use crate::args::policy::RuleFlags;
 use crate::args::workers::{StartFlags, WorkerStart};
@@ -103,7 +104,12 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
         prepared.start(&mut client).await
     })?;
     let shown = text::fields(&data, &["workerId", "controllerId", "state"]);
-    Ok(Outcome::report("worker.started", data, shown))
+    let warning = untrusted::warning(&data);
+    let outcome = Outcome::report("worker.started", data, shown);
+    Ok(match warning {
+        Some(warning) => outcome.with_note(warning),
+        None => outcome,
+    })
 }
 
 /// A start that nothing is known to be wrong with.
@@ -118,8 +124,26 @@ impl Prepared {
         client.ask(&Ask::get(resolve_path(&self.request.choice))).await.map(|_| ())
     }
 
-    /// Starts the worker and gives the data of `worker.started`.
+    /// Starts the worker and gives the data of `worker.started`, with the files whose hooks do not run.
     pub(super) async fn start(self, client: &mut Client) -> Result<Value> {
+        let hooks = self.request.hooks.clone();
+        let mut data = self.started(client).await?;
+        if hooks.is_empty() {
+            return Ok(data);
+        }
+        let files = match untrusted::files(client, &hooks).await {
+            Err(failure) if failure.is(Code::InvalidArgument) => {
+                return Err(not_as_asked(client, &data, "run hooks").await);
+            }
+            files => files?,
+        };
+        if !files.is_empty() {
+            data[untrusted::KEY] = files.into();
+        }
+        Ok(data)
+    }
+
+    async fn started(self, client: &mut Client) -> Result<Value> {
         let data = client.ask(&Ask::change("/v1/workers", &self.request)?.within(Some(self.limit))).await?;
         match &self.request.resume {
             Some(session) if data["sessionId"] != *session => {

@@ -19,6 +19,7 @@ mod daemon;
 mod event_schema;
 mod events;
 mod handoffs;
+mod hooks;
 mod inbox;
 mod incoming;
 mod layers;
@@ -62,6 +63,8 @@ pub fn router(api: Api) -> Router {
         .route("/v1/controllers/resolve", get(controllers::resolve))
         .route("/v1/budgets", get(budgets::show).post(budgets::change))
         .route("/v1/workers/{worker}/budget", get(budgets::show_worker).post(budgets::change_worker))
+        .route("/v1/hooks/trust", get(hooks::list).post(hooks::trust))
+        .route("/v1/hooks/trust/remove", post(hooks::distrust))
         .route("/v1/prune", post(removal::prune))
         .route("/v1/prune/tasks", post(removal::prune_tasks))
         .route("/v1/wait", post(waits::many))

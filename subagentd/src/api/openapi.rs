@@ -9,8 +9,8 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
-    approvals, backups, budgets, controllers, daemon, events, handoffs, inbox, notifications, queue, removal,
-    tasks, turns, waits, workers,
+    approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, queue,
+    removal, tasks, turns, waits, workers,
 };
 
 #[derive(OpenApi)]
@@ -49,6 +49,9 @@ use super::{
         removal::remove,
         removal::prune,
         removal::prune_tasks,
+        hooks::list,
+        hooks::trust,
+        hooks::distrust,
         handoffs::inspect,
         handoffs::create,
         handoffs::restart,

@@ -18,6 +18,8 @@ pub struct Request {
 /// How far a question is that is not over yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approval {
+    /// Hooks run for it. Nothing is asked until they have answered.
+    Held,
     /// Nobody has decided.
     Pending,
     /// Decided by somebody, to be written by the runtime.
@@ -59,7 +61,7 @@ impl Approval {
     #[must_use]
     pub const fn status(&self) -> ApprovalStatus {
         match self {
-            Self::Pending => ApprovalStatus::Pending,
+            Self::Held | Self::Pending => ApprovalStatus::Pending,
             Self::Decided { .. } | Self::DecidedByCancel => ApprovalStatus::Decided,
         }
     }
@@ -69,12 +71,13 @@ impl Approval {
     pub fn end(&self, input: &ApprovalInput) -> ApprovalStatus {
         use ApprovalInput as In;
         match (self, input) {
-            (Self::Pending, In::Lost) => ApprovalStatus::Lost,
-            (Self::Pending, In::Closed(_) | In::AnswerRefused) => ApprovalStatus::Canceled,
+            (Self::Held | Self::Pending, In::Lost) => ApprovalStatus::Lost,
+            (Self::Held | Self::Pending, In::Closed(_) | In::AnswerRefused) => ApprovalStatus::Canceled,
             // An answer that we do not know of: the journal is right, somebody decided before we lost our memory.
-            (Self::Pending | Self::Decided { .. } | Self::DecidedByCancel, In::AnswerWritten) => {
-                ApprovalStatus::Delivered
-            }
+            (
+                Self::Held | Self::Pending | Self::Decided { .. } | Self::DecidedByCancel,
+                In::AnswerWritten,
+            ) => ApprovalStatus::Delivered,
             (Self::DecidedByCancel, In::Closed(ApprovalClosedReason::TurnCanceled)) => {
                 ApprovalStatus::Delivered
             }

@@ -56,6 +56,16 @@ impl Next {
             self.close_turn(None);
             return false;
         }
+        let held: Vec<RequestId> = self
+            .worker
+            .approvals
+            .iter()
+            .filter(|(_, asked)| asked.approval == Approval::Held && asked.turn == Some(no))
+            .map(|(request_id, _)| request_id.clone())
+            .collect();
+        for request_id in &held {
+            self.release(request_id);
+        }
         let pending: Vec<(RequestId, QuestionKind)> = self
             .worker
             .approvals

@@ -12,6 +12,7 @@ mod cancel;
 pub mod decision;
 mod elicitation;
 mod hibernation;
+pub mod hooks;
 pub mod inbox;
 mod local;
 mod lost;

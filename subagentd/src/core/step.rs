@@ -48,6 +48,8 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         }
         Input::Inbox(input) => next.inbox(input)?,
         Input::DecideByRule { request_id, choice, rule } => next.decide_by_rule(request_id, choice, &rule)?,
+        Input::HoldForHooks { request_id } => next.hold_for_hooks(request_id),
+        Input::HooksAnswered { request_id, outcome } => next.hooks_answered(request_id, outcome)?,
         Input::Violation { turn, call } => next.violation(turn, call)?,
         Input::OverBudget { error } => next.over_budget(error)?,
         Input::CostReported { cost } => next.facts.push(Fact::Spent(Spent::Cost(cost))),

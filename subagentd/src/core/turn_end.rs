@@ -103,6 +103,8 @@ impl Next {
     }
 
     pub(super) fn end_approval(&mut self, request_id: &RequestId, input: &ApprovalInput) {
+        // Its end is told, so it is told before that there was one.
+        self.release(request_id);
         // An input for a request that is over already is a repetition after a restart.
         let Some(Request { kind, turn, approval }) = self.worker.approvals.remove(request_id) else { return };
         let status = approval.end(input);

@@ -16,6 +16,7 @@ use super::approval::{Approval, Request};
 use super::budget::Spent;
 use super::decision::{Choice, Reply};
 pub use super::hibernation::Hibernation;
+use super::hooks::HooksOutcome;
 use super::inbox::{InboxFact, InboxInput};
 use super::queue::{Queue, Queued, Urgency};
 pub use super::restart::Restart;
@@ -197,6 +198,18 @@ pub enum Input {
         choice: Choice,
         /// A note.
         note: Option<String>,
+    },
+    /// Hooks run for a permission request that nothing has decided: nothing is asked before they answer.
+    HoldForHooks {
+        /// Which.
+        request_id: RequestId,
+    },
+    /// The hooks of a permission request have answered.
+    HooksAnswered {
+        /// Which.
+        request_id: RequestId,
+        /// What follows.
+        outcome: HooksOutcome,
     },
     /// A rule of the owner decides a permission request.
     DecideByRule {
@@ -458,6 +471,16 @@ pub enum Fact {
         kind: QuestionKind,
         /// The turn that asks.
         turn: Option<u64>,
+    },
+    /// Hooks run for a question that is open: it is hidden.
+    ApprovalHeld {
+        /// Which.
+        request_id: RequestId,
+    },
+    /// A hidden question is shown, with the event `approval.requested`.
+    ApprovalReleased {
+        /// Which.
+        request_id: RequestId,
     },
     /// A permission request was decided.
     ApprovalDecided {

@@ -7,9 +7,10 @@ use subagent_protocol::Result;
 use super::RowId;
 use super::error::StoreError;
 
-/// Whether a rule decided this request of a worker, and nobody was asked.
+/// Whether a rule or a hook decided this request of a worker, and nobody was asked.
 pub(crate) fn by_rule(connection: &Connection, worker: RowId, request_id: &str) -> Result<bool> {
-    Ok(policy(connection, worker, request_id)?.is_some())
+    let decided = decided(connection, worker, request_id)?;
+    Ok(decided.is_some_and(|decided| decided["policy"].is_object() || decided["hook"].is_object()))
 }
 
 /// The rule that decided this request of a worker, as it is written.
@@ -19,6 +20,12 @@ pub(crate) fn rule(connection: &Connection, worker: RowId, request_id: &str) -> 
 }
 
 fn policy(connection: &Connection, worker: RowId, request_id: &str) -> Result<Option<Value>> {
+    let decided = decided(connection, worker, request_id)?;
+    Ok(decided.map(|mut decided| decided["policy"].take()).filter(Value::is_object))
+}
+
+/// Data of the event that decided it.
+fn decided(connection: &Connection, worker: RowId, request_id: &str) -> Result<Option<Value>> {
     let sql = "SELECT e.payload FROM approvals a JOIN events e ON e.seq = a.decided_seq
                WHERE a.request_id = ?2 AND a.worker = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
@@ -26,6 +33,5 @@ fn policy(connection: &Connection, worker: RowId, request_id: &str) -> Result<Op
         .query_row(params![worker.0, request_id], |row| row.get(0))
         .optional()
         .map_err(StoreError::from)?;
-    let decided = decided.and_then(|payload| serde_json::from_str::<Value>(&payload).ok());
-    Ok(decided.map(|mut decided| decided["policy"].take()).filter(Value::is_object))
+    Ok(decided.and_then(|payload| serde_json::from_str(&payload).ok()))
 }

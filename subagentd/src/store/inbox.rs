@@ -85,7 +85,7 @@ pub(crate) fn open<T>(
     // The first condition is that of the index, in which few rows are.
     let sql = format!(
         "SELECT {COLUMNS} FROM {TABLES}
-         WHERE a.status IN ('pending', 'decided') AND a.status = 'pending' AND w.removed_at IS NULL ORDER BY a.id"
+         WHERE a.status IN ('pending', 'decided') AND a.status = 'pending' AND a.held = 0 AND w.removed_at IS NULL ORDER BY a.id"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let rows = statement.query_map([], InboxRow::read).map_err(StoreError::from)?;
@@ -159,7 +159,7 @@ pub(crate) fn decider(connection: &Connection, request_id: &str) -> Result<Optio
 /// `STORAGE_ERROR`.
 pub(crate) fn deadlines(connection: &Connection, worker: RowId) -> Result<Vec<(RequestId, Timestamp)>> {
     let sql = "SELECT request_id, deadline_at FROM approvals
-               WHERE worker = ?1 AND status IN ('pending', 'decided') AND status = 'pending'
+               WHERE worker = ?1 AND status IN ('pending', 'decided') AND status = 'pending' AND held = 0
                  AND deadline_at IS NOT NULL ORDER BY deadline_at, id";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let found = statement

@@ -80,7 +80,7 @@ pub(crate) fn oldest_open(connection: &Connection, worker: RowId) -> Result<Opti
         "WITH RECURSIVE {BELOW}
          SELECT {COLUMNS}, w.id, w.worker_id, k.path
          FROM approvals a CROSS JOIN events e ON e.seq = a.asked_seq {TABLES}
-         WHERE a.status IN ('pending', 'decided') AND a.status = 'pending'
+         WHERE a.status IN ('pending', 'decided') AND a.status = 'pending' AND a.held = 0
            AND a.worker IN (SELECT worker FROM below) AND w.removed_at IS NULL
          ORDER BY a.id LIMIT 1"
     );

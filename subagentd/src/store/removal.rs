@@ -269,6 +269,10 @@ pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bo
             .prepare_cached("DELETE FROM accounts WHERE scope = 'worker' AND key = ?1")
             .and_then(|mut statement| statement.execute([worker.0]))
             .map_err(StoreError::from)?;
+        connection
+            .prepare_cached("DELETE FROM hook_cursors WHERE worker = ?1")
+            .and_then(|mut statement| statement.execute([worker.0]))
+            .map_err(StoreError::from)?;
         tasks::delete(connection, worker)?;
         let sql = "DELETE FROM workers WHERE id = ?1 AND removed_at IS NOT NULL";
         connection

@@ -16,7 +16,7 @@ use super::rows::RowId;
 pub(crate) fn open_question(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM approvals a JOIN events e ON e.seq = a.asked_seq LEFT JOIN turns t ON t.id = e.turn
-         WHERE a.worker = ?1 AND a.status IN ('pending', 'decided') AND a.status = 'pending'
+         WHERE a.worker = ?1 AND a.status IN ('pending', 'decided') AND a.status = 'pending' AND a.held = 0
          ORDER BY a.id LIMIT 1"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;

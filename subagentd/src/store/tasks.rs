@@ -401,7 +401,7 @@ const SELECT: &str = concat!(
         t.prompt, t.mode, t.terms, t.metadata, t.runs, t.steps, t.tool_calls, t.outcome, t.error, t.result, t.created_at,
         t.started_at, t.completed_at, t.archived_at, w.launcher,
         (SELECT u.dispatched FROM turns u WHERE u.worker = t.worker AND u.status = 'accepted'),
-        EXISTS (SELECT 1 FROM approvals a WHERE a.worker = t.worker AND a.status IN ('pending', 'decided') AND a.status = 'pending'),
+        EXISTS (SELECT 1 FROM approvals a WHERE a.worker = t.worker AND a.status IN ('pending', 'decided') AND a.status = 'pending' AND a.held = 0),
         w.details, (SELECT CASE WHEN own ->> '$.tokensKnown' > 0 THEN own ->> '$.tokens' END
            FROM (SELECT coalesce(account -> '$.own', account) AS own FROM accounts WHERE scope = 'worker' AND key = t.worker)),
         w.session_id IS NOT NULL, EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = t.worker),

@@ -270,6 +270,12 @@ impl Tx<'_> {
                     ],
                 )?;
             }
+            Fact::ApprovalHeld { request_id } => {
+                self.execute("UPDATE approvals SET held = 1 WHERE request_id = ?1", [request_id.as_str()])?;
+            }
+            Fact::ApprovalReleased { request_id } => {
+                added.push((EventType::ApprovalRequested, self.release_approval(id, request_id, now)?));
+            }
             Fact::ApprovalDecided { request_id, option_id, content, by_cancel } => {
                 let decided = |(event_type, _): &&(EventType, i64)| {
                     matches!(event_type, EventType::ApprovalDecided | EventType::ElicitationAnswered)
@@ -428,7 +434,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
     };
     let mut statement = connection
         .prepare_cached(
-            "SELECT a.request_id, a.status, a.option_id, a.by_cancel, t.no, a.kind
+            "SELECT a.request_id, a.status, a.option_id, a.by_cancel, t.no, a.kind, a.held
              FROM approvals a LEFT JOIN turns t ON t.id = a.turn
              WHERE a.worker = ?1 AND a.status IN ('pending', 'decided') AND t.carrier IS NOT 'local'",
         )
@@ -437,6 +443,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
         .query_map([row.id.0], |row| {
             let status = rows::word(row, 1, ApprovalStatus::parse)?;
             let approval = match (status, row.get(3)?) {
+                (ApprovalStatus::Pending, _) if row.get(6)? => Approval::Held,
                 (ApprovalStatus::Pending, _) => Approval::Pending,
                 (_, true) => Approval::DecidedByCancel,
                 (_, false) => Approval::Decided { option_id: row.get(2)? },
@@ -578,7 +585,7 @@ pub(crate) fn approvals(
     // Each finds its rows by an index: the id's, or that of the few that are open.
     let which = match request_id {
         Some(_) => "a.request_id = ?2",
-        None => "a.status IN ('pending', 'decided') AND a.status = 'pending' AND ?2 IS NULL",
+        None => "a.status IN ('pending', 'decided') AND a.status = 'pending' AND a.held = 0 AND ?2 IS NULL",
     };
     let sql = format!(
         "SELECT a.request_id, t.turn_id, a.status, e.at, e.payload, e.record IS NULL, a.kind

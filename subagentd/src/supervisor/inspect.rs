@@ -52,13 +52,15 @@ impl Supervisor {
         let Some((row, pending, latest, events, rules)) = found.await? else {
             return Err(self.roster.not_found(worker));
         };
-        let (policy, agent) = spec::stored(&row).map_or((None, None), |spec| (spec.policy, spec.agent));
+        let (policy, agent, hooks) =
+            spec::stored(&row).map_or_else(Default::default, |spec| (spec.policy, spec.agent, spec.hooks));
         let questions_below = self.questions_below(&row).await?;
         Ok(Inspected {
             worker: WorkerView { questions_below, ..self.view(&row).await },
             policy,
             owner_rules: rules,
             agent,
+            hooks,
             pending_approvals: pending.into_iter().map(views::pending_approval).collect(),
             latest_handoff: latest.map(|row| LatestHandoff {
                 snapshot_id: row.snapshot_id,

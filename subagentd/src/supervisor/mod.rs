@@ -4,6 +4,7 @@
 //! through the store's writer. Nothing here holds a lock or a statement across a wait.
 
 mod adoption;
+mod after_hooks;
 mod agent_change;
 mod agent_sent;
 mod always;
@@ -28,6 +29,9 @@ mod follow_below;
 mod handoffs;
 mod health;
 mod held;
+mod hook_failed;
+mod hook_trust;
+mod hooks;
 mod inbox;
 mod inspect;
 mod janitor;

@@ -74,6 +74,23 @@ pub(super) fn call_of(asked: &ApprovalRequested) -> (Call, Value) {
     (request.call(Call::default()), request.params)
 }
 
+/// The same as the agent tells of it.
+pub(super) fn told_of(asked: &ApprovalRequested) -> Value {
+    Request::of(asked).told()
+}
+
+/// The choice of a request that says this and nothing more, if one does.
+pub(super) fn choice_of(asked: &ApprovalRequested, action: Action) -> Option<Choice> {
+    let offers = Request::of(asked).params["options"].as_array().is_some_and(|options| !options.is_empty());
+    let view = ApprovalView::of_record(asked);
+    let option = option(&view.options, action).filter(|_| offers)?;
+    Some(Choice {
+        option_id: Some(option.id.clone()),
+        alias: Some(option.alias.clone()),
+        decision: action.as_str().to_owned(),
+    })
+}
+
 /// What an agent has told of a call in this turn.
 #[derive(Debug, Clone, Default)]
 struct Seen {

@@ -179,6 +179,7 @@ impl Supervisor {
                 let who = match by {
                     DecidedBy::Owner => "its owner",
                     DecidedBy::Rule => "a rule",
+                    DecidedBy::Hook => "a hook",
                     DecidedBy::Deadline => "its deadline",
                     DecidedBy::Cancel => "the cancel of its turn",
                 };

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use subagent_protocol::{Code, Error, Result};
 
+use super::after_hooks;
 use super::shared::Shared;
 use super::worker::Handle;
 use crate::core::Worker;
@@ -47,6 +48,7 @@ impl Roster {
                 tracing::error!(worker = %row.worker_id, %error, "a worker is set aside");
             }
         }
+        after_hooks::catch_up(shared).await?;
         Ok(roster)
     }
 
@@ -78,6 +80,7 @@ impl Roster {
         }
         let handle = Handle::start(shared, row, controller, worker, last_seq)?;
         live.insert(row.worker_id.as_str().to_owned(), handle.clone());
+        after_hooks::begin(shared, row, &handle);
         Ok(handle)
     }
 

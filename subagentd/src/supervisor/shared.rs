@@ -17,6 +17,9 @@ use crate::descriptors;
 
 use crate::store::{Durability, RowId, Store, WorkerRow};
 
+/// So many hooks run at once; others wait. Each costs a process and three descriptors.
+const MAX_HOOKS: usize = 16;
+
 /// Where the daemon keeps things.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -83,6 +86,8 @@ pub(super) struct Shared {
     pub(super) pruning: tokio::sync::Mutex<()>,
     /// Held while the files of definitions are read for somebody: of one at a time.
     pub(super) composing: Arc<tokio::sync::Mutex<()>>,
+    /// Bounds how many hooks run at once.
+    pub(super) hooks: tokio::sync::Semaphore,
     live: watch::Sender<usize>,
     /// The maximum of `live`.
     max_runtimes: usize,
@@ -107,6 +112,7 @@ impl Shared {
             backing_up: tokio::sync::Mutex::default(),
             pruning: tokio::sync::Mutex::default(),
             composing: Arc::default(),
+            hooks: tokio::sync::Semaphore::new(MAX_HOOKS),
             live: watch::Sender::new(0),
             max_runtimes: descriptors::max_runtimes(descriptors::limit()),
             guards: Mutex::default(),

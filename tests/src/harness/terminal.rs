@@ -33,6 +33,7 @@ pub enum On {
 pub struct AtTerminal {
     child: Option<Child>,
     screen: Said,
+    keyboard: OwnedFd,
     /// Our own end of the command's side: without it the screen would end between two of its writers.
     _side: OwnedFd,
 }
@@ -63,7 +64,13 @@ impl Command {
         command.stdout(if on == On::Stderr { Stdio::null() } else { side() });
         let child = command.spawn().unwrap();
         drop(command);
-        AtTerminal { child: Some(child), screen: Said::collect(File::from(pty.master)), _side: pty.slave }
+        let keyboard = pty.master.try_clone().unwrap();
+        AtTerminal {
+            child: Some(child),
+            keyboard,
+            screen: Said::collect(File::from(pty.master)),
+            _side: pty.slave,
+        }
     }
 
     /// Runs it to its end at a terminal of 80 columns.
@@ -81,6 +88,14 @@ impl AtTerminal {
     #[track_caller]
     pub fn wait_for(&self, text: &str) {
         assert!(self.screen.wait_text(DEADLINE, text), "{text:?} is not in\n{:?}", self.screen.text());
+    }
+
+    /// Types this.
+    ///
+    /// # Panics
+    /// When the terminal does not take it.
+    pub fn types(&self, text: &str) {
+        assert_eq!(nix::unistd::write(&self.keyboard, text.as_bytes()), Ok(text.len()));
     }
 
     /// What was written so far.

@@ -109,3 +109,8 @@ fn the_guide_for_those_who_come_from_the_reference() {
 fn the_page_about_ci() {
     run("docs/ci.md", "");
 }
+
+#[test]
+fn the_hooks() {
+    run("docs/hooks.md", "guarded");
+}

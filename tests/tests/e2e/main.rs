@@ -69,6 +69,50 @@ mod doctor {
     mod room;
 }
 
+mod hooks {
+    //! Hooks: where they come from, which are trusted, what they may say.
+    mod after;
+    mod config;
+    mod list;
+    mod trust;
+
+    use std::fs;
+    use std::path::PathBuf;
+
+    use serde_json::{Value, json};
+    use subagent_tests::harness::Sandbox;
+
+    /// Writes the user's own config file.
+    fn own_config(sandbox: &Sandbox, text: &str) {
+        let folder = sandbox.file("home/.config/subagent");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("config.yaml"), text).unwrap();
+    }
+
+    /// Sets the hooks of the project's config file.
+    fn project_hooks(sandbox: &Sandbox, hooks: &Value) {
+        let file = sandbox.config_file();
+        let text = fs::read_to_string(&file).unwrap();
+        let launchers = text.split("hooks: ").next().unwrap();
+        // A line of JSON is YAML, too.
+        fs::write(&file, format!("{launchers}hooks: {hooks}\n")).unwrap();
+    }
+
+    /// The group of one command.
+    fn command(line: &str) -> Value {
+        json!([{"hooks": [{"type": "command", "command": line}]}])
+    }
+
+    /// Writes a definition of the project with these keys.
+    fn define(sandbox: &Sandbox, name: &str, keys: &str) -> PathBuf {
+        let folder = sandbox.workspace().join(".agents/agents");
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join(format!("{name}.md"));
+        fs::write(&file, format!("---\ndescription: d\nlauncher: demo\n{keys}---\nDo it.\n")).unwrap();
+        file
+    }
+}
+
 mod skew {
     //! Executables and state of other versions.
     mod peers;

@@ -207,7 +207,7 @@ fn a_caller_that_is_killed_leaves_nothing() {
     writer.write_all(&line).unwrap();
     let mut run =
         Command::new(example("runtime")).arg("command").stdin(reader).stdout(Stdio::null()).spawn().unwrap();
-    let mut daemon = Command::new("sleep").arg("1000").stdout(writer).spawn().unwrap();
+    let mut daemon = Command::new("sleep").arg("60").stdout(writer).stderr(Stdio::null()).spawn().unwrap();
     let held = witness(folder.path());
     daemon.kill().unwrap();
     daemon.wait().unwrap();

@@ -10,6 +10,7 @@ use subagent_config::policy::LayerKind;
 use subagent_config::start::agent::Resolved;
 use subagent_protocol::Code;
 use subagent_protocol::definition::AgentSpec;
+use subagent_protocol::hook::{Hook, HookOrigin};
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::policy::{PolicyRule, PolicySpec};
 
@@ -149,7 +150,10 @@ fn definition(data: &Value) -> Result<Option<Resolved>> {
     let policy = Option::<PolicySpec>::deserialize(&data["policy"]).map_err(unknown)?;
     let layers = policy.map(|policy| policy.layers).unwrap_or_default();
     let layer = layers.into_iter().find(|layer| layer.layer == LayerKind::Definition.as_str());
-    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new() }))
+    let hooks = Option::<Vec<Hook>>::deserialize(&data["hooks"]).map_err(unknown)?.unwrap_or_default();
+    let own = |hook: &Hook| matches!(hook.origin, HookOrigin::Definition | HookOrigin::Command);
+    let hooks = hooks.into_iter().filter(own).collect();
+    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new(), hooks }))
 }
 
 /// The file, and what the checkpoint beside it says.

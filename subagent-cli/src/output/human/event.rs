@@ -82,6 +82,10 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
         "worker.started" | "worker.restarted" | "worker.hibernated" | "worker.stopped" => {
             page.word(Style::Dim, &word(event, "type").replace('.', " ")).end();
         }
+        "hook.failed" => {
+            let said = format!("the hook {} of {} failed: ", word(data, "command"), word(data, "event"));
+            page.word(Style::Attention, &said).word(Style::Plain, word(data, "reason")).end();
+        }
         other => {
             // `worker.lost`, `worker.forbidden`, `journal.gap`, and whatever a newer daemon says.
             page.word(Style::Bad, other).plain("  ").word(Style::Plain, &shown(data)).end();

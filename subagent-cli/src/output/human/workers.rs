@@ -112,6 +112,10 @@ pub(super) fn started(view: &mut View, data: &Value) -> Option<()> {
     let worker = data["workerId"].as_str()?;
     heading(view, data)?;
     facts(view, data);
+    for file in data["untrustedHooks"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let command = format!("subagent hook trust {}", shell_words::quote(file));
+        view.next("Its hooks do not run until you trust their file:", &command);
+    }
     view.next("Next:", &format!("subagent send --worker-id {worker} --text '...'"));
     Some(())
 }

@@ -36,6 +36,7 @@ fn decides(input: &Input) -> bool {
         input,
         Input::Decide { .. }
             | Input::DecideByRule { .. }
+            | Input::HooksAnswered { .. }
             | Input::Violation { .. }
             | Input::OverBudget { .. }
             | Input::Answer { .. }
@@ -359,6 +360,12 @@ impl Checker {
                 let asks = self.worker.turn().filter(|turn| turn.dispatching);
                 assert_eq!(*turn, local.or(asks.map(|turn| turn.no)));
                 assert!(self.open.insert(request_id.clone(), None).is_none(), "asked twice");
+            }
+            Fact::ApprovalHeld { request_id } => {
+                assert_eq!(self.open.get(request_id), Some(&None), "held after a decision");
+            }
+            Fact::ApprovalReleased { request_id } => {
+                assert_eq!(self.open.get(request_id), Some(&None), "released after a decision");
             }
             Fact::ApprovalDecided { request_id, option_id, .. } => {
                 assert!(by_person, "nobody decided {request_id}");

@@ -29,6 +29,7 @@ struct ApprovalRow {
     status: ApprovalStatus,
     option_id: Option<String>,
     by_cancel: bool,
+    held: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -138,8 +139,16 @@ impl Rows {
                     status,
                     option_id: None,
                     by_cancel: false,
+                    held: false,
                 };
                 self.approvals.insert(request_id.clone(), row);
+            }
+            Fact::ApprovalHeld { request_id } => {
+                self.approvals.get_mut(request_id).expect("only what was opened is held").held = true;
+            }
+            Fact::ApprovalReleased { request_id } => {
+                let row = self.approvals.get_mut(request_id).expect("only what was opened is released");
+                assert!(std::mem::take(&mut row.held), "it was hidden");
             }
             Fact::ApprovalDecided { request_id, option_id, content, by_cancel } => {
                 let row = self.approvals.get_mut(request_id).expect("only what was opened is decided");
@@ -230,6 +239,7 @@ impl Rows {
         let approvals = self.approvals.iter().filter(|(_, row)| !row.turn.as_ref().is_some_and(local));
         let approvals = approvals.filter_map(|(id, row)| {
             let approval = match (row.status, row.by_cancel) {
+                (ApprovalStatus::Pending, _) if row.held => Approval::Held,
                 (ApprovalStatus::Pending, _) => Approval::Pending,
                 (ApprovalStatus::Decided, true) => Approval::DecidedByCancel,
                 (ApprovalStatus::Decided, false) => Approval::Decided { option_id: row.option_id.clone() },

@@ -13,7 +13,7 @@ use serde_json::json;
 use subagent_config::agents::Definition;
 use subagent_config::policy::{Action, Call, LayerKind, Policy, real_path};
 use subagent_config::start::agent::{self, Resolved, Wish};
-use subagent_config::start::{self, Composition, Place, policy as rules, servers};
+use subagent_config::start::{self, Composition, Place, hooks, policy as rules, servers};
 use subagent_protocol::api::{CallableAgent, ControllerChoice, RunTask, StartWorker, TaskMode, TaskPlace};
 use subagent_protocol::definition::AgentSpec;
 use subagent_protocol::delegation::{DelegationSpec, TaskLimits};
@@ -131,7 +131,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             budget: start::budgets::of_config(&config.budgets.worker),
             agent: told(definition, resolved.spec),
             delegation,
-            hooks: Vec::new(),
+            hooks: hooks::of_task(&spec.hooks, resolved.hooks),
         },
         terms,
         mode,
@@ -258,6 +258,7 @@ fn unnamed() -> Resolved {
             tools: Vec::new(),
         }),
         servers: std::collections::BTreeMap::new(),
+        hooks: Vec::new(),
     }
 }
 

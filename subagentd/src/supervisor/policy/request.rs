@@ -31,6 +31,13 @@ impl Request {
         told.into_iter().chain(own)
     }
 
+    /// What is told of the call: before the request, and with it.
+    pub(super) fn told(&self) -> Value {
+        let none = Map::new();
+        let said = self.params["toolCall"].as_object().unwrap_or(&none);
+        Value::Object(joined(&self.before, said))
+    }
+
     /// The call, of which this much is known already. Members belong together, as a title and its input do, so the call is
     /// taken whole: as it was before the request, and as it is with it.
     pub(super) fn call(&self, known: Call) -> Call {

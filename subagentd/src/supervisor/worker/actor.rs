@@ -9,6 +9,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::frame::{CHANGE_AGENT, Command};
+use subagent_protocol::hook::HookFailed;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 
 use super::blocked::Blocked;
 use super::budget::Budgets;
+use super::hooks::Hooks;
 use super::inbox::Questions;
 use super::ingest::Goal;
 use super::runtime::Runtime;
@@ -29,6 +31,7 @@ use crate::core::{Action, Fact, Input};
 use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
+use crate::supervisor::hook_failed;
 use crate::supervisor::journal::JournalReader;
 use crate::supervisor::policy::Watch;
 use crate::supervisor::shared::{Shared, is_ending};
@@ -56,6 +59,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) watch: Option<Watch>,
     /// What of its questions and rules is not in the rules' state.
     pub(super) questions: Questions,
+    /// The hooks that run for permission requests.
+    pub(super) hooks: Hooks,
     pub(super) cursor: Cursor,
     pub(super) incarnation: u64,
     pub(super) session_id: Option<String>,
@@ -161,6 +166,7 @@ impl Actor {
         Ok(Self {
             watch: None,
             questions: Questions::new(shared.rules.subscribe()),
+            hooks: Hooks::default(),
             id: row.id,
             worker_id: row.worker_id.clone(),
             controller,
@@ -242,6 +248,7 @@ impl Actor {
             }
             self.look_after_sleepers().await;
             self.look_after_questions().await;
+            self.look_after_hooks();
             let looked = self.look_at_budgets().await
                 || self.look_at_task_limits().await
                 || self.look_after_tasks().await;
@@ -270,6 +277,7 @@ impl Actor {
                 () = reached(deadline) => self.on_deadline().await,
                 Ok(()) = self.budgets.news.changed() => self.budgets.is_news(),
                 Ok(()) = self.tasks.bell.changed() => self.is_rung(),
+                answered = self.hooks.next(), if serve => self.hooks_answered(answered).await,
                 message = self.mailbox.recv(), if serve || refuse => match message {
                     Some(message) if refuse => self.refuse_message(message),
                     Some(Message::Order(order)) => self.carry_out(*order).await,
@@ -277,6 +285,12 @@ impl Actor {
                     Some(Message::Limits(order)) => self.set_limits(*order).await,
                     Some(Message::CancelChild(order)) => self.cancel_child(order),
                     Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
+                    Some(Message::HookFailed { failed, stored }) => {
+                        if self.note_hook_failed(&failed).await {
+                            // Whoever waited may have gone.
+                            let _ = stored.send(());
+                        }
+                    }
                     Some(Message::Revive { cooldown, reply }) => {
                         // Whoever asked may have gone.
                         let _ = reply.send(self.demand(cooldown));
@@ -440,8 +454,14 @@ impl Actor {
         self.note(vec![event]).await;
     }
 
-    /// Stores facts that change nothing about what the worker does.
-    pub(super) async fn note(&mut self, facts: Vec<Fact>) {
+    /// Journals that a hook failed. Returns whether it is stored.
+    pub(super) async fn note_hook_failed(&mut self, failed: &HookFailed) -> bool {
+        let fact = hook_failed::fact(failed, self.worker.turn().map(|turn| turn.no));
+        self.note(vec![fact]).await
+    }
+
+    /// Stores facts that change nothing about what the worker does. Returns whether they are stored.
+    pub(super) async fn note(&mut self, facts: Vec<Fact>) -> bool {
         let (id, now, stored) = (self.id, entropy::now(), facts.clone());
         let result = self
             .shared
@@ -449,9 +469,13 @@ impl Actor {
             .write(Durability::Full, 1, move |tx| tx.store_facts(id, &stored, None, now))
             .await;
         match result {
-            Ok(added) => self.adopt(self.worker.clone(), &facts, added.last().map(|(_, seq)| *seq)),
+            Ok(added) => {
+                self.adopt(self.worker.clone(), &facts, added.last().map(|(_, seq)| *seq));
+                true
+            }
             Err(error) => {
-                tracing::error!(worker = %self.worker_id, %error, "an event could not be journaled")
+                tracing::error!(worker = %self.worker_id, %error, "an event could not be journaled");
+                false
             }
         }
     }

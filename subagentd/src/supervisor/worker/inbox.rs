@@ -56,7 +56,9 @@ impl Questions {
 
     /// Takes notice of what was stored.
     pub(super) fn see(&mut self, facts: &[Fact]) {
-        self.stale |= facts.iter().any(|fact| matches!(fact, Fact::ApprovalOpened { .. }));
+        self.stale |= facts
+            .iter()
+            .any(|fact| matches!(fact, Fact::ApprovalOpened { .. } | Fact::ApprovalReleased { .. }));
     }
 }
 

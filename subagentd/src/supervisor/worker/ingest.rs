@@ -7,6 +7,7 @@ use subagent_protocol::budget::Money;
 use subagent_protocol::definition::is_kept;
 use subagent_protocol::details::Report;
 use subagent_protocol::event::EventType;
+use subagent_protocol::hook::Hook;
 use subagent_protocol::options::Options;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{
@@ -29,6 +30,7 @@ use crate::store::{Durability, NewEvent};
 use crate::supervisor::agent_change;
 use crate::supervisor::definition;
 use crate::supervisor::entropy;
+use crate::supervisor::hooks::are_asked;
 use crate::supervisor::journal::{self, Batch};
 
 /// An agent that floods must not keep the actor from its other work: after so many batches it looks around.
@@ -374,7 +376,7 @@ impl Actor {
             {
                 facts.push(definition::applied(agent, &session));
             }
-            let mut follows = by_rule(&record, &mut taken, &mut facts);
+            let mut follows = by_rule(&record, &mut taken, &mut facts, &self.spec.hooks);
             if let Some(step) = step(&record, &mut taken.prompt, &self.worker_id, &taken.worker) {
                 facts.push(step.told);
                 follows |= step.over.is_some_and(|input| taken.follows(input, &mut facts));
@@ -384,11 +386,12 @@ impl Actor {
             }
             was_then(&record, &mut facts);
             taken.reports.extend(Report::of(&record));
+            let held = facts.iter().any(|fact| matches!(fact, Fact::ApprovalHeld { .. }));
             taken.drafts.push(Draft {
                 number: record.n,
                 turn: record.turn,
                 at: record.at,
-                event_type: record.event_type(),
+                event_type: if held { EventType::RuntimeApprovalHeld } else { record.event_type() },
                 kind: kind(&record),
                 record: record.t,
                 payload: payload_range(bytes, &record),
@@ -509,13 +512,21 @@ pub(crate) fn input(
     })
 }
 
-/// What the rules of the owner say of it, in the same transaction. Says whether they said anything.
-fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) -> bool {
-    let Some(watch) = taken.watch.as_mut() else { return false };
-    let seen = watch.see(record);
-    let asked_for = watch.take_asked_for();
+/// What the rules of the owner say of it, in the same transaction, or that its hooks are asked first. Says whether anything
+/// follows.
+fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>, hooks: &[Hook]) -> bool {
+    let (seen, asked_for) = match taken.watch.as_mut() {
+        Some(watch) => (watch.see(record), watch.take_asked_for()),
+        None => (None, None),
+    };
     let is_asked = asked_for.is_some();
     facts.extend(asked_for.map(Fact::Inbox));
+    if record.t == RecordType::ApprovalRequested
+        && let Ok(asked) = body::<ApprovalRequested>(record)
+        && are_asked(hooks, &asked, seen.as_ref())
+    {
+        return taken.follows(Input::HoldForHooks { request_id: asked.request_id }, facts);
+    }
     let Some(input) = seen else { return is_asked };
     // Refused of a request that is over or was not understood: then there is nothing to decide.
     taken.follows(input, facts)

@@ -14,6 +14,7 @@ mod copied;
 mod elicitation;
 mod gone;
 mod hibernation;
+mod hooks;
 mod inbox;
 mod ingest;
 mod order;
@@ -29,6 +30,7 @@ mod task_result;
 use std::sync::Arc;
 use std::time::Duration;
 
+use subagent_protocol::hook::HookFailed;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -63,6 +65,13 @@ pub(super) enum Message {
     Forbidden {
         /// What was asked for.
         what: String,
+    },
+    /// Journal that a hook failed.
+    HookFailed {
+        /// Which, and why.
+        failed: Box<HookFailed>,
+        /// Told when it is stored; dropped if it is not.
+        stored: oneshot::Sender<()>,
     },
     /// Start a runtime if the worker has lost its own.
     Revive {

@@ -350,7 +350,7 @@ impl Actor {
                 self.apply(Input::ApprovalRecovered { request_id: request_id.clone() }).await;
             }
         }
-        let over = |asked: &Request| asked.approval == Approval::Pending;
+        let over = |asked: &Request| matches!(asked.approval, Approval::Held | Approval::Pending);
         let pending = self.worker.approvals.iter().filter(|(_, asked)| over(asked)).map(|(id, _)| id.clone());
         for request_id in pending.collect::<Vec<_>>() {
             if !hello.open_approvals.contains(&request_id) {

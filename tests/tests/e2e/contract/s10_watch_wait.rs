@@ -21,6 +21,7 @@ const KNOWN: &[&str] = &[
     "elicitation.canceled",
     "elicitation.lost",
     "elicitation.requested",
+    "hook.failed",
     "journal.gap",
     "message.sent",
     "policy.violated",

@@ -1,0 +1,184 @@
+//! A tool call of any agent under the names that hooks of Claude Code know: `Bash` with `command`, `Edit` with
+//! `file_path`. Pure.
+//!
+//! A hook sees what the agent says. What the agent does not say, such as the tool's own name, is derived from ACP's kind.
+
+use serde_json::{Map, Value};
+
+use crate::policy::{Call, Command, Kind};
+
+/// Tools of Claude Code, whose names are kept.
+const NAMES: &[&str] = &[
+    "Agent",
+    "Bash",
+    "BashOutput",
+    "Edit",
+    "Glob",
+    "Grep",
+    "KillShell",
+    "LS",
+    "MultiEdit",
+    "NotebookEdit",
+    "NotebookRead",
+    "Read",
+    "Task",
+    "TodoRead",
+    "TodoWrite",
+    "WebFetch",
+    "WebSearch",
+    "Write",
+];
+/// The most characters of a name that an agent chooses.
+const MAX_NAME_CHARS: usize = 256;
+
+/// A tool call as a hook reads it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookCall {
+    /// The tool.
+    pub name: String,
+    /// Its arguments; an object.
+    pub input: Value,
+    /// The agent's id of the call.
+    pub id: Option<String>,
+}
+
+/// A tool call, from ACP's `toolCall` of a permission request, or its `tool_call` and updates put together.
+#[must_use]
+pub fn of(told: &Value) -> HookCall {
+    let call = Call::of(told);
+    let creates = told["content"]
+        .as_array()
+        .is_some_and(|parts| parts.iter().any(|part| part["type"] == "diff" && part["oldText"].is_null()));
+    HookCall {
+        name: name(&call, creates, told["title"].as_str()),
+        input: input(&call, &told["rawInput"]),
+        id: told["toolCallId"].as_str().map(str::to_owned),
+    }
+}
+
+fn name(call: &Call, creates: bool, title: Option<&str>) -> String {
+    let own = call.name.as_deref();
+    if let Some(own) = own.filter(|own| NAMES.contains(own) || own.starts_with("mcp__")) {
+        return short(own);
+    }
+    let by_kind = match call.main_kind() {
+        Kind::Execute => "Bash",
+        Kind::Edit if creates => "Write",
+        Kind::Edit => "Edit",
+        Kind::Delete => "Delete",
+        Kind::Move => "Move",
+        Kind::Read => "Read",
+        Kind::Search => "Grep",
+        Kind::Fetch => "WebFetch",
+        Kind::Task => "Task",
+        Kind::Todo => "TodoWrite",
+        Kind::Think => "Think",
+        Kind::Other => return short(own.or(title).unwrap_or("other")),
+    };
+    by_kind.to_owned()
+}
+
+fn short(name: &str) -> String {
+    name.chars().take(MAX_NAME_CHARS).collect()
+}
+
+/// What the agent gave to its tool, with the arguments of Claude Code's tools beside it where they are missing.
+fn input(call: &Call, raw: &Value) -> Value {
+    let mut input = match raw {
+        Value::Object(input) => input.clone(),
+        Value::Null => Map::new(),
+        other => Map::from_iter([("input".to_owned(), other.clone())]),
+    };
+    let mut add = |key: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|_| !input.get(key).is_some_and(Value::is_string)) {
+            input.insert(key.to_owned(), value.into());
+        }
+    };
+    match call.main_kind() {
+        Kind::Execute => add("command", call.command.as_ref().map(line)),
+        Kind::Fetch => add("url", call.urls.first().cloned()),
+        Kind::Read | Kind::Edit | Kind::Delete | Kind::Move => {
+            add("file_path", call.changed.first().or(call.paths.first()).cloned());
+        }
+        Kind::Search => add("path", call.paths.first().cloned()),
+        Kind::Think | Kind::Other | Kind::Task | Kind::Todo => {}
+    }
+    Value::Object(input)
+}
+
+fn line(command: &Command) -> String {
+    match command {
+        Command::Line(line) => line.clone(),
+        // `sh -c LINE` is the line, as a hook of Claude Code looks for it.
+        Command::Words(words) => match words.as_slice() {
+            [shell, flag, line] if is_shell(shell) && matches!(flag.as_str(), "-c" | "-lc") => line.clone(),
+            words => shell_words::join(words),
+        },
+    }
+}
+
+fn is_shell(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or_default();
+    matches!(name, "sh" | "bash" | "zsh" | "dash")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn calls_of_every_agent_have_the_names_of_claude_code() {
+        for (told, name, input) in [
+            (
+                json!({"kind": "execute", "title": "rm -rf x", "rawInput": {"command": "rm -rf x"}}),
+                "Bash",
+                json!({"command": "rm -rf x"}),
+            ),
+            (
+                json!({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "git push"], "cwd": "/w"}}),
+                "Bash",
+                json!({"command": "git push", "cwd": "/w"}),
+            ),
+            (
+                json!({"kind": "execute", "rawInput": {"command": ["ls", "a b"]}}),
+                "Bash",
+                json!({"command": "ls 'a b'"}),
+            ),
+            (json!({"kind": "execute", "title": "ls -l"}), "Bash", json!({"command": "ls -l"})),
+            (
+                json!({"kind": "edit", "locations": [{"path": "/w/a.rs"}]}),
+                "Edit",
+                json!({"file_path": "/w/a.rs"}),
+            ),
+            (
+                json!({"kind": "edit", "content": [{"type": "diff", "path": "/w/new", "oldText": null, "newText": "x"}]}),
+                "Write",
+                json!({"file_path": "/w/new"}),
+            ),
+            (
+                json!({"kind": "edit", "_meta": {"claudeCode": {"toolName": "MultiEdit"}}, "rawInput": {"file_path": "/w/a"}}),
+                "MultiEdit",
+                json!({"file_path": "/w/a"}),
+            ),
+            (
+                json!({"kind": "other", "_meta": {"x": {"toolName": "mcp__memory__add"}}, "rawInput": {"k": 1}}),
+                "mcp__memory__add",
+                json!({"k": 1}),
+            ),
+            (
+                json!({"kind": "fetch", "rawInput": {"url": "https://a"}}),
+                "WebFetch",
+                json!({"url": "https://a"}),
+            ),
+            (json!({"kind": "other", "title": "Frobnicate"}), "Frobnicate", json!({})),
+            (json!({}), "other", json!({})),
+            (json!({"kind": "read", "rawInput": "a"}), "Read", json!({"input": "a"})),
+        ] {
+            let call = of(&told);
+            assert_eq!((call.name.as_str(), &call.input), (name, &input), "{told}");
+        }
+        assert_eq!(of(&json!({"toolCallId": "c1"})).id.as_deref(), Some("c1"));
+    }
+}

@@ -1,0 +1,356 @@
+//! The key `hooks` of config files and of definitions: commands that run before or after what a worker does. Pure.
+//!
+//! The shape is that of Claude Code: an event, then groups of a matcher and the commands that it is for. In a config file
+//! an event that is not known is an error. A definition may be written for Claude Code: an event or kind of hook that it
+//! has and this version does not carry out is kept as not honoured.
+
+pub mod call;
+pub mod load;
+pub mod run;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+use subagent_protocol::hook::{DEFAULT_TIMEOUT_MS, Hook, HookEvent, HookOrigin};
+use subagent_protocol::hook_matcher::Matcher;
+
+use crate::agents::keys::Keys;
+use crate::check::{Checked, list, mapping, mismatch, refuse, required_string, string, without_nul};
+use crate::error::Place;
+use crate::policy::Position;
+
+pub(crate) const KEY: &str = "hooks";
+/// Most hooks of one file.
+const MAX_HOOKS: usize = 100;
+/// The longest command, in bytes.
+const MAX_COMMAND_BYTES: usize = 16 * 1024;
+/// The longest timeout, in seconds.
+const MAX_SECONDS: f64 = 3600.0;
+
+/// Other names of events.
+const ALIASES: [(&str, HookEvent); 2] =
+    [("PermissionRequest", HookEvent::ApprovalRequested), ("TurnEnd", HookEvent::Stop)];
+
+/// Events that are known and that this version never fires: it has no worktrees.
+const NEVER_FIRED: [&str; 2] = ["WorktreeCreate", "WorktreeRemove"];
+
+/// Events of Claude Code that do not exist here.
+const CLAUDE_CODE: &[&str] = &[
+    "ConfigChange",
+    "CwdChanged",
+    "Elicitation",
+    "ElicitationResult",
+    "FileChanged",
+    "InstructionsLoaded",
+    "PermissionDenied",
+    "PostCompact",
+    "PostToolBatch",
+    "PostToolUseFailure",
+    "PreCompact",
+    "SessionEnd",
+    "Setup",
+    "StopFailure",
+    "TaskCompleted",
+    "TaskCreated",
+    "TeammateIdle",
+    "UserPromptExpansion",
+];
+
+/// When a hook of a file runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fires {
+    /// Upon this event.
+    On(HookEvent),
+    /// Never in this version; the event that it waits for.
+    Never(&'static str),
+}
+
+impl Fires {
+    /// The event's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::On(event) => event.as_str(),
+            Self::Never(name) => name,
+        }
+    }
+}
+
+/// A hook as a file says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookEntry {
+    /// When it runs.
+    pub fires: Fires,
+    /// Which tools, sources or kinds it is for.
+    pub matcher: Option<String>,
+    /// A line for `sh -c`.
+    pub command: String,
+    /// The deadline.
+    pub timeout: Duration,
+    /// Where its command stands in the file.
+    pub at: Option<Position>,
+    /// The keys and numbers that lead to its command.
+    path: Vec<String>,
+}
+
+impl HookEntry {
+    /// The hook as a worker has it; none if it never runs.
+    #[must_use]
+    pub fn hook(&self, origin: HookOrigin, file: &std::path::Path, sha256: &str) -> Option<Hook> {
+        let Fires::On(event) = self.fires else { return None };
+        Some(Hook {
+            event,
+            matcher: self.matcher.clone(),
+            command: self.command.clone(),
+            timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX).max(1),
+            origin,
+            file: file.to_owned(),
+            sha256: sha256.to_owned(),
+        })
+    }
+}
+
+/// A hook of a definition that is not carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ignored {
+    /// Its key, such as `hooks.PreCompact`.
+    pub key: String,
+    /// What was written there.
+    pub value: Value,
+    /// Why it is not carried out.
+    pub reason: String,
+    /// Where it stands.
+    pub at: Option<Position>,
+}
+
+/// The hooks of one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileHooks {
+    /// The hooks, in the order of the file.
+    pub entries: Vec<HookEntry>,
+    /// What is not carried out. Empty for a config file, where it is an error.
+    pub ignored: Vec<Ignored>,
+    /// SHA-256 of the file's content, in lowercase hexadecimal; empty if the file has no hooks.
+    pub sha256: String,
+}
+
+/// Which kind of file is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Config,
+    Definition,
+}
+
+/// SHA-256 of a file's content, in lowercase hexadecimal.
+#[must_use]
+pub fn content_hash(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Reads `hooks` of a config file.
+pub(crate) fn of_config(root: &Map<String, Value>) -> Checked<FileHooks> {
+    read(root.get(KEY), Kind::Config)
+}
+
+/// Reads `hooks` of a definition.
+pub(crate) fn of_definition(front: &Map<String, Value>, keys: &Keys) -> Checked<FileHooks> {
+    let mut hooks = read(front.get(KEY), Kind::Definition)?;
+    hooks.locate(keys);
+    Ok(hooks)
+}
+
+/// Where a place below `hooks` stands in a text, if its keys are known.
+pub(crate) fn position(keys: &Keys, place: &Place) -> Option<Position> {
+    let (field, key) = match place {
+        Place::Field(field) | Place::Element { field, .. } => (field, None),
+        Place::Entry { field, key } => (field, Some(key.as_str())),
+        _ => return None,
+    };
+    if field != KEY && !field.starts_with("hooks.") {
+        return None;
+    }
+    let field = field.replace('[', ".").replace(']', "");
+    let path: Vec<&str> = field.split('.').chain(key).collect();
+    keys.of(&path)
+}
+
+impl FileHooks {
+    /// Puts the places of their keys to the hooks.
+    pub(crate) fn locate(&mut self, keys: &Keys) {
+        let of = |path: &[String]| keys.of(&path.iter().map(String::as_str).collect::<Vec<_>>());
+        for entry in &mut self.entries {
+            entry.at = of(&entry.path);
+        }
+        for ignored in &mut self.ignored {
+            ignored.at = position(keys, &Place::Field(ignored.key.clone()));
+        }
+    }
+}
+
+fn read(value: Option<&Value>, kind: Kind) -> Checked<FileHooks> {
+    let mut hooks = FileHooks::default();
+    let events = match value {
+        None | Some(Value::Null) => return Ok(hooks),
+        Some(Value::Object(events)) => events,
+        Some(other) => return mismatch(Place::Field(KEY.to_owned()), "a mapping of events to hooks", other),
+    };
+    for (name, groups) in events {
+        if kind == Kind::Definition && CLAUDE_CODE.contains(&name.as_str()) {
+            let reason = format!("this version has no event `{name}`");
+            hooks.ignored.push(ignored(format!("{KEY}.{name}"), groups, reason));
+            continue;
+        }
+        let fires = event(name)?;
+        let field = format!("{KEY}.{name}");
+        for (index, group) in
+            list(Some(groups), || Place::Field(field.clone()))?.into_iter().flatten().enumerate()
+        {
+            let group_field = format!("{field}[{index}]");
+            let path = [KEY.to_owned(), name.clone(), index.to_string()];
+            of_group(fires, group, &group_field, &path, kind, &mut hooks)?;
+        }
+    }
+    if hooks.entries.len() > MAX_HOOKS {
+        return refuse(Place::Field(KEY.to_owned()), format!("has more than {MAX_HOOKS} hooks"));
+    }
+    Ok(hooks)
+}
+
+fn ignored(key: String, value: &Value, reason: String) -> Ignored {
+    Ignored { key, value: value.clone(), reason, at: None }
+}
+
+/// The event of this name.
+///
+/// # Errors
+/// What is wrong with the name, and which names there are.
+pub fn event_named(name: &str) -> Result<Fires, String> {
+    let never = || NEVER_FIRED.into_iter().find(|never| *never == name).map(Fires::Never);
+    let alias = || ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, event)| *event);
+    if let Some(fires) = HookEvent::parse(name).or_else(alias).map(Fires::On).or_else(never) {
+        return Ok(fires);
+    }
+    let known: Vec<&str> = HookEvent::ALL.iter().map(|event| event.as_str()).collect();
+    let why = match CLAUDE_CODE.contains(&name) {
+        true => "is an event of Claude Code that this version does not have",
+        false => "is not an event",
+    };
+    Err(format!("{why}; write {}", known.join(", ")))
+}
+
+fn event(name: &str) -> Checked<Fires> {
+    event_named(name)
+        .or_else(|problem| refuse(Place::Entry { field: KEY.to_owned(), key: name.to_owned() }, problem))
+}
+
+fn of_group(
+    fires: Fires,
+    group: &Value,
+    field: &str,
+    path: &[String],
+    kind: Kind,
+    hooks: &mut FileHooks,
+) -> Checked<()> {
+    let group = mapping(group, || field.to_owned())?;
+    only(group, &["matcher", "hooks"], field)?;
+    let place = || Place::Field(format!("{field}.matcher"));
+    let matcher = string(group.get("matcher"), place)?.map(str::trim);
+    let matcher = matcher.filter(|text| !text.is_empty() && *text != "*").map(str::to_owned);
+    if let Err(problem) = Matcher::parse(matcher.as_deref()) {
+        return refuse(place(), problem);
+    }
+    let below = format!("{field}.hooks");
+    let Some(items) = list(group.get("hooks"), || Place::Field(below.clone()))? else {
+        return refuse(Place::Field(below), "is missing; write a list of {type: command, command: ...}");
+    };
+    for (index, item) in items.iter().enumerate() {
+        let field = format!("{below}[{index}]");
+        let item = mapping(item, || field.clone())?;
+        if let Some(found) = not_a_command(item, &field, kind)? {
+            hooks.ignored.push(found);
+            continue;
+        }
+        let path = path.iter().cloned().chain(["hooks".to_owned(), index.to_string(), "command".to_owned()]);
+        hooks.entries.push(HookEntry {
+            fires,
+            matcher: matcher.clone(),
+            command: command(item, &field)?,
+            timeout: timeout(item, &field)?,
+            at: None,
+            path: path.collect(),
+        });
+    }
+    Ok(())
+}
+
+/// What of a hook is not carried out: in a config file an error, in a definition the whole hook is ignored.
+fn not_a_command(item: &Map<String, Value>, field: &str, kind: Kind) -> Checked<Option<Ignored>> {
+    const KNOWN: [&str; 4] = ["type", "command", "timeout", "statusMessage"];
+    let place = || Place::Field(format!("{field}.type"));
+    let (place, problem) = match string(item.get("type"), place)? {
+        Some("command") => match item.keys().find(|key| !KNOWN.contains(&key.as_str())) {
+            None => return Ok(None),
+            Some(key) => {
+                let place = Place::Entry { field: field.to_owned(), key: key.clone() };
+                (place, "is not carried out by this version; write type, command and timeout".to_owned())
+            }
+        },
+        Some(other) => (place(), format!("is `{other}`; this version runs only hooks of the type `command`")),
+        None => return refuse(place(), "is missing; write `type: command`"),
+    };
+    match kind {
+        Kind::Config => refuse(place, problem),
+        Kind::Definition => {
+            let value = Value::Object(item.clone());
+            Ok(Some(ignored(field.to_owned(), &value, format!("{place} {problem}"))))
+        }
+    }
+}
+
+/// Refuses other keys: a matcher that is misspelt must not match everything.
+fn only(group: &Map<String, Value>, known: &[&str], field: &str) -> Checked<()> {
+    match group.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => {
+            let place = Place::Entry { field: field.to_owned(), key: key.clone() };
+            refuse(place, format!("is not known; write {}", known.join(", ")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn command(item: &Map<String, Value>, field: &str) -> Checked<String> {
+    let place = || Place::Field(format!("{field}.command"));
+    let Some(value) = item.get("command").filter(|value| !value.is_null()) else {
+        return refuse(place(), "is missing; write a line for the shell");
+    };
+    match without_nul(required_string(value, place)?, place)? {
+        line if line.trim().is_empty() => refuse(place(), "must not be blank; write a line for the shell"),
+        line if line.len() > MAX_COMMAND_BYTES => {
+            refuse(place(), format!("is longer than {MAX_COMMAND_BYTES} bytes; write a script and name it"))
+        }
+        line => Ok(line),
+    }
+}
+
+fn timeout(item: &Map<String, Value>, field: &str) -> Checked<Duration> {
+    let place = || Place::Field(format!("{field}.timeout"));
+    match item.get("timeout") {
+        None | Some(Value::Null) => Ok(Duration::from_millis(DEFAULT_TIMEOUT_MS)),
+        Some(Value::Number(number)) => match number.as_f64() {
+            Some(seconds) if seconds >= 0.001 && seconds <= MAX_SECONDS => {
+                Ok(Duration::from_secs_f64(seconds))
+            }
+            _ => refuse(place(), format!("must be seconds, above 0 to {MAX_SECONDS}")),
+        },
+        Some(other) => mismatch(place(), "a number of seconds", other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

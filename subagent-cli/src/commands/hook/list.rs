@@ -1,0 +1,71 @@
+//! `hook list`: the hooks that apply here.
+
+use serde_json::{Value, json};
+use subagent_config::hooks::{Fires, HookEntry};
+use subagent_config::start::hooks::Origin;
+
+use super::untrusted::{self, Trusted};
+use super::{Wanted, of_place};
+use crate::args::hooks::HookList;
+use crate::client::{Client, block_on};
+use crate::commands::has_state;
+use crate::context::{Context, path_value, present};
+use crate::failure::Result;
+use crate::output::{Outcome, text};
+
+pub(super) fn run(args: &HookList, context: &Context) -> Result<Outcome> {
+    let agent = present(args.agent.clone());
+    let wanted = agent.as_deref().map_or(Wanted::All, Wanted::Named);
+    let found = of_place(&args.config, &args.cwd, wanted, context)?;
+    let trusted = match context.workspace(args.cwd.cwd.as_deref()) {
+        Ok(workspace) if has_state(&workspace) && !found.is_empty() => {
+            let mut client = Client::new(context, &workspace);
+            block_on(async move { Trusted::of(&mut client).await })?
+        }
+        _ => Trusted::default(),
+    };
+    let items: Vec<Value> = found
+        .iter()
+        .flat_map(|(origin, agent)| {
+            let is_trusted = trusted.allows(origin.origin, &origin.file, &origin.hooks.sha256);
+            origin.hooks.entries.iter().map(move |entry| item(entry, origin, agent.as_deref(), is_trusted))
+        })
+        .collect();
+    let mut files: Vec<String> = Vec::new();
+    for item in items.iter().filter(|item| item["trusted"] == false) {
+        let file = item["file"].as_str().unwrap_or_default().to_owned();
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    let data = json!({"count": items.len(), "items": items});
+    let shown = text::rows(&data, &["event", "matcher", "runs", "origin", "command", "file"], "");
+    let outcome = Outcome::list("hook.list", data, shown, "(no hooks)");
+    Ok(if files.is_empty() {
+        outcome
+    } else {
+        outcome.with_note(untrusted::advice(files.iter().map(String::as_str)))
+    })
+}
+
+fn item(entry: &HookEntry, origin: &Origin, agent: Option<&str>, trusted: bool) -> Value {
+    let fires = matches!(entry.fires, Fires::On(_));
+    let runs = match (fires, trusted) {
+        (false, _) => "never",
+        (true, false) => "untrusted",
+        (true, true) => "yes",
+    };
+    json!({
+        "event": entry.fires.name(),
+        "matcher": entry.matcher.as_deref().unwrap_or("*"),
+        "command": entry.command,
+        "timeoutSeconds": entry.timeout.as_secs_f64(),
+        "origin": origin.origin.as_str(),
+        "agent": agent,
+        "file": path_value(&origin.file),
+        "line": entry.at.map(|at| at.line),
+        "trusted": trusted,
+        "neverFires": !fires,
+        "runs": runs,
+    })
+}

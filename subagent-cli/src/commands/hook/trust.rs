@@ -1,0 +1,81 @@
+//! `hook trust`: which contents of files may run their hooks.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use subagent_config::hooks::{FileHooks, HookEntry, load};
+use subagent_protocol::Code;
+use subagent_protocol::api::{DistrustHooks, TrustHooks};
+use subagent_protocol::clean::one_line;
+
+use crate::args::hooks::HookTrust;
+use crate::client::{Ask, Client, block_on};
+use crate::commands::has_state;
+use crate::context::{Context, present_path};
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, complain, tell, text};
+
+pub(super) fn run(args: &HookTrust, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let mut client = Client::new(context, &workspace);
+    if args.list {
+        let data = match has_state(&workspace) {
+            true => block_on(async move { client.ask(&Ask::get("/v1/hooks/trust")).await })?,
+            false => json!({"items": [], "count": 0}),
+        };
+        let shown = text::rows(&data, &["file", "sha256", "trustedAt"], "");
+        return Ok(Outcome::list("hook.trust", data, shown, "(no file is trusted)"));
+    }
+    let Some(file) = present_path(args.file.clone()) else {
+        return Err(Failure::argument("no file: `subagent hook list` shows the files with hooks"));
+    };
+    if args.remove {
+        let file = load::resolved(&file, &context.env);
+        let ask = Ask::change("/v1/hooks/trust/remove", &DistrustHooks { file })?;
+        let data = block_on(async move { client.ask(&ask).await })?;
+        let shown = text::fields(&data, &["file", "removed"]);
+        return Ok(Outcome::report("hook.distrusted", data, shown));
+    }
+    let (file, hooks) = load::of_file(&file, &context.env)?;
+    if !args.yes {
+        confirm(&file, &hooks)?;
+    }
+    let ask = Ask::change("/v1/hooks/trust", &TrustHooks { file, sha256: hooks.sha256.clone() })?;
+    let mut data = block_on(async move { client.ask(&ask).await })?;
+    data["hooks"] = hooks.entries.iter().map(told).collect();
+    let lines = hooks.entries.iter().map(line);
+    let lines = std::iter::once(text::fields(&data, &["file", "sha256"])).chain(lines);
+    let shown = lines.collect::<Vec<_>>().join("\n");
+    Ok(Outcome::report("hook.trusted", data, shown))
+}
+
+fn told(entry: &HookEntry) -> Value {
+    json!({"event": entry.fires.name(), "matcher": entry.matcher.as_deref().unwrap_or("*"), "command": entry.command})
+}
+
+fn line(entry: &HookEntry) -> String {
+    let matcher = entry.matcher.as_deref().unwrap_or("*");
+    format!("{}\t{}\t{}", entry.fires.name(), one_line(matcher), one_line(&entry.command))
+}
+
+/// Shows what the file runs, and asks.
+fn confirm(file: &Path, hooks: &FileHooks) -> Result<()> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let message = "trust needs an answer, and there is no terminal to ask at";
+        return Err(Failure::new(Code::TerminalRequired, message)
+            .with("file", file.to_string_lossy())
+            .recommend("look at the file, then repeat the command with --yes"));
+    }
+    complain(&format!("{} runs as you, outside of any sandbox:", file.display()));
+    for entry in &hooks.entries {
+        complain(&format!("  {}", line(entry)));
+    }
+    tell("Trust them? [y/N] ");
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    match read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+        true => Ok(()),
+        false => Err(Failure::argument("the hooks were not trusted").with("file", file.to_string_lossy())),
+    }
+}

@@ -1,0 +1,70 @@
+//! Which hooks do not run because the content of their file is not trusted.
+
+use std::path::Path;
+
+use serde::Deserialize as _;
+use serde_json::Value;
+use subagent_protocol::api::AllTrustedHooks;
+use subagent_protocol::hook::{Hook, HookOrigin};
+
+use crate::client::{Ask, Client};
+use crate::failure::{Failure, Result};
+
+/// The files of a worker whose hooks do not run, in the data of `worker.started`.
+pub(crate) const KEY: &str = "untrustedHooks";
+
+/// The contents that are trusted.
+#[derive(Debug, Default)]
+pub(crate) struct Trusted(Vec<(String, String)>);
+
+impl Trusted {
+    /// Asks the daemon.
+    pub(crate) async fn of(client: &mut Client) -> Result<Self> {
+        let data = client.ask(&Ask::get("/v1/hooks/trust")).await?;
+        let trusted = AllTrustedHooks::deserialize(&data).map_err(|error| {
+            Failure::internal(format!("the daemon tells trust in an unknown form: {error}"))
+        })?;
+        let of = |item: subagent_protocol::api::TrustedHooks| {
+            (item.file.to_string_lossy().into_owned(), item.sha256)
+        };
+        Ok(Self(trusted.items.into_iter().map(of).collect()))
+    }
+
+    /// Whether hooks of this file may run.
+    pub(crate) fn allows(&self, origin: HookOrigin, file: &Path, sha256: &str) -> bool {
+        match origin {
+            HookOrigin::User | HookOrigin::Command => true,
+            HookOrigin::Project | HookOrigin::Definition => {
+                let file = file.to_string_lossy();
+                self.0.iter().any(|(trusted, hash)| *trusted == file && hash == sha256)
+            }
+        }
+    }
+}
+
+/// The files of these hooks whose content is not trusted, each once.
+pub(crate) async fn files(client: &mut Client, hooks: &[Hook]) -> Result<Vec<String>> {
+    let trusted = Trusted::of(client).await?;
+    let mut files: Vec<String> = Vec::new();
+    for hook in hooks.iter().filter(|hook| !trusted.allows(hook.origin, &hook.file, &hook.sha256)) {
+        let file = hook.file.to_string_lossy().into_owned();
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    Ok(files)
+}
+
+/// What a person is told of data with such files.
+pub(crate) fn warning(data: &Value) -> Option<String> {
+    let files = data[KEY].as_array().filter(|files| !files.is_empty())?;
+    Some(advice(files.iter().filter_map(Value::as_str)))
+}
+
+/// What to do so that the hooks of these files run.
+pub(crate) fn advice<'a>(files: impl Iterator<Item = &'a str>) -> String {
+    let commands = files.map(|file| format!("  subagent hook trust {}", shell_words::quote(file)));
+    let lines =
+        std::iter::once("hooks of these files do not run, as you have not trusted their content:".to_owned());
+    lines.chain(commands).collect::<Vec<_>>().join("\n")
+}

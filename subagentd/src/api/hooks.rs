@@ -1,0 +1,38 @@
+//! Which files with hooks are trusted. From below a worker all of it is refused.
+
+use axum::extract::State;
+use subagent_protocol::api::{AllTrustedHooks, DistrustHooks, DistrustedHooks, TrustHooks, TrustedHooks};
+
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
+use super::body::Body;
+use super::caller::Owner;
+use super::reply::{Outcome, Reply};
+use super::state::Api;
+
+/// `GET /v1/hooks/trust`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/hooks/trust", responses((status = 200, description = "`hook.trust`: the contents of files whose hooks run", body = Envelope<AllTrustedHooks>))))]
+pub(super) async fn list(State(api): State<Api>, _: Owner) -> Outcome<AllTrustedHooks> {
+    Ok(Reply("hook.trust", api.supervisor.trusted_hooks().await?))
+}
+
+/// `POST /v1/hooks/trust`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/hooks/trust", request_body = TrustHooks, responses((status = 200, description = "`hook.trusted`", body = Envelope<TrustedHooks>))))]
+pub(super) async fn trust(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Body(request): Body<TrustHooks>,
+) -> Outcome<TrustedHooks> {
+    Ok(Reply("hook.trusted", api.supervisor.trust_hooks(caller, request).await?))
+}
+
+/// `POST /v1/hooks/trust/remove`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/hooks/trust/remove", request_body = DistrustHooks, responses((status = 200, description = "`hook.distrusted`", body = Envelope<DistrustedHooks>))))]
+pub(super) async fn distrust(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Body(request): Body<DistrustHooks>,
+) -> Outcome<DistrustedHooks> {
+    Ok(Reply("hook.distrusted", api.supervisor.distrust_hooks(caller, request).await?))
+}

@@ -1,0 +1,90 @@
+//! What follows from hooks of a permission request: it is hidden while they run, and then decided or asked. What a hook
+//! says is not known here.
+
+use serde_json::Value;
+use subagent_protocol::Result;
+use subagent_protocol::api::DecidedBy;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::state::QuestionKind;
+
+use super::approval::Approval;
+use super::decision::Choice;
+use super::inbox::decided;
+use super::step::Next;
+use super::worker::{Action, Fact};
+
+/// What follows from the answers of hooks and the rules together.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HooksOutcome {
+    /// The owner is asked.
+    Ask,
+    /// A rule decides.
+    ByRule {
+        /// What.
+        choice: Choice,
+        /// Which rule, as events tell of it.
+        rule: Value,
+    },
+    /// A hook decides.
+    ByHook {
+        /// What.
+        choice: Choice,
+        /// Why, in the hook's words.
+        reason: Option<String>,
+        /// Which hook, as events tell of it.
+        hook: Value,
+    },
+}
+
+impl Next {
+    /// Hides a permission request that is pending.
+    pub(super) fn hold_for_hooks(&mut self, request_id: RequestId) {
+        if let Some(asked) = self.worker.approvals.get_mut(&request_id)
+            && asked.kind == QuestionKind::Permission
+            && asked.approval == Approval::Pending
+        {
+            asked.approval = Approval::Held;
+            self.facts.push(Fact::ApprovalHeld { request_id });
+        }
+    }
+
+    /// Shows it, if it is hidden.
+    pub(super) fn release(&mut self, request_id: &RequestId) -> bool {
+        match self.worker.approvals.get_mut(request_id) {
+            Some(asked) if asked.approval == Approval::Held => {
+                asked.approval = Approval::Pending;
+                self.facts.push(Fact::ApprovalReleased { request_id: request_id.clone() });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The answer of hooks. One that is late, because the request is over, means nothing.
+    pub(super) fn hooks_answered(&mut self, request_id: RequestId, outcome: HooksOutcome) -> Result<()> {
+        if !self.release(&request_id) {
+            return Ok(());
+        }
+        match outcome {
+            HooksOutcome::Ask => Ok(()),
+            HooksOutcome::ByRule { choice, rule } => self.decide_by_rule(request_id, choice, &rule),
+            HooksOutcome::ByHook { choice, reason, hook } => {
+                let option_id = choice.option_id.clone();
+                let turn = self.take_decision(&request_id, QuestionKind::Permission, option_id.as_deref())?;
+                let mut data = decided(&request_id, &choice, reason, DecidedBy::Hook);
+                data["hook"] = hook;
+                self.event(EventType::ApprovalDecided, data, turn);
+                let (fact_id, option) = (request_id.clone(), option_id.clone());
+                self.facts.push(Fact::ApprovalDecided {
+                    request_id: fact_id,
+                    option_id: option,
+                    content: None,
+                    by_cancel: false,
+                });
+                self.actions.push(Action::Answer { request_id, option_id });
+                Ok(())
+            }
+        }
+    }
+}

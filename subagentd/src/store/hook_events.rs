@@ -1,0 +1,197 @@
+//! What hooks that run after events read: the cursor of each worker, and what of the store belongs to an event.
+//!
+//! Must not decide which hooks run.
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use serde_json::{Map, Value};
+use subagent_protocol::Result;
+use subagent_protocol::event::StoredEvent;
+use subagent_protocol::ids::WorkerId;
+
+use super::error::StoreError;
+use super::events::{self, COLUMNS, EventPage, EventQuery};
+use super::rows::{self, RowId};
+use super::tx::Tx;
+use super::words::MESSAGE_TYPES;
+use super::{WorkerRow, tasks, workers};
+
+/// Records of a turn that are looked through for one tool call.
+const MAX_RECORDS: i64 = 20_000;
+/// Bytes of the agent's last text.
+const MAX_TEXT_BYTES: usize = 64 * 1024;
+
+impl Tx<'_> {
+    /// Stores that all hooks of a worker's events have run up to this one.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn move_hook_cursor(&self, worker: RowId, seq: i64) -> Result<()> {
+        self.execute(
+            "INSERT INTO hook_cursors (worker, seq) VALUES (?1, ?2)
+             ON CONFLICT (worker) DO UPDATE SET seq = max(seq, excluded.seq)",
+            params![worker.0, seq],
+        )?;
+        Ok(())
+    }
+}
+
+/// Up to which event the hooks of a worker have run; none before its first look.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn cursor(connection: &Connection, worker: RowId) -> Result<Option<i64>> {
+    let sql = "SELECT seq FROM hook_cursors WHERE worker = ?1";
+    let found = rows::one(connection, sql, [worker.0], |row| row.get(0)).optional();
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// The workers that are stopped and have events for which their hooks have not run.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn stopped_behind(connection: &Connection) -> Result<Vec<WorkerRow>> {
+    let sql = "SELECT w.worker_id FROM hook_cursors c JOIN workers w ON w.id = c.worker
+               WHERE w.state = 'stopped' AND w.removed_at IS NULL
+                 AND EXISTS (SELECT 1 FROM events e WHERE e.worker = w.id AND e.internal = 0 AND e.seq > c.seq)";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found: Vec<String> =
+        statement.query_map([], |row| row.get(0)).and_then(Iterator::collect).map_err(StoreError::from)?;
+    let mut behind = Vec::new();
+    for id in found {
+        behind.extend(workers::get(connection, &id)?);
+    }
+    Ok(behind)
+}
+
+/// The events of a worker after its cursor that `wants` says yes to. What was deleted because of its age is left out.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn page(
+    connection: &Connection,
+    worker: RowId,
+    after: i64,
+    wants: &dyn Fn(&StoredEvent<&str>) -> bool,
+) -> Result<EventPage> {
+    let mut found = Vec::new();
+    let floor = super::retention::mark(connection, worker)?;
+    let up_to = events::last_seq(connection, worker)?;
+    let query = EventQuery { worker, after, up_to, floor };
+    let page = events::page(connection, query, |event| {
+        if wants(&event) {
+            found.push(StoredEvent {
+                seq: event.seq,
+                at: event.at,
+                event_type: event.event_type,
+                kind: event.kind,
+                turn_id: event.turn_id,
+                carrier: event.carrier,
+                record: event.record,
+                payload: event.payload.to_owned(),
+            });
+        }
+        Ok(())
+    })?;
+    Ok(EventPage { events: found, seen: page.seen, end: page.end, floor: page.floor })
+}
+
+/// A tool call up to one of its updates.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct CallSoFar {
+    /// What the agent told of it, in ACP's words; later words replace earlier ones.
+    pub(crate) told: Map<String, Value>,
+    /// Whether it had ended before that update.
+    pub(crate) was_over: bool,
+}
+
+/// Puts together what was told of a tool call up to this event of its turn.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn call(connection: &Connection, worker: RowId, seq: i64, id: &str) -> Result<CallSoFar> {
+    let sql = "SELECT e.seq, e.payload FROM events e
+               WHERE e.worker = ?1 AND e.turn = (SELECT turn FROM events WHERE seq = ?2) AND e.seq <= ?2
+                 AND e.record IS NOT NULL
+                 AND (e.kind IN ('tool_call', 'tool_call_update') OR e.type = 'approval.requested')
+               ORDER BY e.seq DESC LIMIT ?3";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let mut rows = statement.query(params![worker.0, seq, MAX_RECORDS]).map_err(StoreError::from)?;
+    let mut parts = Vec::new();
+    while let Some(row) = rows.next().map_err(StoreError::from)? {
+        let body = row.get_ref(1).map_err(StoreError::from)?.as_str().unwrap_or_default();
+        if !body.contains(id) {
+            continue;
+        }
+        let Ok(body) = subagent_protocol::surrogates::parse::<Value>(body) else { continue };
+        let part = [&body["update"], &body["params"]["toolCall"]].into_iter().find(|part| part.is_object());
+        if let Some(Value::Object(part)) = part.filter(|part| part["toolCallId"] == id) {
+            parts.push((row.get::<_, i64>(0).map_err(StoreError::from)?, part.clone()));
+        }
+    }
+    let mut call = CallSoFar::default();
+    for (at, part) in parts.into_iter().rev() {
+        let status = part.get("status").and_then(Value::as_str);
+        call.was_over |= at < seq && status.is_some_and(subagent_protocol::tool_calls::is_over);
+        // An update that says null of something says nothing of it.
+        call.told.extend(part.into_iter().filter(|(_, value)| !value.is_null()));
+    }
+    Ok(call)
+}
+
+/// The end of the agent's text in the turn of an event.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn last_text(connection: &Connection, worker: RowId, seq: i64) -> Result<String> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
+         WHERE e.worker = ?1 AND e.internal = 0 AND e.turn = (SELECT turn FROM events WHERE seq = ?2)
+           AND e.seq < ?2 AND e.type IN {MESSAGE_TYPES}
+         ORDER BY e.seq DESC LIMIT ?3"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let mut rows = statement.query(params![worker.0, seq, MAX_RECORDS]).map_err(StoreError::from)?;
+    let (mut pieces, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next().map_err(StoreError::from)? {
+        if let Some(text) = events::read(row).ok().and_then(StoredEvent::into_text) {
+            bytes += text.len();
+            pieces.push(text);
+        }
+        if bytes > MAX_TEXT_BYTES {
+            break;
+        }
+    }
+    pieces.reverse();
+    let text = pieces.concat();
+    Ok(text[text.ceil_char_boundary(text.len().saturating_sub(MAX_TEXT_BYTES))..].to_owned())
+}
+
+/// Whether a question that this event asks still waits for its answer.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn is_open(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
+    let sql =
+        "SELECT EXISTS (SELECT 1 FROM approvals WHERE worker = ?1 AND asked_seq = ?2 AND status = 'pending')";
+    Ok(rows::one(connection, sql, params![worker.0, seq], |row| row.get(0)).map_err(StoreError::from)?)
+}
+
+/// The task of a worker, and the stored spec of its parent.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn task(
+    connection: &Connection,
+    worker: RowId,
+    worker_id: &WorkerId,
+) -> Result<Option<(tasks::TaskRow, Option<String>)>> {
+    let Some(task) = tasks::of_worker(connection, worker_id.as_str())? else { return Ok(None) };
+    let parent = match tasks::parent(connection, worker)? {
+        Some(parent) => {
+            let sql = "SELECT spec FROM workers WHERE id = ?1";
+            rows::one(connection, sql, [parent.0], |row| row.get(0)).optional().map_err(StoreError::from)?
+        }
+        None => None,
+    };
+    Ok(Some((task, parent)))
+}

@@ -1,0 +1,66 @@
+//! Contents of files whose hooks are trusted.
+
+use rusqlite::{Connection, Row, params};
+use subagent_protocol::Result;
+use subagent_protocol::api::TrustedHooks;
+use subagent_protocol::time::Timestamp;
+
+use super::error::StoreError;
+use super::tx::Tx;
+
+/// The most contents that are kept of one file: with a new one the oldest is dropped.
+const MAX_CONTENTS: u32 = 20;
+
+fn read(row: &Row<'_>) -> rusqlite::Result<TrustedHooks> {
+    let file: String = row.get(0)?;
+    Ok(TrustedHooks { file: file.into(), sha256: row.get(1)?, trusted_at: Timestamp(row.get(2)?) })
+}
+
+impl Tx<'_> {
+    /// Trusts a content of a file.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn trust_hooks(&self, file: &str, sha256: &str, now: Timestamp) -> Result<()> {
+        self.execute(
+            "INSERT INTO hook_trust (file, sha256, trusted_at) VALUES (?1, ?2, ?3)
+             ON CONFLICT (file, sha256) DO UPDATE SET trusted_at = excluded.trusted_at",
+            params![file, sha256, now.0],
+        )?;
+        self.execute(
+            "DELETE FROM hook_trust WHERE file = ?1 AND sha256 NOT IN
+             (SELECT sha256 FROM hook_trust WHERE file = ?1 ORDER BY trusted_at DESC, sha256 LIMIT ?2)",
+            params![file, MAX_CONTENTS],
+        )?;
+        Ok(())
+    }
+
+    /// Trusts no content of a file. Returns how many were trusted.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn distrust_hooks(&self, file: &str) -> Result<usize> {
+        Ok(self.execute("DELETE FROM hook_trust WHERE file = ?1", [file])?)
+    }
+}
+
+/// Whether this content of a file is trusted.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn is_trusted(connection: &Connection, file: &str, sha256: &str) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM hook_trust WHERE file = ?1 AND sha256 = ?2)";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    Ok(statement.query_row([file, sha256], |row| row.get(0)).map_err(StoreError::from)?)
+}
+
+/// All contents that are trusted, by file and time.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn all(connection: &Connection) -> Result<Vec<TrustedHooks>> {
+    let sql = "SELECT file, sha256, trusted_at FROM hook_trust ORDER BY file, trusted_at, sha256";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_map([], read).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}

@@ -1,0 +1,254 @@
+//! Hooks that run after events: in the order of the events, at least once each, from a cursor that is stored for each worker.
+//!
+//! Each worker with hooks has a task of its own, so a hook that hangs holds up no other worker. A hook that fails is an event
+//! and changes nothing else.
+
+mod input;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use subagent_config::hooks::run::command as hook_command;
+use subagent_protocol::command_run::{CommandEnd, CommandResult};
+use subagent_protocol::hook::{Hook, HookFailed};
+use subagent_protocol::hook_matcher::Matcher;
+use subagent_protocol::ids::EventId;
+use subagent_protocol::{Error, Result};
+
+use super::shared::{Shared, is_ending};
+use super::worker::Handle;
+use super::{command_run, hook_failed, hook_trust, spec};
+use crate::store::{Durability, Tx, WorkerRow, hook_events, owner_rules, workers};
+use input::Due;
+
+/// How much of a hook's standard error is told, in characters.
+const MAX_TOLD: usize = 500;
+/// How long the store is left alone after a failure.
+const RETRY: Duration = Duration::from_secs(1);
+/// The cursor is also stored after this many events that no hook ran for.
+const MAX_UNSTORED: i64 = 5000;
+
+/// Runs the hooks of a worker from now on, if it has any.
+pub(super) fn begin(shared: &Arc<Shared>, row: &WorkerRow, handle: &Handle) {
+    if shared.is_copy(row.id) {
+        return;
+    }
+    start(shared, row, Some(handle.clone()));
+}
+
+/// Runs what is left for workers that were stopped.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) async fn catch_up(shared: &Arc<Shared>) -> Result<()> {
+    for row in shared.store.read(hook_events::stopped_behind).await? {
+        if !shared.is_copy(row.id) {
+            start(shared, &row, None);
+        }
+    }
+    Ok(())
+}
+
+fn start(shared: &Arc<Shared>, row: &WorkerRow, handle: Option<Handle>) {
+    let hooks = spec::stored(row).map(|spec| spec.hooks).unwrap_or_default();
+    // A task without hooks may have a parent with hooks for tasks.
+    if hooks.is_empty() && !row.is_task {
+        return;
+    }
+    let worker = Worker {
+        shared: Arc::clone(shared),
+        row: row.clone(),
+        hooks,
+        handle,
+        seen: 0,
+        stored: 0,
+        told: BTreeSet::new(),
+    };
+    let mut ending = shared.ending.subscribe();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = worker.run() => {}
+            () = is_ending(&mut ending) => {}
+        }
+    });
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    row: WorkerRow,
+    hooks: Vec<Hook>,
+    /// None of a worker that was stopped before this daemon started.
+    handle: Option<Handle>,
+    /// Events up to this one were looked at.
+    seen: i64,
+    /// Up to here that is stored.
+    stored: i64,
+    /// Files of which was told that they are not trusted.
+    told: BTreeSet<PathBuf>,
+}
+
+impl Worker {
+    async fn run(mut self) {
+        let mut news = self.handle.as_ref().map(|handle| handle.snapshot.clone());
+        while let Err(error) = self.prepare().await {
+            self.pause(&error).await;
+        }
+        if self.hooks.is_empty() && !self.parent_has_hooks().await {
+            return;
+        }
+        loop {
+            if let Err(error) = self.run_all().await {
+                self.pause(&error).await;
+                continue;
+            }
+            // The actor has returned when the channel is closed: what it stored last is looked at once more.
+            let Some(receiver) = &mut news else { break };
+            if receiver.changed().await.is_err() {
+                news = None;
+            }
+        }
+        if let Err(error) = self.store_cursor().await {
+            tracing::warn!(worker = %self.row.worker_id, %error, "the cursor of its hooks was not stored");
+        }
+    }
+
+    /// Waits a moment after a failure of the store.
+    async fn pause(&self, error: &Error) {
+        tracing::error!(worker = %self.row.worker_id, %error, "hooks cannot run; trying again");
+        tokio::time::sleep(RETRY).await;
+    }
+
+    /// Reads the cursor. At the first look of a worker it is told which of its files are not trusted.
+    async fn prepare(&mut self) -> Result<()> {
+        let id = self.row.id;
+        match self.shared.store.read(move |connection| hook_events::cursor(connection, id)).await? {
+            Some(seq) => (self.seen, self.stored) = (seq, seq),
+            None if self.hooks.is_empty() => {}
+            None => {
+                for hook in self.hooks.clone() {
+                    if !hook_trust::is_trusted(&self.shared, &hook).await? {
+                        self.tell_untrusted(&hook, None).await;
+                    }
+                }
+                self.shared
+                    .store
+                    .write(Durability::Progress, 1, move |tx| tx.move_hook_cursor(id, 0))
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether hooks of the worker that gave this task run when it starts or ends.
+    async fn parent_has_hooks(&self) -> bool {
+        let (id, worker_id) = (self.row.id, self.row.worker_id.clone());
+        let task =
+            self.shared.store.read(move |connection| hook_events::task(connection, id, &worker_id)).await;
+        let parent = task.ok().flatten().and_then(|(_, parent)| parent);
+        parent.is_some_and(|spec| !input::of_spec(&spec).is_empty())
+    }
+
+    /// Runs the hooks of all events that were not looked at.
+    async fn run_all(&mut self) -> Result<()> {
+        let id = self.row.id;
+        let workspace =
+            self.shared.store.read(move |connection| owner_rules::workspace_of(connection, id)).await?;
+        loop {
+            let (row, hooks, after) = (self.row.clone(), self.hooks.clone(), self.seen);
+            let read = self.shared.store.read(move |connection| {
+                let row = workers::get(connection, row.worker_id.as_str())?.unwrap_or(row);
+                let page = hook_events::page(connection, id, after, &|event| input::fires(event).is_some())?;
+                let mut due = Vec::new();
+                for event in &page.events {
+                    due.extend(input::of(connection, &row, &hooks, event)?);
+                }
+                Ok((due, page.seen, page.end))
+            });
+            let (due, seen, end) = read.await?;
+            for due in due {
+                if self.run_event(&due, Path::new(&workspace)).await? {
+                    // In memory first: a disk that is full must not have a hook run again and again.
+                    self.seen = due.seq;
+                    self.store_cursor().await?;
+                    subagent_failpoint::hit("after_hook.after_cursor");
+                }
+            }
+            self.seen = self.seen.max(seen);
+            if self.seen - self.stored > MAX_UNSTORED {
+                self.store_cursor().await?;
+            }
+            if end {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn store_cursor(&mut self) -> Result<()> {
+        let (id, seq) = (self.row.id, self.seen);
+        if seq > self.stored {
+            let write = move |tx: &mut Tx<'_>| tx.move_hook_cursor(id, seq);
+            self.shared.store.write(Durability::Progress, 1, write).await?;
+            self.stored = seq;
+        }
+        Ok(())
+    }
+
+    async fn tell_untrusted(&mut self, hook: &Hook, event: Option<i64>) {
+        if self.told.insert(hook.file.clone()) {
+            self.tell(hook, hook_trust::advice(hook), event).await;
+        }
+    }
+
+    async fn tell(&self, hook: &Hook, reason: String, event: Option<i64>) {
+        let failed = HookFailed::of(hook, reason, event.map(EventId));
+        hook_failed::journal(&self.shared, self.row.id, self.handle.as_ref(), failed).await;
+    }
+
+    /// Runs the hooks of an event. Returns whether one ran.
+    async fn run_event(&mut self, due: &Due, workspace: &Path) -> Result<bool> {
+        let Ok(stdin) = serde_json::to_string(&due.input) else { return Ok(false) };
+        let mut ran = false;
+        for hook in &due.hooks {
+            let matcher = Matcher::parse(hook.matcher.as_deref());
+            if !matcher.is_ok_and(|matcher| matcher.matches(due.input.subject())) {
+                continue;
+            }
+            if !hook_trust::is_trusted(&self.shared, hook).await? {
+                self.tell_untrusted(hook, Some(due.seq)).await;
+                continue;
+            }
+            let run = hook_command(hook, workspace, std::env::vars_os(), stdin.clone());
+            subagent_failpoint::hit("after_hook.before_run");
+            let result = command_run::run(&self.shared.setup.runtime_program, run).await;
+            subagent_failpoint::hit("after_hook.after_run");
+            ran = true;
+            if let Some(reason) = failure(&result, hook) {
+                self.tell(hook, reason, Some(due.seq)).await;
+            }
+        }
+        Ok(ran)
+    }
+}
+
+/// Why a run is a failure.
+fn failure(result: &CommandResult, hook: &Hook) -> Option<String> {
+    let why = match &result.end {
+        CommandEnd::Exited { code: 0 } => return None,
+        CommandEnd::Exited { code: code @ (126 | 127) } => format!(
+            "it exited with {code}: a command that it names was not found or is not executable (chmod +x); it runs in the workspace"
+        ),
+        CommandEnd::Exited { code } => format!("it exited with {code}"),
+        CommandEnd::Signaled { signal } => format!("signal {signal} ended it"),
+        CommandEnd::TimedOut => {
+            let seconds = Duration::from_millis(hook.timeout_ms).as_secs_f64();
+            format!(
+                "it did not end within {seconds} s and was killed; raise its `timeout` or have it do less"
+            )
+        }
+        CommandEnd::NotStarted { error } => format!("it could not be started: {error}"),
+    };
+    let said: String = result.stderr.trim().chars().take(MAX_TOLD).collect();
+    Some(if said.is_empty() { why } else { format!("{why}: {said}") })
+}

@@ -1,0 +1,181 @@
+//! Before hooks: which of them a permission request has, and what they say of it together.
+//!
+//! Must not decide anything: what follows from their word and from the rules is decided by the worker's actor.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use subagent_config::hooks::call;
+use subagent_protocol::command_run::CommandResult;
+use subagent_protocol::hook::{Hook, HookEvent, HookFailed, HookOrigin};
+use subagent_protocol::hook_answer::{HookAnswer, HookWord};
+use subagent_protocol::hook_input::HookInput;
+use subagent_protocol::hook_matcher::Matcher;
+use subagent_protocol::ids::{RequestId, WorkerId};
+use subagent_protocol::record::ApprovalRequested;
+use subagent_protocol::{Code, Error, Result};
+
+use super::shared::Shared;
+use super::{command_run, hook_trust, policy};
+use crate::core::Input;
+use crate::store::{RowId, inbox, owner_rules};
+
+/// What the hooks of a request say together.
+#[derive(Debug)]
+pub(super) struct Heard {
+    /// The strictest word.
+    pub(super) word: HookWord,
+    /// Why.
+    pub(super) reason: Option<String>,
+    /// The hook that said it, as events tell of it.
+    pub(super) hook: Value,
+    /// What went wrong.
+    pub(super) failed: Vec<HookFailed>,
+    /// The request as it is stored.
+    pub(super) asked: String,
+}
+
+/// The worker whose hooks run.
+#[derive(Debug, Clone)]
+pub(super) struct Asker {
+    pub(super) id: RowId,
+    pub(super) worker_id: WorkerId,
+    pub(super) session_id: Option<String>,
+    pub(super) hooks: Vec<Hook>,
+}
+
+/// Whether a request has hooks that are asked before what the rules say of it is done. What a rule denies has none.
+pub(super) fn are_asked(hooks: &[Hook], asked: &ApprovalRequested, ruled: Option<&Input>) -> bool {
+    if !hooks.iter().any(|hook| matches!(hook.event, HookEvent::PreToolUse | HookEvent::ApprovalRequested)) {
+        return false;
+    }
+    let tool = call::of(&policy::told_of(asked)).name;
+    let has = |event| of_event(hooks, event, &tool).next().is_some();
+    match ruled {
+        None => has(HookEvent::PreToolUse) || has(HookEvent::ApprovalRequested),
+        Some(ruled) => allows(ruled) && has(HookEvent::PreToolUse),
+    }
+}
+
+/// Whether a rule allows.
+pub(super) fn allows(ruled: &Input) -> bool {
+    matches!(ruled, Input::DecideByRule { choice, .. } if choice.decision == HookWord::Allow.as_str())
+}
+
+/// The hooks for this subject. One whose matcher cannot be read is for everything: it was checked when it was read.
+fn of_event<'a>(hooks: &'a [Hook], event: HookEvent, subject: &'a str) -> impl Iterator<Item = &'a Hook> {
+    hooks.iter().filter(move |hook| {
+        hook.event == event
+            && Matcher::parse(hook.matcher.as_deref()).map_or(true, |matcher| matcher.matches(subject))
+    })
+}
+
+/// Runs the hooks of a held request: `PreToolUse`, and `ApprovalRequested` if the owner would be asked then.
+///
+/// # Errors
+/// `STORAGE_ERROR`; `INTERNAL_ERROR` for a request that cannot be read.
+pub(super) async fn run(
+    shared: &Shared,
+    asker: Asker,
+    request_id: &RequestId,
+    asks: impl Fn(&str) -> bool + Send + Sync,
+) -> Result<Heard> {
+    let (id, wanted) = (asker.id, request_id.clone());
+    let read = shared.store.read(move |connection| {
+        let row = inbox::get(connection, wanted.as_str())?;
+        Ok((row, owner_rules::workspace_of(connection, id)?))
+    });
+    let (row, workspace) = read.await?;
+    let row = row.ok_or_else(|| Error::new(Code::Internal, "a held request is not stored"))?;
+    let asked: ApprovalRequested = serde_json::from_str(&row.asked.asked)
+        .map_err(|error| Error::new(Code::Internal, format!("a held request cannot be read: {error}")))?;
+    let call = call::of(&policy::told_of(&asked));
+    let mut input = HookInput::new(HookEvent::PreToolUse, asker.worker_id.clone(), PathBuf::from(&row.cwd));
+    input.session_id.clone_from(&asker.session_id);
+    input.tool_name = Some(call.name);
+    input.tool_input = Some(call.input);
+    input.tool_use_id = call.id;
+    input.path = row.path;
+    input.turn_id = row.asked.turn_id;
+    input.request_id = Some(request_id.clone());
+    let folder = PathBuf::from(workspace);
+    let mut heard = Heard {
+        word: HookWord::Nothing,
+        reason: None,
+        hook: Value::Null,
+        failed: Vec::new(),
+        asked: row.asked.asked,
+    };
+    all(shared, &asker.hooks, &input, &folder, &mut heard).await?;
+    let is_asked = match heard.word {
+        HookWord::Deny | HookWord::Allow => false,
+        HookWord::Ask => true,
+        HookWord::Nothing => asks(&heard.asked),
+    };
+    if is_asked {
+        input.hook_event_name = HookEvent::ApprovalRequested;
+        let before = std::mem::replace(&mut heard.word, HookWord::Nothing);
+        all(shared, &asker.hooks, &input, &folder, &mut heard).await?;
+        if heard.word == HookWord::Nothing {
+            heard.word = before;
+        }
+    }
+    Ok(heard)
+}
+
+/// Runs all hooks of an event, one after the other, until one denies.
+async fn all(
+    shared: &Shared,
+    hooks: &[Hook],
+    input: &HookInput,
+    folder: &std::path::Path,
+    heard: &mut Heard,
+) -> Result<()> {
+    for hook in of_event(hooks, input.hook_event_name, input.subject()) {
+        let answer = one(shared, hook, input, folder).await?;
+        let mut word = answer.word;
+        if answer.failed {
+            heard.failed.push(HookFailed::of(hook, answer.reason.clone().unwrap_or_default(), None));
+        }
+        if word == HookWord::Allow && hook.origin != HookOrigin::User {
+            let reason = "it said allow, which only a hook of the user's config may".to_owned();
+            heard.failed.push(HookFailed::of(hook, reason, None));
+            word = HookWord::Nothing;
+        }
+        if word > heard.word {
+            heard.word = word;
+            heard.reason = answer.reason;
+            heard.hook = json!({
+                "event": hook.event, "command": hook.command, "file": hook.file, "origin": hook.origin,
+            });
+        }
+        if word == HookWord::Deny {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Runs one hook. An untrusted one is not run, and its answer is `ask`.
+async fn one(
+    shared: &Shared,
+    hook: &Hook,
+    input: &HookInput,
+    folder: &std::path::Path,
+) -> Result<HookAnswer> {
+    if !hook_trust::is_trusted(shared, hook).await? {
+        let file = hook.file.display();
+        return Ok(HookAnswer::failure(format!(
+            "the hook of {file} is not trusted; review it, then: subagent hook trust {file}"
+        )));
+    }
+    let stdin = serde_json::to_string(input)
+        .map_err(|error| Error::new(Code::Internal, format!("the input of a hook: {error}")))?;
+    // It is never closed.
+    let _permit = shared.hooks.acquire().await;
+    subagent_failpoint::hit("hook.before_run");
+    let run = command_run::shell(&hook.command, folder, stdin, hook.timeout_ms);
+    let result: CommandResult = command_run::run(&shared.setup.runtime_program, run).await;
+    subagent_failpoint::hit("hook.after_run");
+    Ok(HookAnswer::of(&result))
+}

@@ -1,0 +1,137 @@
+//! The hooks of held permission requests: started for each request that is held, and ended when it is not any more.
+//!
+//! What runs follows from the stored state alone, so a new daemon runs the hooks of held requests again.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use subagent_config::policy::Action;
+use subagent_protocol::hook_answer::HookWord;
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::record::ApprovalRequested;
+use subagent_protocol::{Error, Result};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::actor::Actor;
+use crate::core::Input;
+use crate::core::approval::Approval;
+use crate::core::decision::Choice;
+use crate::core::hooks::HooksOutcome;
+use crate::supervisor::hooks::{self, Asker, Heard};
+use crate::supervisor::policy::choice_of;
+
+/// After a failure of the store the hooks of a request run again so much later.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// What hooks of a request came to.
+pub(super) type Answered = (RequestId, Result<Heard>);
+
+/// The hooks that run. They end when this is dropped.
+#[derive(Default)]
+pub(super) struct Hooks {
+    running: JoinSet<Answered>,
+    by_request: HashMap<RequestId, AbortHandle>,
+}
+
+impl Hooks {
+    /// The next request whose hooks have answered. Waits without end if none runs.
+    pub(super) async fn next(&mut self) -> Answered {
+        loop {
+            match self.running.join_next().await {
+                Some(Ok(answered)) => return answered,
+                // Ended because its request is over.
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+impl Actor {
+    /// Starts the hooks of requests that are held, and ends those of requests that are not.
+    pub(super) fn look_after_hooks(&mut self) {
+        if !self.settled {
+            return;
+        }
+        let approvals = &self.worker.approvals;
+        let held = |id: &RequestId| approvals.get(id).is_some_and(|asked| asked.approval == Approval::Held);
+        self.hooks.by_request.retain(|id, running| {
+            let wanted = held(id);
+            if !wanted {
+                running.abort();
+            }
+            wanted
+        });
+        for id in approvals.keys().filter(|id| held(id)) {
+            if self.hooks.by_request.contains_key(id) {
+                continue;
+            }
+            let asker = Asker {
+                id: self.id,
+                worker_id: self.worker_id.clone(),
+                session_id: self.session_id.clone(),
+                hooks: self.spec.hooks.clone(),
+            };
+            let (shared, watch, request_id) = (self.shared.clone(), self.watch.clone(), id.clone());
+            let asks = move |asked: &str| {
+                let ruled = watch.as_ref().and_then(|watch| watch.judge(asked));
+                !ruled.as_ref().is_some_and(hooks::allows)
+            };
+            let running = self.hooks.running.spawn(async move {
+                let heard = hooks::run(&shared, asker, &request_id, asks).await;
+                if heard.is_err() {
+                    tokio::time::sleep(STORE_RETRY).await;
+                }
+                (request_id, heard)
+            });
+            self.hooks.by_request.insert(id.clone(), running);
+        }
+    }
+
+    /// The hooks of a request have answered.
+    pub(super) async fn hooks_answered(&mut self, (request_id, heard): Answered) {
+        self.hooks.by_request.remove(&request_id);
+        let heard = match heard {
+            Ok(heard) => heard,
+            Err(error) => return self.hooks_failed(&request_id, &error),
+        };
+        for failed in &heard.failed {
+            self.note_hook_failed(failed).await;
+        }
+        let outcome = self.outcome(heard);
+        subagent_failpoint::hit("decision.before_commit");
+        self.apply(Input::HooksAnswered { request_id, outcome }).await;
+        subagent_failpoint::hit("decision.after_commit");
+    }
+
+    /// They run again, because the request is still held.
+    fn hooks_failed(&self, request_id: &RequestId, error: &Error) {
+        tracing::error!(worker = %self.worker_id, %request_id, %error, "hooks could not be run; trying again");
+    }
+
+    /// What follows from what the hooks and the rules say now: the strictest, but that a hook of the user may allow what would
+    /// be asked.
+    fn outcome(&self, heard: Heard) -> HooksOutcome {
+        let ruled = self.watch.as_ref().and_then(|watch| watch.judge(&heard.asked));
+        let asked = serde_json::from_str::<ApprovalRequested>(&heard.asked).ok();
+        let Heard { word, reason, hook, .. } = heard;
+        let by_hook = |choice| HooksOutcome::ByHook { choice, reason, hook };
+        match (ruled, word) {
+            (Some(Input::DecideByRule { choice, rule, .. }), word)
+                if choice.decision != HookWord::Allow.as_str()
+                    || matches!(word, HookWord::Nothing | HookWord::Allow) =>
+            {
+                HooksOutcome::ByRule { choice, rule }
+            }
+            (_, HookWord::Deny) => {
+                let choice = asked.as_ref().and_then(|asked| choice_of(asked, Action::Deny));
+                by_hook(choice.unwrap_or_else(Choice::cancelled))
+            }
+            (_, HookWord::Allow) => match asked.as_ref().and_then(|asked| choice_of(asked, Action::Allow)) {
+                Some(choice) => by_hook(choice),
+                None => HooksOutcome::Ask,
+            },
+            (_, HookWord::Ask | HookWord::Nothing) => HooksOutcome::Ask,
+        }
+    }
+}
