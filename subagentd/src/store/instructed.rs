@@ -4,8 +4,8 @@ use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 
 use super::error::StoreError;
-use super::rows::RowId;
-use super::tx::Tx;
+use super::rows::{self, RowId};
+use super::tx::{Tx, signed};
 
 impl Tx<'_> {
     /// Writes that the session holds it, or that there is another session.
@@ -26,4 +26,15 @@ pub(crate) fn instructed(connection: &Connection, id: RowId) -> Result<bool> {
     let sql = "SELECT instructed FROM workers WHERE id = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     Ok(statement.query_row([id.0], |row| row.get(0)).map_err(StoreError::from)?)
+}
+
+/// Whether no turn from this number on has ended well.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn is_untried(connection: &Connection, worker: RowId, since: u64) -> Result<bool> {
+    let sql = "SELECT NOT EXISTS (SELECT 1 FROM turns
+                WHERE worker = ?1 AND no >= ?2 AND status = 'completed' AND carrier = 'acp-stdio')";
+    let untried = rows::one(connection, sql, params![worker.0, signed(since)], |row| row.get(0));
+    Ok(untried.map_err(StoreError::from)?)
 }

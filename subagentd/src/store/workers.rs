@@ -538,17 +538,6 @@ pub(crate) fn turn(connection: &Connection, worker: RowId, turn_id: &str) -> Res
     Ok(row.optional().map_err(StoreError::from)?)
 }
 
-/// Whether no turn from this number on has ended well.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
-pub(crate) fn is_untried(connection: &Connection, worker: RowId, since: u64) -> Result<bool> {
-    let sql = "SELECT NOT EXISTS (SELECT 1 FROM turns
-                WHERE worker = ?1 AND no >= ?2 AND status = 'completed' AND carrier = 'acp-stdio')";
-    let untried = rows::one(connection, sql, params![worker.0, signed(since)], |row| row.get(0));
-    Ok(untried.map_err(StoreError::from)?)
-}
-
 /// The data of the message of a turn.
 ///
 /// # Errors

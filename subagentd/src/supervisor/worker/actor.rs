@@ -28,7 +28,7 @@ use super::task_limits::TaskLimits;
 use super::{Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
-use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, workers};
+use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, instructed, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
 use crate::supervisor::hook_failed;
@@ -395,7 +395,7 @@ impl Actor {
         let (id, turn_id, since) = (self.id, open.id.clone(), self.spec.agent_since);
         let read = self.shared.store.read(move |connection| {
             let message = workers::message(connection, id, turn)?;
-            let changes = since.map_or(Ok(false), |since| workers::is_untried(connection, id, since));
+            let changes = since.map_or(Ok(false), |since| instructed::is_untried(connection, id, since));
             Ok((message, changes?))
         });
         let (message, changes) = read.await?;
