@@ -1,3 +1,5 @@
+//! What is read of hooks, and what is wrong with them.
+
 use serde_json::json;
 
 use super::*;

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn m2_a_task_keeps_what_may_deny() {
+    fn a_task_keeps_what_may_deny() {
         let hook = |event, origin| Hook {
             event,
             matcher: None,

@@ -12,6 +12,7 @@ mod cancel;
 pub mod decision;
 mod elicitation;
 mod hibernation;
+mod hook_failed;
 pub mod hooks;
 pub mod inbox;
 mod local;

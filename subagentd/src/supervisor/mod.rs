@@ -30,6 +30,7 @@ mod handoffs;
 mod health;
 mod held;
 mod hook_failed;
+mod hook_files;
 mod hook_trust;
 mod hooks;
 mod inbox;

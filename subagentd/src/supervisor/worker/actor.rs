@@ -31,7 +31,6 @@ use crate::core::{Action, Fact, Input};
 use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, instructed, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
-use crate::supervisor::hook_failed;
 use crate::supervisor::journal::JournalReader;
 use crate::supervisor::policy::Watch;
 use crate::supervisor::shared::{Shared, is_ending};
@@ -456,7 +455,7 @@ impl Actor {
 
     /// Journals that a hook failed. Returns whether it is stored.
     pub(super) async fn note_hook_failed(&mut self, failed: &HookFailed) -> bool {
-        let fact = hook_failed::fact(failed, self.worker.turn().map(|turn| turn.no));
+        let fact = Fact::hook_failed(failed, self.worker.turn().map(|turn| turn.no));
         self.note(vec![fact]).await
     }
 

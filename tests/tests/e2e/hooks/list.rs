@@ -1,4 +1,4 @@
-//! `hook list`.
+//! `hook list` and `hook test`.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
@@ -40,4 +40,36 @@ fn told(item: &Value) -> String {
     let text = |key: &str| item[key].as_str().unwrap().to_owned();
     let keys = ["event", "matcher", "command", "origin", "runs"];
     format!("{} {}", keys.map(text).join(" "), item["agent"])
+}
+
+#[test]
+fn a_test_runs_the_hooks_that_match_and_tells_what_each_says() {
+    let sandbox = Sandbox::new();
+    let hook = |matcher: &str, line: &str| json!({"matcher": matcher, "hooks": command(line)[0]["hooks"]});
+    let allow =
+        r#"echo '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}'"#;
+    let deny = r#"grep -q 'rm -rf' && echo "no rm -rf" >&2 && exit 2; exit 0"#;
+    let hooks = json!({"PreToolUse": [hook("Bash", deny), hook("Edit", "exit 1"), hook("Bash", allow)]});
+    own_config(&sandbox, &format!("hooks: {hooks}\n"));
+    project_hooks(&sandbox, &json!({"PreToolUse": command(allow)}));
+    let tested =
+        |input: &str| sandbox.run(&["hook", "test", "PreToolUse", "--input", input]).data_of("hook.tested");
+    let says = |data: &Value| -> Vec<String> {
+        let items = data["items"].as_array().unwrap().iter();
+        items.map(|item| item["says"].as_str().unwrap().to_owned()).collect()
+    };
+    let denied = tested(r#"{"command": "rm -rf /"}"#);
+    assert_eq!(says(&denied), ["deny", "allow", "ask"], "{denied}");
+    assert_eq!((&denied["decision"], &denied["items"][0]["reason"]), (&json!("deny"), &json!("no rm -rf")));
+    assert_eq!(denied["input"]["tool_name"], "Bash");
+    assert_eq!(tested(r#"{"command": "ls"}"#)["decision"], "ask", "an untrusted hook might deny it");
+    sandbox.init();
+    let _ = sandbox.run(&["hook", "trust", ".subagent/config.yaml", "--yes"]).data_of("hook.trusted");
+    let trusted = tested(r#"{"command": "ls"}"#);
+    assert_eq!(says(&trusted), ["nothing", "allow", "nothing"], "allow of a project counts for nothing");
+    assert_eq!(trusted["decision"], "allow");
+    sandbox.run(&["hook", "test", "WorktreeCreate"]).error("INVALID_ARGUMENT");
+    let unknown = sandbox.run(&["hook", "test", "PreCompact"]).error("INVALID_ARGUMENT");
+    assert!(unknown["message"].as_str().unwrap().contains("event of Claude Code"), "{unknown}");
+    sandbox.finish();
 }

@@ -87,7 +87,7 @@ fn trust_needs_a_file_with_hooks_and_an_answer() {
 }
 
 #[test]
-fn m5_an_agent_cannot_trust_what_it_wrote() {
+fn an_agent_cannot_trust_what_it_wrote() {
     let (sandbox, worker) = Sandbox::with_worker();
     stop(&sandbox);
     let program = sandbox.executable("subagent");

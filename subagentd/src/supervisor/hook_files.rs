@@ -1,0 +1,70 @@
+//! Which contents of files with hooks the owner trusts, as he says it.
+
+use std::path::Path;
+
+use subagent_protocol::api::{AllTrustedHooks, DistrustHooks, DistrustedHooks, TrustHooks, TrustedHooks};
+use subagent_protocol::{Code, Error, Result};
+
+use super::{Caller, Supervisor, entropy};
+use crate::store::{Durability, hook_trust};
+
+impl Supervisor {
+    /// Trusts the hooks of a file as long as its content stays the same.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{file}`, `INVALID_ARGUMENT{sha256}`, `STORAGE_ERROR`.
+    pub async fn trust_hooks(&self, caller: Caller, request: TrustHooks) -> Result<TrustedHooks> {
+        let file = checked(&request.file)?;
+        let is_hash = request.sha256.len() == 64
+            && request.sha256.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if !is_hash {
+            let message = "sha256 must be 64 hexadecimal digits in lowercase";
+            return Err(Error::new(Code::InvalidArgument, message).with("sha256", request.sha256));
+        }
+        let (_, key) = self.guarded(caller, "trust hooks", &request)?;
+        let now = entropy::now();
+        let trusted = self.shared.store.write(Durability::Full, 1, move |tx| {
+            tx.once(key.as_ref(), now, |tx| {
+                tx.trust_hooks(&file, &request.sha256, now)?;
+                Ok(TrustedHooks { file: request.file, sha256: request.sha256, trusted_at: now })
+            })
+        });
+        Ok(trusted.await?.0)
+    }
+
+    /// Trusts no content of a file any more.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{file}`, `STORAGE_ERROR`.
+    pub async fn distrust_hooks(&self, caller: Caller, request: DistrustHooks) -> Result<DistrustedHooks> {
+        let file = checked(&request.file)?;
+        let (_, key) = self.guarded(caller, "distrust hooks", &request)?;
+        let now = entropy::now();
+        let removed = self.shared.store.write(Durability::Full, 1, move |tx| {
+            tx.once(key.as_ref(), now, |tx| {
+                let removed = tx.distrust_hooks(&file)?;
+                Ok(DistrustedHooks { file: request.file, removed })
+            })
+        });
+        Ok(removed.await?.0)
+    }
+
+    /// The contents of files that are trusted.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub async fn trusted_hooks(&self) -> Result<AllTrustedHooks> {
+        let items = self.shared.store.read(hook_trust::all).await?;
+        Ok(AllTrustedHooks { count: items.len(), items })
+    }
+}
+
+fn checked(file: &Path) -> Result<String> {
+    match file.to_str().filter(|_| file.is_absolute()) {
+        Some(file) => Ok(file.to_owned()),
+        None => {
+            let message = format!("file must be an absolute path of UTF-8 text, not {}", file.display());
+            Err(Error::new(Code::InvalidArgument, message).with("file", file.display().to_string()))
+        }
+    }
+}
