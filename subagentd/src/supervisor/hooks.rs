@@ -173,9 +173,7 @@ async fn one(
         .map_err(|error| Error::new(Code::Internal, format!("the input of a hook: {error}")))?;
     // It is never closed.
     let _permit = shared.hooks.acquire().await;
-    subagent_failpoint::hit("hook.before_run");
     let run = command_run::shell(&hook.command, folder, stdin, hook.timeout_ms);
     let result: CommandResult = command_run::run(shared, run).await;
-    subagent_failpoint::hit("hook.after_run");
     Ok(HookAnswer::of(&result))
 }

@@ -67,6 +67,7 @@ mod doctor {
 
 mod hooks {
     //! Hooks: where they come from, which are trusted, what they may say.
+    mod before;
     mod config;
     mod list;
     mod trust;
