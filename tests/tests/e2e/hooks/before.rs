@@ -245,3 +245,35 @@ fn a_cancel_ends_the_hook() {
     });
     sandbox.finish();
 }
+
+/// A hook for messages.
+fn of_prompts(line: &str) -> Value {
+    json!({"UserPromptSubmit": [{"hooks": [{"type": "command", "command": line, "timeout": 1}]}]})
+}
+
+#[test]
+fn a_message_that_a_hook_refuses_is_not_stored() {
+    for (line, code, reason) in [
+        ("grep -q secret && { echo 'no secrets' >&2; exit 2; }; exit 0", "HOOK_DENIED", "no secrets"),
+        ("echo '{\"decision\": \"block\", \"reason\": \"no\"}'", "HOOK_DENIED", "no"),
+        ("exit 1", "HOOK_FAILED", "it exited with 1"),
+        ("sleep 1000", "HOOK_FAILED", "before its deadline"),
+    ] {
+        let (sandbox, worker) = with_hooks(&of_prompts(line), &[]);
+        let error = sandbox.sending(&worker, "say the secret").run().error(code);
+        assert!(error["message"].as_str().unwrap().contains(reason), "{line}: {error}");
+        assert_eq!(of_type(&sandbox, &worker, "turn.started"), Vec::<Value>::new());
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn what_a_hook_says_of_a_message_is_added_to_it() {
+    let (sandbox, worker) = with_hooks(&of_prompts("echo 'it is Friday'"), &[]);
+    let waited = sandbox.send(&worker, "hello");
+    assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
+    let sent = of_type(&sandbox, &worker, "message.sent").remove(0);
+    let added = "hello\n\n<hook event=\"UserPromptSubmit\">\nit is Friday\n</hook>";
+    assert_eq!(sent["text"], added, "{sent}");
+    sandbox.finish();
+}
