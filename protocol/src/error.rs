@@ -93,6 +93,10 @@ words! {
         CursorExpired = "CURSOR_EXPIRED",
         /// The agent has done without asking what a rule of the owner denies.
         PolicyViolation = "POLICY_VIOLATION",
+        /// A hook refuses the message.
+        HookDenied = "HOOK_DENIED",
+        /// A hook that has to allow the message failed.
+        HookFailed = "HOOK_FAILED",
         /// No rule says exactly what was decided.
         RuleNotDerivable = "RULE_NOT_DERIVABLE",
         /// No such rule of an owner.

@@ -51,6 +51,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::SessionInUse
         | Code::ApprovalNotPending
         | Code::PolicyViolation
+        | Code::HookDenied
+        | Code::HookFailed
         | Code::RuleNotDerivable
         | Code::BudgetExceeded
         | Code::BudgetUnknown

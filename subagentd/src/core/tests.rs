@@ -5,6 +5,7 @@ mod budget;
 mod by_rule;
 pub(crate) mod checker;
 mod hibernation;
+mod hooks;
 mod inbox;
 mod ops;
 mod properties;

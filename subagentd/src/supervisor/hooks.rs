@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use subagent_config::hooks::call;
 use subagent_protocol::command_run::CommandResult;
 use subagent_protocol::hook::{Hook, HookEvent, HookFailed, HookOrigin};
-use subagent_protocol::hook_answer::{HookAnswer, HookWord};
+use subagent_protocol::hook_answer::{HookAnswer, HookWord, MAX_CONTEXT_BYTES};
 use subagent_protocol::hook_input::HookInput;
 use subagent_protocol::hook_matcher::Matcher;
 use subagent_protocol::ids::{RequestId, WorkerId};
@@ -16,9 +16,9 @@ use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::{Code, Error, Result};
 
 use super::shared::Shared;
-use super::{command_run, hook_trust, policy};
+use super::{Supervisor, command_run, hook_trust, policy, spec};
 use crate::core::Input;
-use crate::store::{RowId, inbox, owner_rules};
+use crate::store::{RowId, WorkerRow, inbox, owner_rules};
 
 /// What the hooks of a request say together.
 #[derive(Debug)]
@@ -156,6 +156,55 @@ async fn all(
     Ok(())
 }
 
+impl Supervisor {
+    /// Runs the `UserPromptSubmit` hooks of a message, one after the other, and returns what they add to it.
+    ///
+    /// # Errors
+    /// `HOOK_DENIED{workerId,hook}`; `HOOK_FAILED{workerId,hook}`: there is nobody to ask about a message but its sender.
+    pub(super) async fn ask_prompt_hooks(&self, row: &WorkerRow, text: &str) -> Result<Option<String>> {
+        let Some(hooks) = spec::stored(row).map(|spec| spec.hooks) else { return Ok(None) };
+        let event = HookEvent::UserPromptSubmit;
+        if of_event(&hooks, event, "").next().is_none() {
+            return Ok(None);
+        }
+        let id = row.id;
+        let read = self.shared.store.read(move |connection| owner_rules::workspace_of(connection, id));
+        let folder = PathBuf::from(read.await?);
+        let mut input = HookInput::new(event, row.worker_id.clone(), PathBuf::from(&row.cwd));
+        input.session_id.clone_from(&row.session_id);
+        input.prompt = Some(text.to_owned());
+        let mut added = String::new();
+        for hook in of_event(&hooks, event, "") {
+            let answer = one(&self.shared, hook, &input, &folder).await?;
+            if answer.failed || answer.word == HookWord::Deny {
+                return Err(refused(row, hook, answer));
+            }
+            if let Some(context) = answer.context {
+                let left = MAX_CONTEXT_BYTES.saturating_sub(added.len());
+                added.push_str(&context[..context.floor_char_boundary(left)]);
+                added.push('\n');
+            }
+        }
+        let added = added.trim_end();
+        Ok((!added.is_empty()).then(|| format!("<hook event=\"UserPromptSubmit\">\n{added}\n</hook>")))
+    }
+}
+
+/// The refusal of a message.
+fn refused(row: &WorkerRow, hook: &Hook, answer: HookAnswer) -> Error {
+    let reason = answer.reason.unwrap_or_else(|| "it gives no reason".to_owned());
+    let error = if answer.failed {
+        let message = format!("a hook has to allow the message, and failed: {reason}");
+        let advice = format!("correct or remove the hook in {}, then send again", hook.file.display());
+        Error::new(Code::HookFailed, message).retryable().recommend(advice)
+    } else {
+        let message = format!("a hook refuses the message: {reason}");
+        let advice = format!("change the message, or the hook in {}", hook.file.display());
+        Error::new(Code::HookDenied, message).recommend(advice)
+    };
+    error.with("workerId", row.worker_id.as_str()).with("hook", hook.command.as_str())
+}
+
 /// Runs one hook. An untrusted one is not run, and its answer is `ask`.
 async fn one(
     shared: &Shared,
@@ -173,9 +222,7 @@ async fn one(
         .map_err(|error| Error::new(Code::Internal, format!("the input of a hook: {error}")))?;
     // It is never closed.
     let _permit = shared.hooks.acquire().await;
-    subagent_failpoint::hit("hook.before_run");
     let run = command_run::shell(&hook.command, folder, stdin, hook.timeout_ms);
     let result: CommandResult = command_run::run(&shared.setup.runtime_program, run).await;
-    subagent_failpoint::hit("hook.after_run");
     Ok(HookAnswer::of(&result))
 }

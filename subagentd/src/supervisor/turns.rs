@@ -35,6 +35,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `QUEUE_PAUSED{workerId,length,reason}`, `QUEUE_FULL{workerId,
     /// limit,length}`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
+    /// `HOOK_DENIED{workerId,hook}`, `HOOK_FAILED{workerId,hook}`,
     /// `INVALID_INPUT` for a message without any content or with blocks that are nested too deep, `PAYLOAD_TOO_LARGE{limitBytes}`; `ENV_REQUIRED{workerId}` if an agent must be started and
     /// its environment is gone; `STORAGE_ERROR` for a worker
     /// that is set aside.
@@ -61,6 +62,13 @@ impl Supervisor {
             Reached::Actor(handle) => handle,
             Reached::Past(response) => return read_response(response),
         };
+        if request.simulate.is_none() {
+            self.check_owner_of(&owner, &row).await?;
+            if let Some(context) = self.ask_prompt_hooks(&row, &request.text).await? {
+                request.text = format!("{}\n\n{context}", request.text);
+                check_size(&request, MOST_PROMPT_BYTES)?;
+            }
+        }
         let turn_id = TurnId::from_random(entropy::random()?);
         let also = agent_sent::accept(&request, &row)?.map(|agent| {
             let turn_id = turn_id.clone();

@@ -72,6 +72,7 @@ mod doctor {
 mod hooks {
     //! Hooks: where they come from, which are trusted, what they may say.
     mod after;
+    mod before;
     mod config;
     mod list;
     mod trust;

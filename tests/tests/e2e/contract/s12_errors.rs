@@ -20,6 +20,8 @@ const NOT_HERE: &[(Code, &str)] = &[
         Code::ControllerHintUnwritable,
         "the ownership is stored all the same, so this is only a warning; tested below",
     ),
+    (Code::HookDenied, "a hook refuses a message; tested in hooks/before.rs"),
+    (Code::HookFailed, "the same of a hook that fails; tested there"),
     (Code::PolicyViolation, "no command fails with it: it is why a turn was canceled; tested in policy.rs"),
     (Code::WorkerCopied, "needs a copied workspace; tested in copies.rs"),
     (Code::DaemonBusy, "needs bodies of 192 MiB that do not end for 25 s; unit test of api/incoming.rs"),
