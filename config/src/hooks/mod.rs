@@ -343,9 +343,7 @@ fn timeout(item: &Map<String, Value>, field: &str) -> Checked<Duration> {
     match item.get("timeout") {
         None | Some(Value::Null) => Ok(Duration::from_millis(DEFAULT_TIMEOUT_MS)),
         Some(Value::Number(number)) => match number.as_f64() {
-            Some(seconds) if seconds >= 0.001 && seconds <= MAX_SECONDS => {
-                Ok(Duration::from_secs_f64(seconds))
-            }
+            Some(seconds) if (0.001..=MAX_SECONDS).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
             _ => refuse(place(), format!("must be seconds, above 0 to {MAX_SECONDS}")),
         },
         Some(other) => mismatch(place(), "a number of seconds", other),

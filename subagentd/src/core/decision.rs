@@ -105,6 +105,29 @@ fn by_word<'a>(options: &'a [ApprovalOption], word: &str) -> Option<&'a Approval
         })
 }
 
+/// What follows from the answers of hooks and the rules together.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HooksOutcome {
+    /// The owner is asked.
+    Ask,
+    /// A rule decides.
+    ByRule {
+        /// What.
+        choice: Choice,
+        /// Which rule, as events tell of it.
+        rule: Value,
+    },
+    /// A hook decides.
+    ByHook {
+        /// What.
+        choice: Choice,
+        /// Why, in the hook's words.
+        reason: Option<String>,
+        /// Which hook, as events tell of it.
+        hook: Value,
+    },
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,6 @@
 //! What follows from hooks of a permission request: it is hidden while they run, and then decided or asked. What a hook
 //! says is not known here.
 
-use serde_json::Value;
 use subagent_protocol::Result;
 use subagent_protocol::api::DecidedBy;
 use subagent_protocol::event::EventType;
@@ -9,33 +8,10 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 
 use super::approval::Approval;
-use super::decision::Choice;
+use super::decision::HooksOutcome;
 use super::inbox::decided;
 use super::step::Next;
 use super::worker::{Action, Fact};
-
-/// What follows from the answers of hooks and the rules together.
-#[derive(Debug, Clone, PartialEq)]
-pub enum HooksOutcome {
-    /// The owner is asked.
-    Ask,
-    /// A rule decides.
-    ByRule {
-        /// What.
-        choice: Choice,
-        /// Which rule, as events tell of it.
-        rule: Value,
-    },
-    /// A hook decides.
-    ByHook {
-        /// What.
-        choice: Choice,
-        /// Why, in the hook's words.
-        reason: Option<String>,
-        /// Which hook, as events tell of it.
-        hook: Value,
-    },
-}
 
 impl Next {
     /// Hides a permission request that is pending.

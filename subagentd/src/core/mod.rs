@@ -29,6 +29,7 @@ pub mod task_result;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod transcript;
+mod turn;
 mod turn_end;
 pub mod worker;
 

@@ -40,7 +40,7 @@ impl Tx<'_> {
     /// # Errors
     /// `STORAGE_ERROR`.
     pub(crate) fn distrust_hooks(&self, file: &str) -> Result<usize> {
-        Ok(self.execute("DELETE FROM hook_trust WHERE file = ?1", [file])?)
+        self.execute("DELETE FROM hook_trust WHERE file = ?1", [file])
     }
 }
 

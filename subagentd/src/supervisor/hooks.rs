@@ -2,10 +2,11 @@
 //!
 //! Must not decide anything: what follows from their word and from the rules is decided by the worker's actor.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use subagent_config::hooks::call;
+use subagent_config::hooks::{self, call};
 use subagent_protocol::command_run::CommandResult;
 use subagent_protocol::hook::{Hook, HookEvent, HookFailed, HookOrigin};
 use subagent_protocol::hook_answer::{HookAnswer, HookWord, MAX_CONTEXT_BYTES};
@@ -14,9 +15,10 @@ use subagent_protocol::hook_matcher::Matcher;
 use subagent_protocol::ids::{RequestId, WorkerId};
 use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::{Code, Error, Result};
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::shared::Shared;
-use super::{Supervisor, command_run, hook_trust, policy, spec};
+use super::{command_run, hook_trust, policy, spec};
 use crate::core::Input;
 use crate::store::{RowId, WorkerRow, inbox, owner_rules};
 
@@ -42,6 +44,30 @@ pub(super) struct Asker {
     pub(super) worker_id: WorkerId,
     pub(super) session_id: Option<String>,
     pub(super) hooks: Vec<Hook>,
+}
+
+/// What hooks of a request came to.
+pub(super) type Answered = (RequestId, Result<Heard>);
+
+/// The hooks of held requests that run. They end when this is dropped.
+#[derive(Default)]
+pub(super) struct RunningHooks {
+    pub(super) running: JoinSet<Answered>,
+    pub(super) by_request: HashMap<RequestId, AbortHandle>,
+}
+
+impl RunningHooks {
+    /// The next request whose hooks have answered. Waits without end if none runs.
+    pub(super) async fn next(&mut self) -> Answered {
+        loop {
+            match self.running.join_next().await {
+                Some(Ok(answered)) => return answered,
+                // Ended because its request is over.
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
 }
 
 /// Whether a request has hooks that are asked before what the rules say of it is done. What a rule denies has none.
@@ -156,38 +182,36 @@ async fn all(
     Ok(())
 }
 
-impl Supervisor {
-    /// Runs the `UserPromptSubmit` hooks of a message, one after the other, and returns what they add to it.
-    ///
-    /// # Errors
-    /// `HOOK_DENIED{workerId,hook}`; `HOOK_FAILED{workerId,hook}`: there is nobody to ask about a message but its sender.
-    pub(super) async fn ask_prompt_hooks(&self, row: &WorkerRow, text: &str) -> Result<Option<String>> {
-        let Some(hooks) = spec::stored(row).map(|spec| spec.hooks) else { return Ok(None) };
-        let event = HookEvent::UserPromptSubmit;
-        if of_event(&hooks, event, "").next().is_none() {
-            return Ok(None);
-        }
-        let id = row.id;
-        let read = self.shared.store.read(move |connection| owner_rules::workspace_of(connection, id));
-        let folder = PathBuf::from(read.await?);
-        let mut input = HookInput::new(event, row.worker_id.clone(), PathBuf::from(&row.cwd));
-        input.session_id.clone_from(&row.session_id);
-        input.prompt = Some(text.to_owned());
-        let mut added = String::new();
-        for hook in of_event(&hooks, event, "") {
-            let answer = one(&self.shared, hook, &input, &folder).await?;
-            if answer.failed || answer.word == HookWord::Deny {
-                return Err(refused(row, hook, answer));
-            }
-            if let Some(context) = answer.context {
-                let left = MAX_CONTEXT_BYTES.saturating_sub(added.len());
-                added.push_str(&context[..context.floor_char_boundary(left)]);
-                added.push('\n');
-            }
-        }
-        let added = added.trim_end();
-        Ok((!added.is_empty()).then(|| format!("<hook event=\"UserPromptSubmit\">\n{added}\n</hook>")))
+/// Runs the `UserPromptSubmit` hooks of a message, one after the other, and returns what they add to it.
+///
+/// # Errors
+/// `HOOK_DENIED{workerId,hook}`; `HOOK_FAILED{workerId,hook}`: there is nobody to ask about a message but its sender.
+pub(super) async fn of_prompt(shared: &Shared, row: &WorkerRow, text: &str) -> Result<Option<String>> {
+    let Some(hooks) = spec::stored(row).map(|spec| spec.hooks) else { return Ok(None) };
+    let event = HookEvent::UserPromptSubmit;
+    if of_event(&hooks, event, "").next().is_none() {
+        return Ok(None);
     }
+    let id = row.id;
+    let read = shared.store.read(move |connection| owner_rules::workspace_of(connection, id));
+    let folder = PathBuf::from(read.await?);
+    let mut input = HookInput::new(event, row.worker_id.clone(), PathBuf::from(&row.cwd));
+    input.session_id.clone_from(&row.session_id);
+    input.prompt = Some(text.to_owned());
+    let mut added = String::new();
+    for hook in of_event(&hooks, event, "") {
+        let answer = one(shared, hook, &input, &folder).await?;
+        if answer.failed || answer.word == HookWord::Deny {
+            return Err(refused(row, hook, answer));
+        }
+        if let Some(context) = answer.context {
+            let left = MAX_CONTEXT_BYTES.saturating_sub(added.len());
+            added.push_str(&context[..context.floor_char_boundary(left)]);
+            added.push('\n');
+        }
+    }
+    let added = added.trim_end();
+    Ok((!added.is_empty()).then(|| format!("<hook event=\"UserPromptSubmit\">\n{added}\n</hook>")))
 }
 
 /// The refusal of a message.
@@ -222,7 +246,7 @@ async fn one(
         .map_err(|error| Error::new(Code::Internal, format!("the input of a hook: {error}")))?;
     // It is never closed.
     let _permit = shared.hooks.acquire().await;
-    let run = command_run::shell(&hook.command, folder, stdin, hook.timeout_ms);
+    let run = hooks::run::command(hook, folder, std::env::vars_os(), stdin);
     let result: CommandResult = command_run::run(&shared.setup.runtime_program, run).await;
     Ok(HookAnswer::of(&result))
 }

@@ -80,7 +80,7 @@ impl Roster {
         }
         let handle = Handle::start(shared, row, controller, worker, last_seq)?;
         live.insert(row.worker_id.as_str().to_owned(), handle.clone());
-        after_hooks::begin(shared, row, &handle);
+        after_hooks::begin(shared, row, handle.snapshot.clone());
         Ok(handle)
     }
 

@@ -16,7 +16,7 @@ use super::environment::Kept;
 use super::orders::{Reached, read_response};
 use super::spec::{self, timeouts};
 use super::worker::{self, Also, Respond};
-use super::{Caller, Supervisor, agent_sent, attachments, depth, entropy, views};
+use super::{Caller, Supervisor, agent_sent, attachments, depth, entropy, hooks, views};
 use crate::core::decision::Choice;
 use crate::core::inbox::InboxInput;
 use crate::core::queue::{Queued, Urgency};
@@ -64,7 +64,7 @@ impl Supervisor {
         };
         if request.simulate.is_none() {
             self.check_owner_of(&owner, &row).await?;
-            if let Some(context) = self.ask_prompt_hooks(&row, &request.text).await? {
+            if let Some(context) = hooks::of_prompt(&self.shared, &row, &request.text).await? {
                 request.text = format!("{}\n\n{context}", request.text);
                 check_size(&request, MOST_PROMPT_BYTES)?;
             }

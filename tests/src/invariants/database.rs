@@ -39,9 +39,10 @@ const CONTRADICTIONS: &[(&str, &str)] = &[
     (
         "an event of the daemon's own has no data, or one of a runtime has no record",
         "SELECT seq, type FROM events
-         -- A question that waited for hooks is shown by a copy of its record.
+         -- A question that waited for hooks is shown by a copy of its record, at which its approval points.
          WHERE ((number IS NULL) <> (record IS NULL)
-                AND NOT (number IS NULL AND type = 'approval.requested' AND record = 'approvalRequested'))
+                AND NOT (number IS NULL AND type = 'approval.requested' AND record = 'approvalRequested'
+                         AND EXISTS (SELECT 1 FROM approvals WHERE asked_seq = seq)))
             OR (number IS NULL AND NOT json_valid(payload))",
     ),
     (

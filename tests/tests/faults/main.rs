@@ -11,6 +11,7 @@ mod clients;
 mod comes_back;
 mod keys;
 mod kills;
+mod notified;
 mod one_stroke;
 mod owners;
 mod red;

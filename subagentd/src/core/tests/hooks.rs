@@ -8,7 +8,7 @@ use subagent_protocol::state::{ApprovalStatus, WorkerState};
 use super::{decide, request, send};
 use crate::core::approval::Approval;
 use crate::core::decision::Choice;
-use crate::core::hooks::HooksOutcome;
+use crate::core::decision::HooksOutcome;
 use crate::core::worker::{Action, Fact, Input, Worker};
 
 fn held() -> Worker {

@@ -17,8 +17,9 @@ use subagent_protocol::hook_matcher::Matcher;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::{Error, Result};
 
+use tokio::sync::watch;
+
 use super::shared::{Shared, is_ending};
-use super::worker::Handle;
 use super::{command_run, hook_failed, hook_trust, spec};
 use crate::store::{Durability, Tx, WorkerRow, hook_events, owner_rules, workers};
 use input::Due;
@@ -30,12 +31,17 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The cursor is also stored after this many events that no hook ran for.
 const MAX_UNSTORED: i64 = 5000;
 
-/// Runs the hooks of a worker from now on, if it has any.
-pub(super) fn begin(shared: &Arc<Shared>, row: &WorkerRow, handle: &Handle) {
+/// Runs the hooks of a worker from now on, if it has any. `news` changes with each event of the worker, and is closed when
+/// its actor has returned.
+pub(super) fn begin<T: Send + Sync + 'static>(
+    shared: &Arc<Shared>,
+    row: &WorkerRow,
+    news: watch::Receiver<T>,
+) {
     if shared.is_copy(row.id) {
         return;
     }
-    start(shared, row, Some(handle.clone()));
+    start(shared, row, Some(news));
 }
 
 /// Runs what is left for workers that were stopped.
@@ -45,13 +51,13 @@ pub(super) fn begin(shared: &Arc<Shared>, row: &WorkerRow, handle: &Handle) {
 pub(super) async fn catch_up(shared: &Arc<Shared>) -> Result<()> {
     for row in shared.store.read(hook_events::stopped_behind).await? {
         if !shared.is_copy(row.id) {
-            start(shared, &row, None);
+            start::<()>(shared, &row, None);
         }
     }
     Ok(())
 }
 
-fn start(shared: &Arc<Shared>, row: &WorkerRow, handle: Option<Handle>) {
+fn start<T: Send + Sync + 'static>(shared: &Arc<Shared>, row: &WorkerRow, news: Option<watch::Receiver<T>>) {
     let hooks = spec::stored(row).map(|spec| spec.hooks).unwrap_or_default();
     // A task without hooks may have a parent with hooks for tasks.
     if hooks.is_empty() && !row.is_task {
@@ -61,7 +67,6 @@ fn start(shared: &Arc<Shared>, row: &WorkerRow, handle: Option<Handle>) {
         shared: Arc::clone(shared),
         row: row.clone(),
         hooks,
-        handle,
         seen: 0,
         stored: 0,
         told: BTreeSet::new(),
@@ -69,7 +74,7 @@ fn start(shared: &Arc<Shared>, row: &WorkerRow, handle: Option<Handle>) {
     let mut ending = shared.ending.subscribe();
     tokio::spawn(async move {
         tokio::select! {
-            () = worker.run() => {}
+            () = worker.run(news) => {}
             () = is_ending(&mut ending) => {}
         }
     });
@@ -80,7 +85,6 @@ struct Worker {
     row: WorkerRow,
     hooks: Vec<Hook>,
     /// None of a worker that was stopped before this daemon started.
-    handle: Option<Handle>,
     /// Events up to this one were looked at.
     seen: i64,
     /// Up to here that is stored.
@@ -90,8 +94,7 @@ struct Worker {
 }
 
 impl Worker {
-    async fn run(mut self) {
-        let mut news = self.handle.as_ref().map(|handle| handle.snapshot.clone());
+    async fn run<T>(mut self, mut news: Option<watch::Receiver<T>>) {
         while let Err(error) = self.prepare().await {
             self.pause(&error).await;
         }
@@ -203,7 +206,7 @@ impl Worker {
 
     async fn tell(&self, hook: &Hook, reason: String, event: Option<i64>) {
         let failed = HookFailed::of(hook, reason, event.map(EventId));
-        hook_failed::journal(&self.shared, self.row.id, self.handle.as_ref(), failed).await;
+        hook_failed::journal(&self.shared, self.row.id, failed).await;
     }
 
     /// Runs the hooks of an event. Returns whether one ran.

@@ -18,7 +18,6 @@ use tokio::time::Instant;
 
 use super::blocked::Blocked;
 use super::budget::Budgets;
-use super::hooks::Hooks;
 use super::inbox::Questions;
 use super::ingest::Goal;
 use super::runtime::Runtime;
@@ -31,6 +30,7 @@ use crate::core::{Action, Fact, Input};
 use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, instructed, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
+use crate::supervisor::hooks::RunningHooks;
 use crate::supervisor::journal::JournalReader;
 use crate::supervisor::policy::Watch;
 use crate::supervisor::shared::{Shared, is_ending};
@@ -59,7 +59,7 @@ pub(in crate::supervisor) struct Actor {
     /// What of its questions and rules is not in the rules' state.
     pub(super) questions: Questions,
     /// The hooks that run for permission requests.
-    pub(super) hooks: Hooks,
+    pub(super) hooks: RunningHooks,
     pub(super) cursor: Cursor,
     pub(super) incarnation: u64,
     pub(super) session_id: Option<String>,
@@ -165,7 +165,7 @@ impl Actor {
         Ok(Self {
             watch: None,
             questions: Questions::new(shared.rules.subscribe()),
-            hooks: Hooks::default(),
+            hooks: RunningHooks::default(),
             id: row.id,
             worker_id: row.worker_id.clone(),
             controller,
@@ -284,12 +284,6 @@ impl Actor {
                     Some(Message::Limits(order)) => self.set_limits(*order).await,
                     Some(Message::CancelChild(order)) => self.cancel_child(order),
                     Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
-                    Some(Message::HookFailed { failed, stored }) => {
-                        if self.note_hook_failed(&failed).await {
-                            // Whoever waited may have gone.
-                            let _ = stored.send(());
-                        }
-                    }
                     Some(Message::Revive { cooldown, reply }) => {
                         // Whoever asked may have gone.
                         let _ = reply.send(self.demand(cooldown));

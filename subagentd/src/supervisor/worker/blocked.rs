@@ -52,9 +52,6 @@ impl Actor {
                 // The client may have gone.
                 let _ = reply.send(Demand::Needless);
             }
-            Message::HookFailed { failed, stored: _ } => {
-                tracing::error!(worker = %self.worker_id, ?failed, "a hook's failure could not be journaled");
-            }
             Message::Forbidden { what } => {
                 tracing::error!(worker = %self.worker_id, what, "a refused request could not be journaled");
             }

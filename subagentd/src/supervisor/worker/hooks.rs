@@ -2,50 +2,23 @@
 //!
 //! What runs follows from the stored state alone, so a new daemon runs the hooks of held requests again.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use subagent_config::policy::Action;
+use subagent_protocol::Error;
 use subagent_protocol::hook_answer::HookWord;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::ApprovalRequested;
-use subagent_protocol::{Error, Result};
-use tokio::task::{AbortHandle, JoinSet};
 
 use super::actor::Actor;
 use crate::core::Input;
 use crate::core::approval::Approval;
-use crate::core::decision::Choice;
-use crate::core::hooks::HooksOutcome;
-use crate::supervisor::hooks::{self, Asker, Heard};
+use crate::core::decision::{Choice, HooksOutcome};
+use crate::supervisor::hooks::{self, Answered, Asker, Heard};
 use crate::supervisor::policy::choice_of;
 
 /// After a failure of the store the hooks of a request run again so much later.
 const STORE_RETRY: Duration = Duration::from_secs(1);
-
-/// What hooks of a request came to.
-pub(super) type Answered = (RequestId, Result<Heard>);
-
-/// The hooks that run. They end when this is dropped.
-#[derive(Default)]
-pub(super) struct Hooks {
-    running: JoinSet<Answered>,
-    by_request: HashMap<RequestId, AbortHandle>,
-}
-
-impl Hooks {
-    /// The next request whose hooks have answered. Waits without end if none runs.
-    pub(super) async fn next(&mut self) -> Answered {
-        loop {
-            match self.running.join_next().await {
-                Some(Ok(answered)) => return answered,
-                // Ended because its request is over.
-                Some(Err(_)) => {}
-                None => std::future::pending().await,
-            }
-        }
-    }
-}
 
 impl Actor {
     /// Starts the hooks of requests that are held, and ends those of requests that are not.

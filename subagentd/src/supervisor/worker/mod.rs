@@ -30,7 +30,6 @@ mod task_result;
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagent_protocol::hook::HookFailed;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -65,13 +64,6 @@ pub(super) enum Message {
     Forbidden {
         /// What was asked for.
         what: String,
-    },
-    /// Journal that a hook failed.
-    HookFailed {
-        /// Which, and why.
-        failed: Box<HookFailed>,
-        /// Told when it is stored; dropped if it is not.
-        stored: oneshot::Sender<()>,
     },
     /// Start a runtime if the worker has lost its own.
     Revive {
