@@ -75,6 +75,7 @@ fn layers_depend_on_what_is_below_them() {
         ("config", &["tokio", "rusqlite", "hyper", "axum", "subagent-runtime", "subagentd"]),
         ("worker-runtime", &["rusqlite", "hyper", "axum", "subagent-config", "subagentd", "subagent-cli"]),
         ("subagentd", &["subagent-runtime", "subagent-cli"]),
+        ("webhook", &["tokio", "rusqlite", "axum", "subagent-config", "subagentd", "subagent-cli"]),
         ("subagent-cli", &["rusqlite", "axum", "subagent-tests"]),
         ("tests", &["subagentd", "subagent-config"]),
     ];

@@ -15,6 +15,7 @@ mod definition_rules;
 mod delegation;
 mod example;
 mod files;
+mod hooks;
 mod lives;
 mod rules;
 mod table;

@@ -1,0 +1,40 @@
+//! A hook denies what a real agent wants to do, before anyone is asked.
+
+use std::fs;
+
+use serde_json::json;
+use subagent_tests::real_agent::RealAgent;
+
+use super::world::World;
+
+/// Agents that ask before commands, each by its own name for the tool.
+const ASKING: [&str; 2] = ["claude", "gemini"];
+
+#[test]
+fn a_hook_denies_a_command_of_a_real_agent() {
+    for agent in ASKING.into_iter().filter(|agent| RealAgent::is_installed(agent)) {
+        let mut world = World::empty(agent);
+        let config = world.sandbox.file("home/.config/subagent");
+        fs::create_dir_all(&config).unwrap();
+        let hook = json!({"type": "command", "command": "grep -q 'rm kept' && { echo 'no rm here' >&2; exit 2; }; exit 0"});
+        let hooks = json!({"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}]}});
+        fs::write(config.join("config.yaml"), hooks.to_string()).unwrap();
+        world.worker = world.start();
+        let file = world.sandbox.workspace().join("kept");
+        fs::write(&file, "").unwrap();
+        let waited = world.send("RUN: rm kept");
+        assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{agent}: {waited}");
+        assert!(file.exists(), "{agent}: it was denied");
+        let events = world.sandbox.events(&world.worker);
+        let decided = events.iter().find(|event| event["type"] == "approval.decided").unwrap();
+        assert_eq!(
+            (&decided["data"]["by"], &decided["data"]["note"]),
+            (&json!("hook"), &json!("no rm here")),
+            "{agent}: {decided}"
+        );
+        // What the hook has no word about goes on as before.
+        let asked = world.question("RUN: touch made", "touch made");
+        world.decide(&asked, "allow");
+        world.finish();
+    }
+}
