@@ -91,17 +91,11 @@ pub fn locate(
 
 const USER_CONFIG: &str = ".config/subagent";
 
-/// `~/.config/subagent/config.yaml`; none without a home.
-pub(crate) fn user_path(env: &Environment) -> Option<PathBuf> {
+/// The user's own config file, `~/.config/subagent/config.yaml`, whether it exists or not; none without a home.
+#[must_use]
+pub fn user_path(env: &Environment) -> Option<PathBuf> {
     let home = env.home.as_ref()?;
     Some(paths::resolve_absolute(&home.join(USER_CONFIG).join(CONFIG_FILE)))
-}
-
-/// The user's own config file, whether it exists or not: what `SUBAGENT_CONFIG` names, else
-/// `~/.config/subagent/config.yaml`. Never a project's.
-#[must_use]
-pub fn user_file(env: &Environment) -> Option<PathBuf> {
-    variable_path(env).or_else(|| user_path(env))
 }
 
 /// What `SUBAGENT_CONFIG` names.

@@ -23,7 +23,7 @@ pub(super) struct ConfigFile {
 impl ConfigFile {
     /// Of the daemon that was started in this environment. Nothing is read yet.
     pub(super) fn new(environment: Environment) -> Self {
-        let path = discovery::user_file(&environment);
+        let path = discovery::user_path(&environment);
         Self { environment, path, stamp: None, version: 0, sinks: Vec::new(), error: None }
     }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use subagent_config::{Environment, StateIdentity};
+use subagent_protocol::ids::EventId;
 use tokio::sync::{Mutex, Notify, watch};
 
 use super::config::ConfigFile;
@@ -45,8 +46,9 @@ impl Context {
         }
     }
 
-    /// The id of a message for its sink.
-    pub(super) fn id_of(&self, message: i64) -> String {
+    /// The id of a message for its sink, by the event that it begins with: numbers of events are never given again, not even
+    /// after a restore.
+    pub(super) fn id_of(&self, message: EventId) -> String {
         format!("msg_{}_{message}", self.prefix)
     }
 }

@@ -156,7 +156,7 @@ async fn step(context: &Context, sink: &Sink) -> Result<Next> {
     };
     context.stream.store.write(Durability::Full, 1, write).await?;
     let (Some(notification), Some(first)) = (notification, batch.first()) else { return Ok(Next::Look) };
-    let message = first.message.unwrap_or(first.id);
+    let message = first.message.unwrap_or(first.event);
     let begun = kept.clone();
     context
         .stream
@@ -165,7 +165,7 @@ async fn step(context: &Context, sink: &Sink) -> Result<Next> {
         .await?;
     subagent_failpoint::hit("delivery.before_send");
     let sent = match config::resolved(&context.environment, &sink.to) {
-        Ok(target) => send::send(context, &target, &context.id_of(message), &notification).await,
+        Ok(target) => send::send(context, &target, &context.id_of(EventId(message)), &notification).await,
         Err(error) => Err(Failure::new(error)),
     };
     subagent_failpoint::hit("delivery.after_send");

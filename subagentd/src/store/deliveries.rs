@@ -102,7 +102,7 @@ pub(crate) struct Pending {
     pub(crate) event: i64,
     pub(crate) worker: RowId,
     pub(crate) occasion: String,
-    /// The delivery whose id the sink gets, if there was an attempt.
+    /// The event whose id the sink gets, if there was an attempt.
     pub(crate) message: Option<i64>,
     pub(crate) attempts: u32,
     pub(crate) created_at: Timestamp,

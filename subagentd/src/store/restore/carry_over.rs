@@ -82,6 +82,16 @@ pub(super) fn settle(
            CASE WHEN EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = workers.id) THEN 'restored' END",
         [],
     )?;
+    // What is older than the backup was delivered, or is no news any more.
+    connection.execute(
+        "UPDATE deliveries SET status = 'dropped', error = 'a backup was restored', changed_at = ?1
+         WHERE status = 'pending'",
+        [now.0],
+    )?;
+    connection.execute_batch(
+        "UPDATE delivery_cursor SET seq = max(seq, (SELECT coalesce(max(seq), 0) FROM events));
+         UPDATE hook_cursors SET seq = max(seq, (SELECT coalesce(max(seq), 0) FROM events));",
+    )?;
     // The next daemon draws its conclusions from the locks and the journals of those.
     connection.execute(
         "UPDATE workers SET may_live = 1 WHERE state <> 'stopped' AND id IN

@@ -1,6 +1,6 @@
 -- What is delivered to programs outside: notifications, and hooks that run after something. One row a sink and event.
 -- due_at: no attempt before this time.
--- message: the row whose id the sink gets; set by the first attempt, the same for all rows that were sent together.
+-- message: the event whose id the sink gets; set by the first attempt, the same for all rows that were sent together.
 CREATE TABLE deliveries (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     sink TEXT NOT NULL,

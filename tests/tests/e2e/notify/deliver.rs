@@ -195,3 +195,22 @@ fn a_new_sink_gets_nothing_from_before_it_and_one_that_is_gone_gets_nothing_more
     let dropped = settled(&sandbox, "dropped");
     assert_eq!(dropped["error"], "the sink is not configured any more");
 }
+
+#[test]
+fn after_a_restore_nothing_from_before_it_arrives() {
+    let open = "test -e ~/open && cat >> ~/told";
+    let (sandbox, worker) = world(&format!("  - {{to: command, on: [done], command: '{open}'}}"));
+    let _ = sandbox.send(&worker, "before");
+    let failed = || log(&sandbox).first().filter(|newest| !newest["error"].is_null()).cloned();
+    wait_until("a failed attempt", SOON, failed);
+    let file = sandbox.file_name("kept.db");
+    let _ = sandbox.run(&["backup", &file]).data_of("state.backed_up");
+    let _ = sandbox.run(&["daemon", "stop"]).data();
+    let _ = sandbox.run(&["restore", &file]).data_of("state.restored");
+    fs::write(sandbox.file("home/open"), "").unwrap();
+    assert_eq!(settled(&sandbox, "dropped")["error"], "a backup was restored");
+    let after = sandbox.send(&worker, "after");
+    let delivered = settled(&sandbox, "delivered");
+    assert_eq!(delivered["eventId"], after["matchedEvent"]["eventId"]);
+    assert_eq!(fs::read_to_string(sandbox.file("home/told")).unwrap().lines().count(), 1);
+}
