@@ -29,9 +29,6 @@ pub struct WorkerHandoff {
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
-    /// Which config file.
-    #[command(flatten)]
-    pub config: ConfigFlag,
     /// Which form of output.
     #[command(flatten)]
     pub json: JsonFlag,

@@ -19,7 +19,7 @@ pub(super) fn run(args: WorkerHandoff, context: &Context) -> Result<Outcome> {
     let worker = segment(named_worker(&args.worker_id, &workspace)?);
     let handoffs_dir = absolute(present_path(args.handoffs_dir), context)?;
     let mut client = Client::new(context, &workspace);
-    let wish = Wish { cwd: present_path(args.cwd.cwd), config: args.config.config, ..Wish::default() };
+    let wish = Wish { cwd: present_path(args.cwd.cwd), ..Wish::default() };
     let data = block_on(async move {
         let summary = match args.summary {
             true => Some(summary(&mut client, &worker, wish, context).await?),

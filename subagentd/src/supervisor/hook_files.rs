@@ -1,18 +1,19 @@
 //! Which contents of files with hooks the owner trusts, as he says it.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use subagent_protocol::api::{AllTrustedHooks, DistrustHooks, DistrustedHooks, TrustHooks, TrustedHooks};
 use subagent_protocol::{Code, Error, Result};
 
 use super::{Caller, Supervisor, entropy};
-use crate::store::{Durability, hook_trust};
+use crate::store::{Durability, hook_trust, removal};
 
 impl Supervisor {
     /// Trusts the hooks of a file as long as its content stays the same.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{file}`, `INVALID_ARGUMENT{sha256}`, `STORAGE_ERROR`.
+    /// `INVALID_ARGUMENT{file}`, `INVALID_ARGUMENT{sha256}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
     pub async fn trust_hooks(&self, caller: Caller, request: TrustHooks) -> Result<TrustedHooks> {
         let file = checked(&request.file)?;
         let is_hash = request.sha256.len() == 64
@@ -21,10 +22,11 @@ impl Supervisor {
             let message = "sha256 must be 64 hexadecimal digits in lowercase";
             return Err(Error::new(Code::InvalidArgument, message).with("sha256", request.sha256));
         }
-        let (_, key) = self.guarded(caller, "trust hooks", &request)?;
+        let (owner, key) = self.guarded(caller, "trust hooks", &request)?;
         let now = entropy::now();
         let trusted = self.shared.store.write(Durability::Full, 1, move |tx| {
             tx.once(key.as_ref(), now, |tx| {
+                removal::check_owner_of_all(tx.connection(), &owner, &HashSet::new())?;
                 tx.trust_hooks(&file, &request.sha256, now)?;
                 Ok(TrustedHooks { file: request.file, sha256: request.sha256, trusted_at: now })
             })
@@ -35,13 +37,14 @@ impl Supervisor {
     /// Trusts no content of a file any more.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{file}`, `STORAGE_ERROR`.
+    /// `INVALID_ARGUMENT{file}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
     pub async fn distrust_hooks(&self, caller: Caller, request: DistrustHooks) -> Result<DistrustedHooks> {
         let file = checked(&request.file)?;
-        let (_, key) = self.guarded(caller, "distrust hooks", &request)?;
+        let (owner, key) = self.guarded(caller, "distrust hooks", &request)?;
         let now = entropy::now();
         let removed = self.shared.store.write(Durability::Full, 1, move |tx| {
             tx.once(key.as_ref(), now, |tx| {
+                removal::check_owner_of_all(tx.connection(), &owner, &HashSet::new())?;
                 let removed = tx.distrust_hooks(&file)?;
                 Ok(DistrustedHooks { file: request.file, removed })
             })

@@ -160,6 +160,9 @@ impl Scene<'_> {
             "subagent task show" | "subagent task wait" | "subagent task result" | "subagent task cancel" => {
                 (vec![self.task()], &[])
             }
+            "subagent hook trust" => (words(&["--list"]), &[]),
+            "subagent hook test" => (words(&["Stop"]), &[]),
+            "subagent summary" => (vec![self.worker()], &[]),
             "subagent budget set" => (words(&["--max-turns", "1000000"]), &[]),
             "subagent worker list"
             | "subagent task list"
@@ -167,6 +170,10 @@ impl Scene<'_> {
             | "subagent tree"
             | "subagent mcp"
             | "subagent approval list"
+            | "subagent hook list"
+            | "subagent notify list"
+            | "subagent notify test"
+            | "subagent notify log"
             | "subagent policy rules list"
             | "subagent budget show"
             | "subagent controller status"

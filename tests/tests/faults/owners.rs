@@ -43,6 +43,7 @@ pub(crate) fn everything(sandbox: &Sandbox) -> Vec<String> {
         "SELECT concat_ws('|', worker_id, seq, type) FROM events e LEFT JOIN workers w ON w.id = e.worker",
         "SELECT snapshot_id FROM handoffs",
         "SELECT rule_id FROM owner_rules",
+        "SELECT concat_ws('|', file, sha256) FROM hook_trust",
         "SELECT concat_ws('|', worker, name, runs, ending, outcome) FROM tasks",
         "SELECT 'key ' || key FROM requests",
     ];

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Response, Sandbox, try_request, wait_until};
 
 /// What is posted and changes nothing that an owner has, or is no request of an owner, with the reason.
-const EXEMPT: [(&str, &str); 6] = [
+const EXEMPT: [(&str, &str); 7] = [
     ("/v1/daemon/health", "looks, and starts again what an order has started"),
     ("/v1/daemon/stop", "ends the daemon: there is nobody left to repeat it to"),
     ("/v1/workers/{worker}/wait", "only waits"),
     ("/v1/tasks/{task}/wait", "only waits"),
     ("/v1/wait", "only waits"),
+    ("/v1/notifications/test", "sends a test to the user; nothing is stored"),
     (
         "/v1/workers/{worker}/child-sessions/cancel",
         "has the agent told; nothing is stored, and to be told twice harms nobody",
@@ -381,6 +382,26 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
                 json!({"workspaceKey": workspace, "force": true}),
                 &[],
                 "SELECT count(*) FROM owners WHERE released_at IS NOT NULL",
+            )
+        }
+        "/v1/hooks/trust" => Post::new(
+            "/v1/hooks/trust",
+            "/v1/hooks/trust",
+            json!({"file": sandbox.file(&format!("hooks-{number}")), "sha256": "0".repeat(64)}),
+            &[],
+            "SELECT count(*) FROM hook_trust",
+        ),
+        "/v1/hooks/trust/remove" => {
+            let file = sandbox.file(&format!("hooks-{number}.yaml"));
+            let hooks = "hooks: {Stop: [{hooks: [{type: command, command: 'true'}]}]}\n";
+            fs::write(&file, hooks).unwrap();
+            sandbox.run(&["hook", "trust", file.to_str().unwrap(), "--yes"]).data_of("hook.trusted");
+            Post::new(
+                "/v1/hooks/trust/remove",
+                "/v1/hooks/trust/remove",
+                json!({"file": file}),
+                &[],
+                "SELECT -count(*) FROM hook_trust",
             )
         }
         path => panic!("{path} changes something and is not tested: add how it is asked for"),

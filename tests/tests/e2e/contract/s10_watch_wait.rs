@@ -24,6 +24,7 @@ const KNOWN: &[&str] = &[
     "hook.failed",
     "journal.gap",
     "message.sent",
+    "notification.failed",
     "policy.violated",
     "progress.message",
     "progress.update",

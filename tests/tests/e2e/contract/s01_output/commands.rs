@@ -33,6 +33,13 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "task cancel",
     "task prune",
     "tree",
+    "hook list",
+    "hook test",
+    "hook trust",
+    "notify list",
+    "notify test",
+    "notify log",
+    "summary",
 ];
 
 /// A command that does something.
