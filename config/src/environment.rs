@@ -84,7 +84,7 @@ pub fn passes_on(name: &OsStr) -> bool {
     !about_caller && !bytes.starts_with(b"SUBAGENT_") && !bytes.starts_with(b"LISTEN_")
 }
 
-/// The variables of ours that are settings of the daemon: whoever starts one hands them on.
+/// The variables that are settings of the daemon. Every process that starts one hands them on.
 pub const DAEMON_SETTINGS: [&str; 7] = [
     "SUBAGENT_LOG",
     NO_AUTOSTART,

@@ -37,7 +37,7 @@ pub const CHANGE_AGENT: &str = "changeAgent";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// What is told to the agent.
+    /// What the agent hears.
     pub instructions: Instructions,
     /// Mode and model of the session; what is absent stays.
     pub options: Options,

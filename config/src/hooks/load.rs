@@ -1,4 +1,4 @@
-//! The hooks of one file that somebody names: a definition (`*.md`) or a config file.
+//! The hooks of one named file: a definition (`*.md`) or a config file.
 
 use std::path::{Path, PathBuf};
 

@@ -85,7 +85,7 @@ impl Who {
     }
 }
 
-/// What a sink is told.
+/// What a sink gets.
 #[derive(Debug, Clone)]
 pub(crate) enum Notification {
     /// At least one question, oldest first.

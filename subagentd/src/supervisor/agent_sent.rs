@@ -21,7 +21,7 @@ pub(super) fn accept(request: &SendTurn, row: &WorkerRow) -> Result<Option<Strin
     }
     definition::check(Some(&change.agent))?;
     if row.is_task {
-        let reason = "the worker carries out a task, and whoever gave the task decides what it is";
+        let reason = "the worker carries out a task, and the caller of the task decides what it is";
         let name = &change.agent.name;
         let message = format!("the agent `{name}` cannot be given to {}: {reason}", row.worker_id);
         return Err(Error::new(Code::AgentNotUsable, message)

@@ -185,7 +185,7 @@ async fn all(
 /// Runs the `UserPromptSubmit` hooks of a message, one after the other, and returns what they add to it.
 ///
 /// # Errors
-/// `HOOK_DENIED{workerId,hook}`; `HOOK_FAILED{workerId,hook}`: there is nobody to ask about a message but its sender.
+/// `HOOK_DENIED{workerId,hook}`; `HOOK_FAILED{workerId,hook}`: only the sender could be asked about a message.
 pub(super) async fn of_prompt(shared: &Shared, row: &WorkerRow, text: &str) -> Result<Option<String>> {
     let Some(hooks) = spec::stored(row).map(|spec| spec.hooks) else { return Ok(None) };
     let event = HookEvent::UserPromptSubmit;

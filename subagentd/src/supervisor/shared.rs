@@ -17,7 +17,7 @@ use crate::descriptors;
 
 use crate::store::{Durability, RowId, Store, WorkerRow};
 
-/// So many hooks run at once; others wait. Each costs a process and three descriptors.
+/// Maximum number of hooks that run at once; others wait. Each costs a process and three descriptors.
 const MAX_HOOKS: usize = 16;
 
 /// Where the daemon keeps things.

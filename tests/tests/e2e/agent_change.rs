@@ -1,4 +1,4 @@
-//! `send --agent`: another definition on the same session, from the turn of that message on, whoever dies in between.
+//! `send --agent`: another definition on the same session, from the turn of that message on, also when a process dies.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `summary` and `worker handoff --summary`: another agent sums up what a worker did, as a task that nobody sees in a list.
+//! `summary` and `worker handoff --summary`: another agent sums up what a worker did, as a task that no list shows.
 
 use std::fs;
 

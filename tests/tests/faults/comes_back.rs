@@ -11,7 +11,7 @@ use super::a_moment;
 
 /// How often, in an ordinary run.
 const DEATHS: usize = 10;
-/// So many at the same time: most of a case is waiting.
+/// Cases that run at the same time: most of a case is waiting.
 const WIDTH: usize = 5;
 /// For the daemon to come back and to tell what is due.
 const SOON: Duration = Duration::from_secs(60);

@@ -22,7 +22,7 @@ use super::output::Output;
 use crate::guard;
 use crate::guard::signals::{self, Asked};
 
-/// No wait is longer, whatever the deadline is: `poll` counts milliseconds in 31 bits.
+/// Maximum length of one wait: `poll` counts milliseconds in 31 bits.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// What became of the command.

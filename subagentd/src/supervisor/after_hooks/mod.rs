@@ -24,7 +24,7 @@ use super::{command_run, hook_failed, hook_trust, spec};
 use crate::store::{Durability, Tx, WorkerRow, hook_events, owner_rules, workers};
 use input::Due;
 
-/// How much of a hook's standard error is told, in characters.
+/// Maximum length of a hook's standard error in an event, in characters.
 const MAX_TOLD: usize = 500;
 /// How long the store is left alone after a failure.
 const RETRY: Duration = Duration::from_secs(1);

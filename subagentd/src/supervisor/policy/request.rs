@@ -31,7 +31,7 @@ impl Request {
         told.into_iter().chain(own)
     }
 
-    /// What is told of the call: before the request, and with it.
+    /// What the agent reported of the call, before the request and with it.
     pub(super) fn told(&self) -> Value {
         let none = Map::new();
         let said = self.params["toolCall"].as_object().unwrap_or(&none);

@@ -22,7 +22,7 @@ fn own_hooks(sandbox: &Sandbox, hooks: &Value) {
     own_config(sandbox, &format!("hooks: {hooks}\n"));
 }
 
-/// What hooks have read, as soon as there are so many of them.
+/// What hooks have read, once there are `count` of them.
 fn inputs(file: &Path, count: usize) -> Vec<Value> {
     wait_until("hooks", LIMIT, || {
         let text = fs::read_to_string(file).unwrap_or_default();
@@ -31,7 +31,7 @@ fn inputs(file: &Path, count: usize) -> Vec<Value> {
     })
 }
 
-/// The reasons of `hook.failed`, as soon as there are so many of them.
+/// The data of `hook.failed`, once there are `count` of them.
 fn failures(sandbox: &Sandbox, worker: &str, count: usize) -> Vec<Value> {
     wait_until("hook.failed", LIMIT, || {
         let events = sandbox.events(worker).into_iter();

@@ -1,4 +1,4 @@
-//! An HTTPS server that keeps what it gets, and answers as it is told.
+//! An HTTPS server that keeps what it gets, and gives the answers that a test chose.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read, Write};
