@@ -41,6 +41,7 @@ pub mod state_dir;
 pub mod state_identity;
 mod syntax;
 pub mod template;
+pub mod user_command;
 mod validate;
 mod webhook_url;
 pub mod workspace;

@@ -19,7 +19,7 @@ pub struct CommandRun {
     pub env: Vec<(Bytes64, Bytes64)>,
     /// What it reads from its standard input.
     pub stdin: String,
-    /// After so many milliseconds it is killed with its descendants.
+    /// The deadline in milliseconds. After it, the command is killed with its descendants.
     pub timeout_ms: u64,
     /// Bytes of each output that are kept; the rest is read and dropped.
     pub max_output_bytes: usize,

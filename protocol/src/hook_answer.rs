@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use crate::command_run::{CommandEnd, CommandResult};
+use crate::hook::{Hook, HookOrigin};
 
 /// The most characters of a reason or of an error output that are told.
 const MAX_REASON_CHARS: usize = 2000;
@@ -46,6 +47,8 @@ pub struct HookAnswer {
     pub context: Option<String>,
     /// Whether it failed: `reason` says how.
     pub failed: bool,
+    /// Whether it says `allow` and may not: that counts as no opinion.
+    pub is_ignored: bool,
 }
 
 #[derive(Deserialize)]
@@ -76,6 +79,17 @@ struct Behavior {
 }
 
 impl HookAnswer {
+    /// What the end of this hook means: only a hook of the user's own config file may allow.
+    #[must_use]
+    pub fn of_hook(hook: &Hook, result: &CommandResult) -> Self {
+        let answer = Self::of(result);
+        if answer.word != HookWord::Allow || hook.origin == HookOrigin::User {
+            return answer;
+        }
+        let reason = "it says `allow`, which counts only from the user's config file".to_owned();
+        Self { word: HookWord::Nothing, reason: Some(reason), is_ignored: true, ..answer }
+    }
+
     /// Reads the end of a hook: exit 2 denies with the error output as the reason, exit 0 may have JSON on its output,
     /// everything else is a failure.
     #[must_use]
@@ -102,7 +116,7 @@ impl HookAnswer {
     }
 
     fn says(word: HookWord) -> Self {
-        Self { word, reason: None, context: None, failed: false }
+        Self { word, reason: None, context: None, failed: false, is_ignored: false }
     }
 
     fn of_output(result: &CommandResult) -> Self {

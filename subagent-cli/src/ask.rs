@@ -133,7 +133,7 @@ async fn exchange(context: &Context, ask: &Ask, patience: Duration) -> Result<An
             .with("program", path_value(&program))
             .with("error", error.to_string())
             .recommend(
-                "install subagent, subagentd and subagent-runtime into the same folder, of one version",
+                "install subagent, subagentd, subagent-runtime and subagent-webhook into the same folder, of one version",
             )
     };
     let mut line = serde_json::to_vec(ask).map_err(|error| Failure::internal(error.to_string()))?;

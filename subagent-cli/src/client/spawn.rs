@@ -80,7 +80,9 @@ pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> 
         start_failed(format!("cannot start {}: {error}", program.display()))
             .with("program", program.to_string_lossy().into_owned())
             .with("error", error.to_string())
-            .recommend("install subagent, subagentd and subagent-runtime into the same folder")
+            .recommend(
+                "install subagent, subagentd, subagent-runtime and subagent-webhook into the same folder",
+            )
     })?;
     subagent_failpoint::hit("daemon.after_spawn");
     let Some(stdout) = child.stdout.take() else {

@@ -28,10 +28,10 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
 fn executables() -> Finding {
     let problem = |seen: String| {
         Finding::problem(GROUP, EXECUTABLES, seen)
-            .advise("install subagent, subagentd and subagent-runtime, of one version, into one folder")
+            .advise("install subagent, subagentd, subagent-runtime and subagent-webhook, of one version, into one folder")
     };
     let mut folder = None;
-    for name in ["subagentd", "subagent-runtime"] {
+    for name in ["subagentd", "subagent-runtime", "subagent-webhook"] {
         let path = match sibling_executable(name) {
             Ok(path) => path,
             Err(failure) => return problem(failure.message),
@@ -44,7 +44,7 @@ fn executables() -> Finding {
         }
     }
     let folder = folder.unwrap_or_default();
-    Finding::ok(GROUP, EXECUTABLES, format!("all three are in {}", folder.display()))
+    Finding::ok(GROUP, EXECUTABLES, format!("all four are in {}", folder.display()))
 }
 
 /// How the daemon is replaced: one that somebody runs in the foreground is that person's.

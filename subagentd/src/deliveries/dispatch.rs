@@ -12,13 +12,14 @@ use tokio::task::AbortHandle;
 
 use super::context::Context;
 use super::{facts, sink};
-use crate::store::Durability;
 use crate::store::deliveries::{self, Candidate, NewDelivery};
+use crate::store::{Durability, all_events};
 use crate::supervisor::entropy;
 
-/// The shortest time between two looks at the events, with sinks and without.
+/// The shortest time between two looks at the events.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-const BETWEEN_LOOKS_WITHOUT_SINKS: Duration = Duration::from_secs(1);
+/// The same without sinks, and after a failure of the store.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
 /// The cursor is also stored after this many events that no sink wanted.
 const MAX_UNSTORED: i64 = 5000;
 
@@ -61,6 +62,9 @@ fn tags(spec: &str) -> Tags {
 #[derive(Default)]
 struct Dispatcher {
     sinks: BTreeMap<String, Running>,
+    /// The newest event at the last look; a sink that is new at the next one gets the events after it. `None` before the
+    /// first look, at which a new sink gets none from before.
+    newest: Option<i64>,
     /// Up to here everything was looked at.
     seen: i64,
     /// Up to here that is stored.
@@ -69,22 +73,24 @@ struct Dispatcher {
 
 /// Dispatches until the daemon ends.
 pub(super) async fn run(context: Arc<Context>) {
-    let mut news = context.stream.news.subscribe();
-    let mut stream = context.stream.clone();
+    let mut news = context.stream.news();
+    let stream = context.stream.clone();
     let mut dispatcher = Dispatcher::default();
     loop {
         news.borrow_and_update();
-        if let Err(error) = dispatcher.look(&context).await {
-            tracing::error!(%error, "events cannot be dispatched; trying again at the next one");
+        let failed = dispatcher.look(&context).await;
+        if let Err(error) = &failed {
+            tracing::error!(%error, "events cannot be dispatched; trying again");
         }
-        let pause = match dispatcher.sinks.is_empty() {
-            true => BETWEEN_LOOKS_WITHOUT_SINKS,
+        let pause = match dispatcher.sinks.is_empty() || failed.is_err() {
+            true => LONG_PAUSE,
             false => BETWEEN_LOOKS,
         };
         tokio::select! {
             () = stream.is_ending() => return,
             () = context.changed.notified() => continue,
-            changed = news.changed() => if changed.is_err() { return },
+            changed = news.changed(), if failed.is_ok() => if changed.is_err() { return },
+            () = std::future::ready(()), if failed.is_err() => {}
         }
         // Many events in a short time are looked at together.
         tokio::select! {
@@ -96,21 +102,23 @@ pub(super) async fn run(context: Arc<Context>) {
 
 impl Dispatcher {
     async fn look(&mut self, context: &Arc<Context>) -> Result<()> {
+        let newest = context.stream.store.read(all_events::last_seq).await?;
         let (version, sinks) = {
             let mut config = context.config.lock().await;
             config.refresh();
             (config.version(), config.sinks().to_vec())
         };
         if version != *context.in_use.borrow() {
-            self.replace(context, sinks).await?;
+            self.replace(context, sinks, self.newest.unwrap_or(newest)).await?;
             context.in_use.send_replace(version);
         }
+        self.newest = Some(newest);
         while !self.sinks.is_empty() && !self.look_at_page(context).await? {}
         Ok(())
     }
 
-    /// Takes these sinks in place of the present ones. Those that stay the same go on.
-    async fn replace(&mut self, context: &Arc<Context>, sinks: Vec<Sink>) -> Result<()> {
+    /// Takes these sinks in place of the present ones. Those that stay the same go on; new ones get events after `since`.
+    async fn replace(&mut self, context: &Arc<Context>, sinks: Vec<Sink>, since: i64) -> Result<()> {
         let names: Vec<String> = sinks.iter().map(|sink| sink.name.clone()).collect();
         let known = context.stream.store.read(deliveries::has_sinks).await?;
         self.sinks.retain(|_, running| sinks.contains(&running.sink));
@@ -120,7 +128,7 @@ impl Dispatcher {
         let now = entropy::now();
         let write = move |tx: &mut crate::store::Tx<'_>| {
             tx.drop_deliveries_of_others(&names, now)?;
-            tx.set_sinks(&names)
+            tx.set_sinks(&names, since)
         };
         let since = context.stream.store.write(Durability::Full, 1, write).await?;
         self.seen = context.stream.store.read(deliveries::cursor).await?.unwrap_or(0);

@@ -3,31 +3,26 @@
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use subagent_config::notify::Target;
+use subagent_config::user_command;
 use subagent_protocol::clean::one_line;
-use subagent_protocol::command_run::{CommandEnd, CommandRun};
+use subagent_protocol::command_run::CommandEnd;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::webhook::{WebhookAnswer, WebhookPost};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
-use tokio::time::timeout;
 
 use super::context::Context;
 use crate::notification::Notification;
 use crate::supervisor::{command_run, entropy};
 
-/// How long a sink may take.
+/// How long a webhook may take.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How much longer the process of a delivery may take than its own deadline.
+/// How much longer the process of a delivery may take.
 const GRACE: Duration = Duration::from_secs(5);
 /// Output of a command that is kept for the log, in bytes.
 const MAX_SAID_BYTES: usize = 400;
-/// Maximum length of an answer of `subagent-webhook`, in bytes.
-const MAX_ANSWER_BYTES: u64 = 64 * 1024;
 /// Where the terminals are.
 const TERMINALS: &str = "/dev/pts";
 
@@ -73,16 +68,14 @@ pub(super) async fn send(
             webhook(context, &post).await
         }
         Target::Command(line) => {
-            let run = command_run::shell(line, home(context), input(notification, id, now), millis(DEADLINE));
-            command(context, "the command", run).await
+            let said = run(context, user_command::shell(line), input(notification, id, now)).await;
+            said.map(drop).map_err(|what| Failure::new(format!("the command {what}")))
         }
         Target::Desktop => {
             let (title, text) = (notification.title(), notification.text());
-            let argv =
-                ["notify-send", "--app-name=subagent", "--", &title, &text].map(str::to_owned).to_vec();
-            let run =
-                CommandRun { argv, ..command_run::shell("", home(context), String::new(), millis(DEADLINE)) };
-            command(context, "notify-send", run).await
+            let argv = ["notify-send", "--app-name=subagent", "--", &title, &text].map(str::to_owned);
+            let said = run(context, argv.to_vec(), String::new()).await;
+            said.map(drop).map_err(|what| Failure::new(format!("notify-send {what}")))
         }
         Target::Bell => {
             let rung = tokio::task::spawn_blocking(|| ring(Path::new(TERMINALS))).await;
@@ -103,35 +96,11 @@ fn input(notification: &Notification, id: &str, now: Timestamp) -> String {
 }
 
 async fn webhook(context: &Context, post: &WebhookPost) -> Result<(), Failure> {
+    let failed = |what: String| Failure::new(format!("subagent-webhook {what}"));
     let program = context.runtime_program.with_file_name("subagent-webhook");
-    let failed = |error: std::io::Error| Failure::new(format!("subagent-webhook cannot be run: {error}"));
-    let request = serde_json::to_vec(post).map_err(|error| failed(error.into()))?;
-    let mut child = Command::new(program)
-        .env_clear()
-        .envs(&context.environment.vars)
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(failed)?;
-    let talk = async {
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(&request).await?;
-        }
-        let mut answer = Vec::new();
-        if let Some(stdout) = child.stdout.take() {
-            stdout.take(MAX_ANSWER_BYTES).read_to_end(&mut answer).await?;
-        }
-        child.wait().await?;
-        Ok(answer)
-    };
-    let answer = match timeout(DEADLINE + GRACE, talk).await {
-        Ok(answer) => answer.map_err(failed)?,
-        Err(_) => return Err(Failure::new("there was no answer in time")),
-    };
-    match serde_json::from_slice(&answer) {
+    let request = serde_json::to_string(post).map_err(|error| failed(error.to_string()))?;
+    let answer = run(context, vec![program.to_string_lossy().into_owned()], request).await.map_err(failed)?;
+    match serde_json::from_str(&answer) {
         Ok(WebhookAnswer::Status { status: 200..=299, .. }) => Ok(()),
         Ok(WebhookAnswer::Status { status, retry_after }) => Err(Failure {
             error: match status {
@@ -146,32 +115,29 @@ async fn webhook(context: &Context, post: &WebhookPost) -> Result<(), Failure> {
         }),
         Ok(WebhookAnswer::Failed { error }) => Err(Failure::new(error)),
         Ok(WebhookAnswer::Refused { error }) => Err(Failure { is_final: true, ..Failure::new(error) }),
-        Err(_) => Err(Failure::new("subagent-webhook ended without an answer")),
+        Err(_) => Err(failed("ended without an answer".to_owned())),
     }
 }
 
-/// Where a command runs.
-fn home(context: &Context) -> &Path {
-    context.environment.home.as_deref().unwrap_or(Path::new("/"))
-}
-
-async fn command(context: &Context, name: &str, run: CommandRun) -> Result<(), Failure> {
+/// Runs a program in the home folder to its end, and gives its standard output.
+///
+/// # Errors
+/// How it failed, as the end of a sentence that begins with its name.
+async fn run(context: &Context, argv: Vec<String>, stdin: String) -> Result<String, String> {
+    let environment = &context.environment;
+    let home = environment.home.as_deref().unwrap_or(Path::new("/"));
+    let run = user_command::of(argv, home, environment.vars.clone(), stdin, millis(DEADLINE + GRACE));
     let result = command_run::run(&context.runtime_program, run).await;
     let said = one_line(&result.stderr);
-    let said = short(&said);
     let what = match result.end {
-        CommandEnd::Exited { code: 0 } => return Ok(()),
-        CommandEnd::Exited { code } => format!("{name} exited with {code}"),
-        CommandEnd::Signaled { signal } => format!("{name} was ended by signal {signal}"),
-        CommandEnd::TimedOut => format!("{name} did not end within {} s", DEADLINE.as_secs()),
-        CommandEnd::NotStarted { error } => format!("{name} cannot be started: {error}"),
+        CommandEnd::Exited { code: 0 } => return Ok(result.stdout),
+        CommandEnd::Exited { code } => format!("exited with {code}"),
+        CommandEnd::Signaled { signal } => format!("was ended by signal {signal}"),
+        CommandEnd::TimedOut => format!("did not end within {} s", (DEADLINE + GRACE).as_secs()),
+        CommandEnd::NotStarted { error } => format!("cannot be started: {error}"),
     };
-    Err(Failure::new(if said.is_empty() { what } else { format!("{what}: {said}") }))
-}
-
-/// The beginning of what a command said, for the log.
-fn short(said: &str) -> &str {
-    &said[..said.floor_char_boundary(MAX_SAID_BYTES.min(said.len()))]
+    let said = &said[..said.floor_char_boundary(MAX_SAID_BYTES.min(said.len()))];
+    Err(if said.is_empty() { what } else { format!("{what}: {said}") })
 }
 
 /// Rings the bell of the user's terminals in a folder, and says how many there were.

@@ -94,7 +94,7 @@ impl Drop for Busy<'_> {
 
 /// Delivers until the daemon ends. `wake` says that something was added.
 pub(super) async fn run(context: Arc<Context>, sink: Sink, wake: Arc<Notify>) {
-    let mut stream = context.stream.clone();
+    let stream = context.stream.clone();
     let mut busy = None;
     loop {
         let next = tokio::select! {
@@ -213,7 +213,7 @@ async fn settle(
         tx.store_facts(worker, &[fact], None, now)
     };
     for (_, seq) in context.stream.store.write(Durability::Full, 1, store).await? {
-        context.stream.announce(seq);
+        context.stream.noted(worker, seq);
     }
     Ok(())
 }

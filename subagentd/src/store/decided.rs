@@ -7,7 +7,7 @@ use subagent_protocol::Result;
 use super::RowId;
 use super::error::StoreError;
 
-/// Whether a rule or a hook decided this request of a worker, and nobody was asked.
+/// Whether a rule or a hook decided this request of a worker, without a question to the owner.
 pub(crate) fn by_rule(connection: &Connection, worker: RowId, request_id: &str) -> Result<bool> {
     let decided = decided(connection, worker, request_id)?;
     Ok(decided.is_some_and(|decided| decided["policy"].is_object() || decided["hook"].is_object()))

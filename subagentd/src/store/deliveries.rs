@@ -211,12 +211,11 @@ pub(crate) fn cursor(connection: &Connection) -> Result<Option<i64>> {
 }
 
 impl Tx<'_> {
-    /// Notes which sinks exist now, and gives the event after which each gets events. A new one begins at the newest.
+    /// Notes which sinks exist now, and gives the event after which each gets events: of a new one `since`.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
-    pub(crate) fn set_sinks(&self, names: &[String]) -> Result<BTreeMap<String, i64>> {
-        let newest = super::all_events::last_seq(self.connection())?;
+    pub(crate) fn set_sinks(&self, names: &[String], since: i64) -> Result<BTreeMap<String, i64>> {
         let known: Vec<String> = {
             let mut statement = self
                 .connection()
@@ -229,17 +228,17 @@ impl Tx<'_> {
             self.execute("DELETE FROM delivery_sinks WHERE name = ?1", [gone])?;
         }
         if !known.iter().any(|name| names.contains(name)) {
-            self.move_delivery_cursor(newest)?;
+            self.move_delivery_cursor(since)?;
         }
         for name in names {
-            self.execute("INSERT OR IGNORE INTO delivery_sinks VALUES (?1, ?2)", params![name, newest])?;
+            self.execute("INSERT OR IGNORE INTO delivery_sinks VALUES (?1, ?2)", params![name, since])?;
         }
         let mut statement = self
             .connection()
             .prepare_cached("SELECT name, since FROM delivery_sinks")
             .map_err(StoreError::from)?;
-        let since = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).and_then(Iterator::collect);
-        Ok(since.map_err(StoreError::from)?)
+        let all = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).and_then(Iterator::collect);
+        Ok(all.map_err(StoreError::from)?)
     }
 
     /// Moves the cursor.

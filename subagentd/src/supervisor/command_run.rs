@@ -3,39 +3,17 @@
 //! Must not know what the command is for. A future that is dropped closes the pipe that keeps the command alive: so a
 //! command that is not waited for any more, and one of a daemon that is killed, end with everything that they started.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use subagent_config::environment::inherited_environment;
-use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
 /// The time beyond the deadline in which the descendants are ended and the result arrives.
 const MARGIN: Duration = Duration::from_secs(15);
-/// The bytes of each output that are kept.
-pub(crate) const MAX_OUTPUT_BYTES: usize = 64 * 1024;
-
-/// A line for `sh -c` in this folder, with the environment of the daemon's start. The variables that are about the daemon
-/// or an owner of a workspace are not in it.
-pub(crate) fn shell(line: &str, cwd: &Path, stdin: String, timeout_ms: u64) -> CommandRun {
-    let env = inherited_environment(std::env::vars_os(), &BTreeMap::new(), cwd);
-    let bytes = |text: std::ffi::OsString| Bytes64(text.into_vec());
-    CommandRun {
-        argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()],
-        cwd: cwd.to_owned(),
-        env: env.into_iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
-        stdin,
-        timeout_ms,
-        max_output_bytes: MAX_OUTPUT_BYTES,
-    }
-}
-
 /// Runs a command to its end, and ends all that it started. `program` is `subagent-runtime`.
 pub(crate) async fn run(program: &Path, run: CommandRun) -> CommandResult {
     let limit = Duration::from_millis(run.timeout_ms).saturating_add(MARGIN);

@@ -12,7 +12,7 @@ pub(super) async fn journal(shared: &Shared, id: RowId, failed: HookFailed) {
     let (fact, now) = (Fact::hook_failed(&failed, None), entropy::now());
     let write = shared.store.write(Durability::Full, 1, move |tx| tx.store_facts(id, &[fact], None, now));
     match write.await {
-        Ok(added) => added.iter().for_each(|(_, seq)| shared.announce(*seq)),
+        Ok(added) => added.iter().for_each(|(_, seq)| shared.noted(id, *seq)),
         Err(error) => tracing::error!(?failed, %error, "a hook's failure could not be journaled"),
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use subagent_config::hooks::{self, call};
 use subagent_protocol::command_run::CommandResult;
-use subagent_protocol::hook::{Hook, HookEvent, HookFailed, HookOrigin};
+use subagent_protocol::hook::{Hook, HookEvent, HookFailed};
 use subagent_protocol::hook_answer::{HookAnswer, HookWord, MAX_CONTEXT_BYTES};
 use subagent_protocol::hook_input::HookInput;
 use subagent_protocol::hook_matcher::Matcher;
@@ -159,14 +159,9 @@ async fn all(
 ) -> Result<()> {
     for hook in of_event(hooks, input.hook_event_name, input.subject()) {
         let answer = one(shared, hook, input, folder).await?;
-        let mut word = answer.word;
-        if answer.failed {
+        let word = answer.word;
+        if answer.failed || answer.is_ignored {
             heard.failed.push(HookFailed::of(hook, answer.reason.clone().unwrap_or_default(), None));
-        }
-        if word == HookWord::Allow && hook.origin != HookOrigin::User {
-            let reason = "it said allow, which only a hook of the user's config may".to_owned();
-            heard.failed.push(HookFailed::of(hook, reason, None));
-            word = HookWord::Nothing;
         }
         if word > heard.word {
             heard.word = word;
@@ -182,6 +177,12 @@ async fn all(
     Ok(())
 }
 
+/// Whether hooks are asked about messages to a worker.
+pub(super) fn has_of_prompts(row: &WorkerRow) -> bool {
+    spec::stored(row)
+        .is_some_and(|spec| of_event(&spec.hooks, HookEvent::UserPromptSubmit, "").next().is_some())
+}
+
 /// Runs the `UserPromptSubmit` hooks of a message, one after the other, and returns what they add to it.
 ///
 /// # Errors
@@ -189,9 +190,6 @@ async fn all(
 pub(super) async fn of_prompt(shared: &Shared, row: &WorkerRow, text: &str) -> Result<Option<String>> {
     let Some(hooks) = spec::stored(row).map(|spec| spec.hooks) else { return Ok(None) };
     let event = HookEvent::UserPromptSubmit;
-    if of_event(&hooks, event, "").next().is_none() {
-        return Ok(None);
-    }
     let id = row.id;
     let read = shared.store.read(move |connection| owner_rules::workspace_of(connection, id));
     let folder = PathBuf::from(read.await?);
@@ -248,5 +246,5 @@ async fn one(
     let _permit = shared.hooks.acquire().await;
     let run = hooks::run::command(hook, folder, std::env::vars_os(), stdin);
     let result: CommandResult = command_run::run(&shared.setup.runtime_program, run).await;
-    Ok(HookAnswer::of(&result))
+    Ok(HookAnswer::of_hook(hook, &result))
 }

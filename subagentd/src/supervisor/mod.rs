@@ -44,6 +44,7 @@ mod memory;
 mod options;
 mod orders;
 mod ownership;
+mod per_worker;
 mod places;
 mod policy;
 mod process;
@@ -60,6 +61,7 @@ mod shared;
 mod spec;
 mod start;
 pub mod strays;
+mod stream;
 mod task_archive;
 mod tasks;
 mod turns;
@@ -91,6 +93,7 @@ pub(crate) use journal::JournalReader;
 #[cfg(feature = "testing")]
 pub use link::frames_of_runtime;
 pub use shared::Setup;
+pub(crate) use stream::Stream;
 pub use tasks::{TaskCaller, TaskFilter};
 pub(crate) use views::pending_approval;
 pub use wait::Found;
@@ -99,7 +102,7 @@ pub(crate) use worker::{Aside, input};
 
 use crate::store::{Durability, OwnerCheck, RowId, Store, Tx};
 use roster::Roster;
-use shared::{Copies, Shared, is_ending};
+use shared::{Copies, Shared};
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -108,28 +111,6 @@ pub struct Caller {
     pub handle: Option<Handle>,
     /// The idempotency key; without one a repetition is a request of its own.
     pub idempotency_key: Option<String>,
-}
-
-/// The events of all workers, for a reader beside the control plane.
-#[derive(Clone)]
-pub(crate) struct Stream {
-    pub(crate) store: Store,
-    /// The newest event that may be read.
-    pub(crate) news: watch::Sender<i64>,
-    /// Turns true when the daemon ends.
-    pub(crate) ending: watch::Receiver<bool>,
-}
-
-impl Stream {
-    /// Notifies readers that they may read up to this event.
-    pub(crate) fn announce(&self, seq: i64) {
-        shared::announce(&self.news, seq);
-    }
-
-    /// Ends when the daemon is ending.
-    pub(crate) async fn is_ending(&mut self) {
-        is_ending(&mut self.ending).await;
-    }
 }
 
 /// The control plane. Cheap to clone.
@@ -177,8 +158,7 @@ impl Supervisor {
 
     /// What reads the events of all workers and stores what became of them.
     pub(crate) fn stream(&self) -> Stream {
-        let Shared { store, news, ending, .. } = &*self.shared;
-        Stream { store: store.clone(), news: news.clone(), ending: ending.subscribe() }
+        Stream::of(&self.shared)
     }
 
     /// The guards of all live workers: to find out who asks.

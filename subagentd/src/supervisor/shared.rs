@@ -12,7 +12,7 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, watch};
 
-use super::tasks::Bells;
+use super::per_worker::PerWorker;
 use crate::descriptors;
 
 use crate::store::{Durability, RowId, Store, WorkerRow};
@@ -77,7 +77,9 @@ pub(super) struct Shared {
     /// Counts changes of budgets that several workers have.
     pub(super) budgets: watch::Sender<u64>,
     /// What wakes actors that have tasks, or are one's.
-    pub(super) bells: Bells,
+    pub(super) bells: PerWorker<u64>,
+    /// The newest event of a worker that was stored beside its actor.
+    pub(super) noted: PerWorker<i64>,
     /// Told when a worker was marked as removed.
     pub(super) removals: Notify,
     /// Held while the database is copied.
@@ -107,7 +109,8 @@ impl Shared {
             news: watch::Sender::new(0),
             rules: watch::Sender::new(0),
             budgets: watch::Sender::new(0),
-            bells: Bells::default(),
+            bells: PerWorker::default(),
+            noted: PerWorker::default(),
             removals: Notify::new(),
             backing_up: tokio::sync::Mutex::default(),
             pruning: tokio::sync::Mutex::default(),
@@ -148,9 +151,24 @@ impl Shared {
         }
     }
 
+    /// An event of a worker was stored beside its actor: readers may read up to it.
+    pub(super) fn noted(&self, worker: RowId, seq: i64) {
+        self.noted.update([worker], |newest| *newest = seq.max(*newest));
+        self.announce(seq);
+    }
+
+    /// Wakes the actors of workers that have to do with tasks.
+    pub(super) fn ring(&self, ids: impl IntoIterator<Item = RowId>) {
+        self.bells.update(ids, |rung| *rung += 1);
+    }
+
     /// Notifies readers of the events of all workers that they may read up to this one.
     pub(super) fn announce(&self, seq: i64) {
-        announce(&self.news, seq);
+        self.news.send_if_modified(|newest| {
+            let is_news = seq > *newest;
+            *newest = seq.max(*newest);
+            is_news
+        });
     }
 
     pub(super) fn live(&self) -> watch::Receiver<usize> {
@@ -194,15 +212,6 @@ impl Shared {
             }
         };
     }
-}
-
-/// Notifies readers of the events of all workers that they may read up to this one.
-pub(super) fn announce(news: &watch::Sender<i64>, seq: i64) {
-    news.send_if_modified(|newest| {
-        let is_news = seq > *newest;
-        *newest = seq.max(*newest);
-        is_news
-    });
 }
 
 /// Ends when the daemon is ending.

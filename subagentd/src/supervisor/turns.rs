@@ -62,8 +62,12 @@ impl Supervisor {
             Reached::Actor(handle) => handle,
             Reached::Past(response) => return read_response(response),
         };
-        if request.simulate.is_none() {
+        if request.simulate.is_none() && hooks::has_of_prompts(&row) {
             self.check_owner_of(&owner, &row).await?;
+            // A repetition of a message that was accepted asks no hook again.
+            if let Some(response) = self.recall(&key).await? {
+                return read_response(response);
+            }
             if let Some(context) = hooks::of_prompt(&self.shared, &row, &request.text).await? {
                 request.text = format!("{}\n\n{context}", request.text);
                 check_size(&request, MOST_PROMPT_BYTES)?;

@@ -189,9 +189,11 @@ fn what_a_session_has_from_its_start_cannot_be_changed_in_it() {
     };
     assert_eq!(key("far", "---\ndescription: d\nlauncher: other\n---\n"), "launcher");
     assert_eq!(key("served", "---\ndescription: d\nmcpServers: [{mine: {command: x}}]\n---\n"), "mcpServers");
+    let hooks = "{Stop: [{hooks: [{type: command, command: 'true'}]}]}";
+    assert_eq!(key("hooked", &format!("---\ndescription: d\nhooks: {hooks}\n---\n")), "hooks");
     assert_eq!(key("lead", "---\ndescription: d\npermission: {task: allow}\n---\n"), "permission");
     let _ = refused("helper", "---\ndescription: d\nmode: subagent\n---\n", "AGENT_NOT_PRIMARY");
-    let none = as_agent(&sandbox, &worker, "nobody", "!say x").run().error("AGENT_NOT_FOUND");
+    let none = as_agent(&sandbox, &worker, "missing", "!say x").run().error("AGENT_NOT_FOUND");
     assert!(none["details"]["available"].as_array().unwrap().contains(&json!("builder")), "{none}");
     let played = as_agent(&sandbox, &worker, "planner", "x").args(["--debug-mode"]).run();
     let _ = played.error("INVALID_INPUT");

@@ -5,9 +5,10 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::json;
-use subagent_tests::harness::{Random, Sandbox, crowd, times, wait_until};
+use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
 
 use super::a_moment;
+use super::deaths::Death;
 
 /// How often, in an ordinary run.
 const DEATHS: usize = 10;
@@ -26,38 +27,16 @@ const STEPS: &[&str] = &[
     "task_delivery.after_commit",
 ];
 
-/// One death.
-struct Case {
-    number: usize,
-    /// Where it dies; `None`: it is killed at a random moment.
-    step: Option<&'static str>,
-    seed: u64,
-}
-
-impl Case {
-    fn name(&self) -> String {
-        format!("{} {}", self.number, self.step.unwrap_or("random"))
-    }
-}
-
 #[test]
 fn a_daemon_that_dies_while_a_background_end_is_due_comes_back_although_no_command_is_typed() {
-    let mut random = Random::announced();
-    // Every second one at a random moment.
-    let step = |number: usize| (number % 2 == 1).then(|| STEPS[number / 2 % STEPS.len()]);
-    let cases: Vec<Case> =
-        (0..times(DEATHS)).map(|number| Case { number, step: step(number), seed: random.number() }).collect();
-    crowd("a daemon comes back", WIDTH, &cases, Case::name, run);
+    let deaths = Death::all(DEATHS, STEPS);
+    crowd("a daemon comes back", WIDTH, &deaths, Death::name, run);
 }
 
-fn run(case: &Case) {
-    let mut random = Random::new(case.seed);
+fn run(death: &Death) {
+    let mut random = Random::new(death.seed);
     let mut sandbox = Sandbox::new();
-    let once = sandbox.file("reached");
-    if let Some(step) = case.step {
-        sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{step}=abort@1"));
-        sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
-    }
+    let once = death.arm(&mut sandbox);
     let root = sandbox.delegating(&json!(true), &[]);
     let gate = sandbox.gate("command");
     let prompt = format!("!touch {}\n!sleep {}", sandbox.file_name("begun"), random.below(MILLIS));
@@ -66,7 +45,7 @@ fn run(case: &Case) {
     let before = sandbox.daemon_info().unwrap().generation;
     // The last command is over before anything happens.
     gate.open();
-    if case.step.is_none() {
+    if death.step.is_none() {
         wait_until("the task to begin", SOON, || (sandbox.touches("begun") > 0).then_some(()));
         a_moment(&mut random, MILLIS);
         sandbox.kill_daemon();
@@ -80,7 +59,7 @@ fn run(case: &Case) {
         let daemon = sandbox.find_daemon()?;
         (sandbox.daemon_info()?.generation > before && daemon.lives()).then_some(())
     });
-    assert!(case.step.is_none() || once.exists());
+    assert!(death.step.is_none() || once.exists());
     let told = sandbox.events(&root).into_iter().filter(|event| event["data"]["subagent"]["name"] == "due");
     let told: Vec<_> = told.filter(|event| event["type"] == "message.sent").collect();
     assert_eq!(told.len(), 1, "{told:?}");

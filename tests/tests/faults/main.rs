@@ -9,6 +9,7 @@
 mod below;
 mod clients;
 mod comes_back;
+mod deaths;
 mod keys;
 mod kills;
 mod notified;

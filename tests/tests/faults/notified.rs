@@ -6,9 +6,10 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::Value;
-use subagent_tests::harness::{Random, Sandbox, crowd, times, wait_until};
+use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
 
 use super::a_moment;
+use super::deaths::Death;
 
 /// How often a daemon dies, in an ordinary run.
 const DEATHS: usize = 16;
@@ -30,48 +31,27 @@ const STEPS: &[&str] = &[
     "command.after_spawn",
 ];
 
-/// One death.
-struct Case {
-    number: usize,
-    /// Where the daemon dies; `None`: it is killed at a random moment.
-    step: Option<&'static str>,
-    seed: u64,
-}
-
-impl Case {
-    fn name(&self) -> String {
-        format!("{} {}", self.number, self.step.unwrap_or("random"))
-    }
-}
-
 #[test]
 fn what_is_due_arrives_once_but_for_what_was_under_way_whenever_the_daemon_dies() {
-    let mut random = Random::announced();
-    let step = |number: usize| number.is_multiple_of(2).then(|| STEPS[number / 2 % STEPS.len()]);
-    let cases: Vec<Case> =
-        (0..times(DEATHS)).map(|number| Case { number, step: step(number), seed: random.number() }).collect();
-    crowd("notifications", WIDTH, &cases, Case::name, run);
+    let deaths = Death::all(DEATHS, STEPS);
+    crowd("notifications", WIDTH, &deaths, Death::name, run);
 }
 
-fn run(case: &Case) {
-    let mut random = Random::new(case.seed);
+fn run(death: &Death) {
+    let mut random = Random::new(death.seed);
     let mut sandbox = Sandbox::new();
     let config = sandbox.file("home/.config/subagent");
     fs::create_dir_all(&config).unwrap();
     // One write a notification, so lines are whole.
     let notify = "notify:\n  - {to: command, on: [question, done, failed], command: 'cat >> ~/told'}\n";
     fs::write(config.join("config.yaml"), notify).unwrap();
-    let once = sandbox.file("reached");
-    if let Some(step) = case.step {
-        sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{step}=abort@1"));
-        sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
-    }
+    let once = death.arm(&mut sandbox);
     sandbox.init();
     let workers = [sandbox.start("demo"), sandbox.start("demo"), sandbox.start("demo")];
     for (worker, prompt) in workers.iter().zip(["!ask execute make all", "done", "!error -32603 no"]) {
         let _ = sandbox.send_no_wait(worker, prompt);
     }
-    if case.step.is_none() {
+    if death.step.is_none() {
         a_moment(&mut random, MILLIS);
         sandbox.kill_daemon();
     }
@@ -83,7 +63,7 @@ fn run(case: &Case) {
         (items.iter().filter(delivered).count() == workers.len()).then_some(items)
     };
     let log = wait_until("the notifications", SOON, settled);
-    assert!(case.step.is_none() || once.exists());
+    assert!(death.step.is_none() || once.exists());
     let told = fs::read_to_string(sandbox.file("home/told")).unwrap();
     let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();

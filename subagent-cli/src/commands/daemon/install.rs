@@ -82,7 +82,7 @@ fn subagentd() -> Result<std::path::PathBuf> {
     }
     Err(Failure::argument(format!("there is no {}", program.display()))
         .with("program", path_value(&program))
-        .recommend("install subagent, subagentd and subagent-runtime into the same folder"))
+        .recommend("install subagent, subagentd, subagent-runtime and subagent-webhook into the same folder"))
 }
 
 /// Writes the unit as a whole or not at all.

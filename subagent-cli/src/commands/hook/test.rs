@@ -9,7 +9,7 @@ use subagent_config::hooks::{Fires, event_named, run::command};
 use subagent_config::workspace;
 use subagent_protocol::Code;
 use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
-use subagent_protocol::hook::{Hook, HookEvent, HookOrigin};
+use subagent_protocol::hook::{Hook, HookEvent};
 use subagent_protocol::hook_answer::{HookAnswer, HookWord};
 use subagent_protocol::hook_input::HookInput;
 use subagent_protocol::hook_matcher::Matcher;
@@ -153,15 +153,11 @@ struct Ran<'a> {
 
 impl<'a> Ran<'a> {
     fn of(hook: &'a Hook, result: CommandResult) -> Self {
-        let mut answer = HookAnswer::of(&result);
+        let mut answer = HookAnswer::of_hook(hook, &result);
         if !hook.event.is_before() {
             // It is too late to deny: every exit status but 0 is a failure.
             answer.failed = result.end != CommandEnd::Exited { code: 0 };
             answer.word = HookWord::Nothing;
-        } else if answer.word == HookWord::Allow && hook.origin != HookOrigin::User {
-            answer.word = HookWord::Nothing;
-            answer.reason =
-                Some("it says `allow`, which counts only from the user's own config file".to_owned());
         }
         Self { hook, trusted: true, result: Some(result), answer }
     }

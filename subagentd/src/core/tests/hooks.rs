@@ -26,6 +26,12 @@ fn answered(outcome: HooksOutcome) -> Input {
     Input::HooksAnswered { request_id: request(1), outcome }
 }
 
+/// What hooks may come to.
+pub(super) fn outcomes() -> [HooksOutcome; 3] {
+    let choice = Choice { option_id: Some("allow".to_owned()), alias: None, decision: "allow".to_owned() };
+    [HooksOutcome::Ask, denied(), HooksOutcome::ByRule { choice, rule: json!({"rule": "execute(ls *)"}) }]
+}
+
 fn denied() -> HooksOutcome {
     let choice = Choice { option_id: Some("no".to_owned()), alias: None, decision: "deny".to_owned() };
     HooksOutcome::ByHook { choice, reason: Some("why".to_owned()), hook: json!({"event": "PreToolUse"}) }

@@ -11,6 +11,7 @@ use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 use subagent_protocol::state::ElicitationAction;
 
 use super::checker::Checker;
+use super::hooks::outcomes;
 use super::inbox::in_the_inbox;
 use super::ops::{Op, ops};
 use super::world::World;
@@ -114,6 +115,9 @@ fn anything() -> impl Strategy<Value = Input> {
         1 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ApprovalRecovered { request_id }),
         3 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ApprovalRequested { request_id }),
         3 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ElicitationRequested { request_id }),
+        3 => requests().prop_map(|request_id| Input::HoldForHooks { request_id }),
+        2 => (requests(), prop::sample::select(outcomes().to_vec()))
+            .prop_map(|(request_id, outcome)| Input::HooksAnswered { request_id, outcome }),
         2 => (requests(), action).prop_map(|(id, action)| answer(id, action)),
         1 => (1u64..200, any::<bool>()).prop_map(|(no, asks)| if asks { simulate_asking(no) } else { simulate(no) }),
         1 => (requests(), reason).prop_map(|(request_id, reason)| Input::ApprovalClosed { request_id, reason }),
@@ -179,6 +183,7 @@ fn all_inputs() -> Vec<Input> {
         answer(request(1), ElicitationAction::Accept),
         answer(request(1), ElicitationAction::Cancel),
         Input::ApprovalRecovered { request_id: request(1) },
+        Input::HoldForHooks { request_id: request(1) },
         Input::AnswerWritten { request_id: request(1) },
         Input::AnswerRefused { request_id: request(1) },
         decide(request(1), Some("allow")),
@@ -192,6 +197,9 @@ fn all_inputs() -> Vec<Input> {
         Input::Terminating { reason: "SIGTERM".to_owned() },
         Input::NothingLeft,
     ];
+    for outcome in outcomes() {
+        inputs.push(Input::HooksAnswered { request_id: request(1), outcome });
+    }
     for reason in ApprovalClosedReason::ALL {
         inputs.push(Input::ApprovalClosed { request_id: request(1), reason: *reason });
     }

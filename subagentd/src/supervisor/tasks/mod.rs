@@ -2,7 +2,6 @@
 //!
 //! Must not decide what ends a task, or whose turn it is: that is `core::task` and the store, carried out by the actors.
 
-mod bells;
 mod messages;
 mod prune;
 mod shown;
@@ -11,7 +10,6 @@ mod spawn;
 mod tests;
 mod wait;
 
-pub(super) use bells::Bells;
 pub use shown::TaskFilter;
 
 use subagent_protocol::ids::WorkerId;

@@ -103,7 +103,7 @@ impl Supervisor {
         }
         let task_id = stored?.0;
         // From now on it looks after what it has given.
-        self.shared.bells.ring(parent);
+        self.shared.ring(parent);
         self.spawned(task_id.as_str()).await
     }
 
@@ -165,7 +165,7 @@ impl Supervisor {
             Ok((tasks::of_worker(connection, &wanted)?, task_places::next(connection, id)?))
         });
         let (task, next) = read.await?;
-        self.shared.bells.ring(next);
+        self.shared.ring(next);
         let task = task.ok_or_else(|| self.roster.not_found(task_id))?;
         Ok(shown::view(&task, false))
     }

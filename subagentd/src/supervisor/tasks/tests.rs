@@ -200,7 +200,7 @@ async fn m8_a_background_task_that_fails_is_told_once_also_by_the_next_daemon() 
     world.supervisor.shutdown(false).await.unwrap();
     let next = Supervisor::open(super::super::testing::setup(world.dir.path())).await.unwrap();
     let world = World { supervisor: next, ..world };
-    world.supervisor.shared.bells.ring([world.supervisor.row(world.parent.as_str()).await.unwrap().id]);
+    world.supervisor.shared.ring([world.supervisor.row(world.parent.as_str()).await.unwrap().id]);
     let shown = world.supervisor.show_task(world.caller(None), task.task_id.as_str(), false).await.unwrap();
     assert_eq!(shown.task.status, TaskStatus::Failed);
     assert!(shown.task.error.is_some() && shown.task.completed_at.is_some(), "{shown:?}");

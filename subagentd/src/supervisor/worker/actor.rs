@@ -60,6 +60,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) questions: Questions,
     /// The hooks that run for permission requests.
     pub(super) hooks: RunningHooks,
+    /// The newest event that was stored beside this actor.
+    noted: watch::Receiver<i64>,
     pub(super) cursor: Cursor,
     pub(super) incarnation: u64,
     pub(super) session_id: Option<String>,
@@ -166,6 +168,7 @@ impl Actor {
             watch: None,
             questions: Questions::new(shared.rules.subscribe()),
             hooks: RunningHooks::default(),
+            noted: shared.noted.of(row.id),
             id: row.id,
             worker_id: row.worker_id.clone(),
             controller,
@@ -257,6 +260,7 @@ impl Actor {
             self.publish();
             if self.worker.state == State::Stopped {
                 self.shared.bells.forget(self.id);
+                self.shared.noted.forget(self.id);
                 return;
             }
             let serve = self.settled && self.retry.is_none();
@@ -276,6 +280,8 @@ impl Actor {
                 () = reached(deadline) => self.on_deadline().await,
                 Ok(()) = self.budgets.news.changed() => self.budgets.is_news(),
                 Ok(()) = self.tasks.bell.changed() => self.is_rung(),
+                // Published when the loop begins anew.
+                Ok(()) = self.noted.changed() => self.last_seq = self.last_seq.max(*self.noted.borrow_and_update()),
                 answered = self.hooks.next(), if serve => self.hooks_answered(answered).await,
                 message = self.mailbox.recv(), if serve || refuse => match message {
                     Some(message) if refuse => self.refuse_message(message),
@@ -408,7 +414,7 @@ impl Actor {
             let advice = format!("run `subagent worker restart {}`, then send again", self.worker_id);
             return Err(Error::new(Code::AttachmentNotSupported, message).recommend(advice));
         }
-        // Whatever became of the turn with which it came: until one has ended well, the agent may not have it.
+        // Until a turn has ended well, the agent may not have it.
         let change = changes.then(|| self.spec.change(self.client_rules()).map(Box::new)).flatten();
         let takes = |runtime: &Runtime| runtime.capabilities.iter().any(|known| known == CHANGE_AGENT);
         if change.is_some() && self.runtime.as_ref().is_some_and(|runtime| !takes(runtime)) {

@@ -352,7 +352,7 @@ impl Actor {
                 .as_ref()
                 .map(|agent| definition::instructions(agent, told, self.spec.agent_since.is_some())),
             login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },
-            // Of others nothing can be due that nobody asks for.
+            // Other workers have nothing that could be due.
             daemon: (self.tasks.is_task() || self.spec.delegation.is_some())
                 .then(|| daemon_start::of(&self.shared.setup))
                 .flatten(),

@@ -123,7 +123,7 @@ impl Actor {
             self.tasks.ended = own.ended;
         }
         if std::mem::take(&mut self.tasks.changed) {
-            self.shared.bells.ring(ring.into_iter().filter(|other| *other != self.id));
+            self.shared.ring(ring.into_iter().filter(|other| *other != self.id));
         }
         if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
             return false;

@@ -237,3 +237,17 @@ fn each_hook_runs_at_least_once_whenever_the_daemon_dies() {
         sandbox.finish();
     }
 }
+
+#[test]
+fn a_client_that_waits_for_a_failure_hears_of_it_at_once() {
+    let sandbox = Sandbox::new();
+    own_hooks(&sandbox, &json!({"Stop": command("sleep 1; exit 3")}));
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let end = sandbox.send(&worker, "hello");
+    let wait = ["wait", "--worker-id", &worker, "--until", "hook.failed", "--timeout-seconds", "20"];
+    let from = ["--from-event-id", end["matchedEvent"]["eventId"].as_str().unwrap()];
+    let failed = sandbox.run(&[&wait[..], &from[..]].concat()).data_of("event.matched");
+    assert_eq!(failed["data"]["event"], "Stop", "{failed}");
+    sandbox.finish();
+}

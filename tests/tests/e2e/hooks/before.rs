@@ -230,11 +230,8 @@ fn a_daemon_that_is_killed_leaves_no_hook_and_the_next_runs_it_again() {
     sandbox.finish();
 }
 
-#[test]
-fn a_cancel_ends_the_hook() {
-    let (sandbox, worker, accepted) = held();
-    let _ = sandbox.run(&["cancel", "--worker-id", &worker]).data();
-    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
+/// Waits until the hook of [`held`] has ended with what it started.
+fn await_end_of_hook(sandbox: &Sandbox) {
     let go = sandbox.file_name("go");
     wait_until("the end of the hook", PATIENCE, || {
         let has = |process: &std::path::Path| {
@@ -243,6 +240,14 @@ fn a_cancel_ends_the_hook() {
         let left = fs::read_dir("/proc").unwrap().filter_map(Result::ok).any(|entry| has(&entry.path()));
         (!left).then_some(())
     });
+}
+
+#[test]
+fn a_cancel_ends_the_hook() {
+    let (sandbox, worker, accepted) = held();
+    let _ = sandbox.run(&["cancel", "--worker-id", &worker]).data();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
+    await_end_of_hook(&sandbox);
     sandbox.finish();
 }
 
@@ -275,5 +280,51 @@ fn what_a_hook_says_of_a_message_is_added_to_it() {
     let sent = of_type(&sandbox, &worker, "message.sent").remove(0);
     let added = "hello\n\n<hook event=\"UserPromptSubmit\">\nit is Friday\n</hook>";
     assert_eq!(sent["text"], added, "{sent}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_repetition_of_an_accepted_message_asks_no_hook_again() {
+    let sandbox = Sandbox::new();
+    let runs = sandbox.file("runs");
+    // It refuses from the second time on.
+    let line = format!("echo ran >> {0}; test $(wc -l < {0}) -eq 1 || exit 2", runs.display());
+    own_config(&sandbox, &format!("hooks: {}\n", of_prompts(&line)));
+    sandbox.init();
+    let worker = start(&sandbox, &[]);
+    let send = || sandbox.sending(&worker, "hello").args(["--turn-id", "turn-of-a-script"]).run();
+    let first = send().data_of("turn.waited");
+    assert_eq!(send().data_of("turn.waited")["turnId"], first["turnId"]);
+    assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 1);
+    let _ = sandbox.sending(&worker, "another one").run().error("HOOK_DENIED");
+    sandbox.finish();
+}
+
+#[test]
+fn a_stop_of_the_worker_ends_the_hook() {
+    let (sandbox, worker, _) = held();
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    await_end_of_hook(&sandbox);
+    assert_eq!(of_type(&sandbox, &worker, "approval.decided"), Vec::<Value>::new());
+    sandbox.finish();
+}
+
+#[test]
+fn requests_that_are_open_at_once_have_their_hooks_run_at_once() {
+    let sandbox = Sandbox::new();
+    let runs = sandbox.file("runs");
+    // Each waits until both run.
+    let line = format!(
+        "echo ran >> {0}; until [ $(wc -l < {0}) -ge 2 ]; do sleep 0.05; done; exit 2",
+        runs.display()
+    );
+    own_config(&sandbox, &format!("hooks: {}\n", hook("PreToolUse", &line)));
+    sandbox.init();
+    let worker = start(&sandbox, &[]);
+    let waited = sandbox.send(&worker, "!ask2 execute make");
+    assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
+    let decided = of_type(&sandbox, &worker, "approval.decided");
+    assert_eq!(decided.len(), 2, "{decided:?}");
+    assert!(decided.iter().all(|decided| decided["by"] == "hook"), "{decided:?}");
     sandbox.finish();
 }

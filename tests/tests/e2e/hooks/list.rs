@@ -32,7 +32,7 @@ fn all_hooks_that_apply_are_listed_without_a_daemon() {
     let advice = format!("subagent hook trust {}", project.display());
     assert!(lines.to_string().contains(&advice), "{lines}");
     assert!(!sandbox.state_dir().join("state.db").exists(), "a daemon was started");
-    sandbox.run(&["hook", "list", "--agent", "nobody"]).error("AGENT_NOT_FOUND");
+    sandbox.run(&["hook", "list", "--agent", "missing"]).error("AGENT_NOT_FOUND");
     sandbox.finish();
 }
 

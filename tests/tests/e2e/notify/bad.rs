@@ -91,6 +91,9 @@ fn a_webhook_that_is_gone_is_given_up_with_an_event() {
     assert_eq!(finding["seen"], "the sink hook did not take 1 notifications", "{finding}");
     let event: Value =
         sandbox.events(&worker).into_iter().find(|event| event["type"] == "notification.failed").unwrap();
+    let cursor = ["--until", "notification.failed", "--include-history", "--timeout-seconds", "5"];
+    let waited = sandbox.run(&[&["wait", "--worker-id", &worker], &cursor[..]].concat());
+    assert_eq!(waited.data_of("event.matched")["eventId"], event["eventId"]);
     assert_eq!(
         (&event["data"]["sink"], &event["data"]["attempts"], &event["data"]["eventId"]),
         (&json!("hook"), &json!(1), &failed["eventId"]),

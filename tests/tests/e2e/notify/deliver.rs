@@ -214,3 +214,15 @@ fn after_a_restore_nothing_from_before_it_arrives() {
     assert_eq!(delivered["eventId"], after["matchedEvent"]["eventId"]);
     assert_eq!(fs::read_to_string(sandbox.file("home/told")).unwrap().lines().count(), 1);
 }
+
+#[test]
+fn a_sink_counts_from_the_next_event_after_its_file_was_written() {
+    let server = Server::http();
+    let (sandbox, worker) = world("  []");
+    let _ = sandbox.send(&worker, "before");
+    configure(&sandbox, &webhook(&server, "question", ""));
+    // No command is typed that could have the daemon look at the file.
+    let asked = sandbox.send(&worker, "!ask execute make all");
+    let body = server.wait_for(1).remove(0).json();
+    assert_eq!(body["data"]["questions"][0]["eventId"], asked["matchedEvent"]["eventId"], "{body}");
+}
