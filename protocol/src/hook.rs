@@ -65,6 +65,17 @@ words! {
     }
 }
 
+impl HookOrigin {
+    /// Whether its hooks run only while the owner trusts the content of their file: agents can write it.
+    #[must_use]
+    pub const fn needs_trust(self) -> bool {
+        match self {
+            Self::User | Self::Command => false,
+            Self::Project | Self::Definition => true,
+        }
+    }
+}
+
 /// A hook of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

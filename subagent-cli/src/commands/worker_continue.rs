@@ -13,6 +13,7 @@ use subagent_protocol::api::{SendTurn, Simulation};
 use subagent_protocol::mcp::McpServers;
 
 use super::attachments;
+use super::hook::untrusted;
 use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
 use crate::client::{Ask, Client, block_on, segment};
@@ -50,7 +51,12 @@ pub(super) fn run(mut args: WorkerContinue, context: &Context) -> Result<Outcome
     let data = block_on(async move { go_on(&mut client, &args, from, &config, &workspace, context).await })?;
     let source = text::fields(&data, &["sourceHandoffPath"]);
     let shown = format!("{source}\n{}", text::fields(&data["worker"], &["workerId", "state"]));
-    Ok(Outcome::report("worker.continued", data, shown))
+    let warning = untrusted::warning(&data["worker"]);
+    let outcome = Outcome::report("worker.continued", data, shown);
+    Ok(match warning {
+        Some(warning) => outcome.with_note(warning),
+        None => outcome,
+    })
 }
 
 /// What was typed.

@@ -2,7 +2,7 @@
 //! owner has trusted, because agents can write these files (M5).
 
 use subagent_protocol::Result;
-use subagent_protocol::hook::{Hook, HookOrigin};
+use subagent_protocol::hook::Hook;
 
 use super::shared::Shared;
 use crate::store::hook_trust;
@@ -12,18 +12,17 @@ use crate::store::hook_trust;
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(super) async fn is_trusted(shared: &Shared, hook: &Hook) -> Result<bool> {
-    match hook.origin {
-        HookOrigin::User | HookOrigin::Command => Ok(true),
-        HookOrigin::Project | HookOrigin::Definition => {
-            let Some(file) = hook.file.to_str().map(str::to_owned) else { return Ok(false) };
-            let sha256 = hook.sha256.clone();
-            shared.store.read(move |connection| hook_trust::is_trusted(connection, &file, &sha256)).await
-        }
+    if !hook.origin.needs_trust() {
+        return Ok(true);
     }
+    let Some(file) = hook.file.to_str().map(str::to_owned) else { return Ok(false) };
+    let sha256 = hook.sha256.clone();
+    shared.store.read(move |connection| hook_trust::is_trusted(connection, &file, &sha256)).await
 }
 
 /// Why a hook does not run, and what to do.
 pub(super) fn advice(hook: &Hook) -> String {
-    let file = hook.file.display();
-    format!("it does not run: you have not trusted this content of {file}; `subagent hook trust {file}`")
+    let file = hook.file.to_string_lossy();
+    let quoted = shell_words::quote(&file);
+    format!("it does not run: you have not trusted this content of {file}; `subagent hook trust {quoted}`")
 }

@@ -235,10 +235,7 @@ async fn one(
     folder: &std::path::Path,
 ) -> Result<HookAnswer> {
     if !hook_trust::is_trusted(shared, hook).await? {
-        let file = hook.file.display();
-        return Ok(HookAnswer::failure(format!(
-            "the hook of {file} is not trusted; review it, then: subagent hook trust {file}"
-        )));
+        return Ok(HookAnswer::failure(hook_trust::advice(hook)));
     }
     let stdin = serde_json::to_string(input)
         .map_err(|error| Error::new(Code::Internal, format!("the input of a hook: {error}")))?;

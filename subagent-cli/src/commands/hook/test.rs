@@ -79,13 +79,7 @@ pub(super) fn run(args: HookTest, context: &Context) -> Result<Outcome> {
     });
     let mut lines: Vec<String> = ran.iter().map(Ran::line).collect();
     lines.extend(decision.map(|decision| format!("decision: {decision}")));
-    let mut files: Vec<String> = Vec::new();
-    for ran in ran.iter().filter(|ran| !ran.trusted) {
-        let file = ran.hook.file.to_string_lossy().into_owned();
-        if !files.contains(&file) {
-            files.push(file);
-        }
-    }
+    let files = trusted.missing(&hooks);
     let outcome = Outcome::list("hook.tested", data, lines.join("\n"), "(no hook is for this)");
     Ok(match files.is_empty() {
         true => outcome,

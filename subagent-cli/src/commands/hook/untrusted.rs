@@ -32,30 +32,29 @@ impl Trusted {
 
     /// Whether hooks of this file may run.
     pub(crate) fn allows(&self, origin: HookOrigin, file: &Path, sha256: &str) -> bool {
-        match origin {
-            HookOrigin::User | HookOrigin::Command => true,
-            HookOrigin::Project | HookOrigin::Definition => {
-                let file = file.to_string_lossy();
-                self.0.iter().any(|(trusted, hash)| *trusted == file && hash == sha256)
+        let file = file.to_string_lossy();
+        !origin.needs_trust() || self.0.iter().any(|(trusted, hash)| *trusted == file && hash == sha256)
+    }
+
+    /// The files of these hooks whose content is not trusted, each once.
+    pub(crate) fn missing<'a>(&self, hooks: impl IntoIterator<Item = &'a Hook>) -> Vec<String> {
+        let mut files: Vec<String> = Vec::new();
+        for hook in hooks {
+            let file = hook.file.to_string_lossy().into_owned();
+            if !self.allows(hook.origin, &hook.file, &hook.sha256) && !files.contains(&file) {
+                files.push(file);
             }
         }
+        files
     }
 }
 
 /// The files of these hooks whose content is not trusted, each once.
 pub(crate) async fn files(client: &mut Client, hooks: &[Hook]) -> Result<Vec<String>> {
-    let trusted = Trusted::of(client).await?;
-    let mut files: Vec<String> = Vec::new();
-    for hook in hooks.iter().filter(|hook| !trusted.allows(hook.origin, &hook.file, &hook.sha256)) {
-        let file = hook.file.to_string_lossy().into_owned();
-        if !files.contains(&file) {
-            files.push(file);
-        }
-    }
-    Ok(files)
+    Ok(Trusted::of(client).await?.missing(hooks))
 }
 
-/// What a person is told of data with such files.
+/// The warning for people about data with such files.
 pub(crate) fn warning(data: &Value) -> Option<String> {
     let files = data[KEY].as_array().filter(|files| !files.is_empty())?;
     Some(advice(files.iter().filter_map(Value::as_str)))

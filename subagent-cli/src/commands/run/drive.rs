@@ -17,11 +17,12 @@ use super::signals::{Interruptions, end_by};
 use super::sink::Sink;
 use super::transcript::Transcript;
 use crate::client::{Ask, Batch, Client, Events, segment};
+use crate::commands::hook::untrusted;
 use crate::commands::selected::Choice;
 use crate::commands::worker_start::Prepared;
 use crate::commands::worker_stop;
 use crate::failure::{Failure, Result};
-use crate::output::tell;
+use crate::output::{complain, tell};
 
 /// How often it is looked for a worker whose start is on its way.
 const LOOK: Duration = Duration::from_millis(50);
@@ -114,6 +115,9 @@ pub(super) async fn drive(
             }
         }
     };
+    if let Some(warning) = untrusted::warning(&worker) {
+        complain(&warning);
+    }
     let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
     let mut events = follow.events(&worker_id, None, true, false);
     let worked = {

@@ -106,3 +106,17 @@ fn an_agent_cannot_trust_what_it_wrote() {
     assert_eq!(runs(&sandbox), ["untrusted"]);
     sandbox.finish();
 }
+
+#[test]
+fn run_and_continue_say_which_file_to_trust() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    stop(&sandbox);
+    let advice = format!("subagent hook trust {}", sandbox.config_file().display());
+    let ran = sandbox.command("subagent").args(["run", "--launcher", "demo", "--text", "hello"]).run();
+    assert!(ran.status.success() && ran.stderr.contains(&advice), "{ran}");
+    let worker = sandbox.start("demo");
+    let went_on = sandbox.command("subagent").args(["worker", "continue", "--from-worker", &worker]).run();
+    assert!(went_on.status.success() && went_on.stderr.contains(&advice), "{went_on}");
+    sandbox.finish();
+}
