@@ -65,6 +65,10 @@ words! {
         InvalidControllerHandle = "INVALID_CONTROLLER_HANDLE",
         /// No such worker.
         WorkerNotFound = "WORKER_NOT_FOUND",
+        /// The address fits several workers.
+        AmbiguousWorker = "AMBIGUOUS_WORKER",
+        /// Another worker has this name.
+        NameTaken = "NAME_TAKEN",
         /// A turn is open.
         WorkerBusy = "WORKER_BUSY",
         /// As many messages wait for the worker as may.
@@ -109,6 +113,8 @@ words! {
         ApprovalNotFound = "APPROVAL_NOT_FOUND",
         /// The permission request was decided already.
         ApprovalNotPending = "APPROVAL_NOT_PENDING",
+        /// Several requests are open, and none was named.
+        RequestAmbiguous = "REQUEST_AMBIGUOUS",
         /// The decision matches no option.
         InvalidApprovalDecision = "INVALID_APPROVAL_DECISION",
         /// The answer to an elicitation does not fit what is asked.

@@ -99,6 +99,7 @@ pub const WORKER_START: &[Field] = &[
     field("launcher", &["launcher"], Shape::Text),
     field("role", &["role"], Shape::Text),
     field("cwd", &["cwd"], Shape::Text),
+    field("name", &["name"], Shape::Text),
     field("label", &["label"], Shape::Text),
     field("controllerId", &["controller_id"], Shape::Text),
     field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
@@ -153,7 +154,8 @@ pub const TASK_MESSAGE: &[Field] = &[
 
 /// The keys of `worker set`.
 pub const WORKER_SET: &[Field] = &[
-    field("workerId", &["worker_id"], Shape::Text),
+    field("workerId", &["worker_id", "worker"], Shape::Text),
+    field("name", &["name"], Shape::Text),
     field("mode", &["mode"], Shape::Text),
     field("model", &["model"], Shape::Text),
     field("configOptions", &["set"], Shape::Options),

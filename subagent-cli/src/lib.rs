@@ -12,6 +12,7 @@ mod controller;
 pub mod daemon;
 pub mod demo;
 pub mod demo_agent;
+mod dialog;
 pub mod doctor;
 pub mod failure;
 pub mod input;

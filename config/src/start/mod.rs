@@ -16,11 +16,11 @@ mod wire;
 
 use std::path::{Path, PathBuf};
 
-use subagent_protocol::Result;
 use subagent_protocol::api::{ControllerChoice, OnTimeout, SetOptions, StartWorker};
 use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::tags::Tags;
+use subagent_protocol::{Code, Error, Result};
 
 use crate::environment::Environment;
 use crate::{LoadedConfig, ResolvedLauncher, model, role, workspace};
@@ -32,8 +32,12 @@ use wire::{argument, millis, path_value};
 pub struct Wanted {
     /// The launcher.
     pub launcher: Option<String>,
+    /// A launcher, or if none is called so a definition.
+    pub launcher_or_agent: Option<String>,
     /// The role.
     pub role: Option<String>,
+    /// What it is called; without one the daemon names it.
+    pub name: Option<String>,
     /// A label for people.
     pub label: String,
     /// Whether no agent is started until a message needs one.
@@ -110,6 +114,15 @@ pub struct Composition<'a> {
     resolved: ResolvedLauncher,
 }
 
+/// The error for a word that is neither a launcher nor a definition names both.
+fn named_nothing(error: Error, word: Option<&str>, config: &model::Config) -> Error {
+    let Some(word) = word.filter(|_| error.code == Code::AgentNotFound) else { return error };
+    let launchers: Vec<&str> = config.launchers.keys().map(String::as_str).collect();
+    let known = launchers.join(", ");
+    let message = format!("no launcher and no definition of an agent is called {word} (launchers: {known})");
+    Error { message, ..error }.with("launchers", launchers)
+}
+
 impl<'a> Composition<'a> {
     /// Finds definition and launcher.
     ///
@@ -118,8 +131,15 @@ impl<'a> Composition<'a> {
     pub fn of(mut wanted: Wanted, place: Place<'a>) -> Result<Self> {
         let config = &place.loaded.config;
         let role = role::choose_role(config, wanted.role.as_deref()).to_owned();
+        let either = wanted.launcher_or_agent.take();
+        match &either {
+            Some(word) if config.launcher(word).is_ok() => wanted.launcher = either.clone(),
+            Some(word) => wanted.agent = Wish::Named(word.clone()),
+            None => {}
+        }
         let wish = std::mem::take(&mut wanted.agent);
-        let agent = Chosen::find(wish, wanted.agents.as_deref(), place.workspace, place.env)?;
+        let agent = Chosen::find(wish, wanted.agents.as_deref(), place.workspace, place.env)
+            .map_err(|error| named_nothing(error, either.as_deref(), config))?;
         let named = wanted.launcher.as_deref().or(agent.launcher());
         let found = launcher::choose(config, named, &role, &place.cwd, place.env)?;
         let (launcher, resolved) = if wanted.debug_mode { found } else { launcher::runnable(found)? };
@@ -170,6 +190,7 @@ impl<'a> Composition<'a> {
             env: environment(place.env, launcher, &place.cwd),
             launcher: launcher::spec(launcher, resolved)?,
             role,
+            name: wanted.name,
             label: wanted.label,
             umask: place.umask,
             nofile: place.nofile,

@@ -70,6 +70,9 @@ pub struct InboxItem {
     pub request_id: RequestId,
     /// The worker that asks.
     pub worker_id: WorkerId,
+    /// What it is called.
+    #[serde(default)]
+    pub name: String,
     /// Its label.
     pub label: String,
     /// Of a task: the names from the root to it; absent of a worker that is none.
@@ -155,6 +158,9 @@ pub struct ApprovalShown {
     pub decided_by: Option<Decider>,
     /// Commands that answer it; none if it is over.
     pub answers: Vec<String>,
+    /// The rule that `--always` makes of an answer that allows it; absent if no rule says exactly this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub always_rule: Option<String>,
 }
 
 /// `POST /v1/workers/{id}/approvals`: decides all permission requests of a worker that are open.

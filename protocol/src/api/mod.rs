@@ -60,5 +60,6 @@ pub use turns::{
 };
 pub use waits::{MOST_WORKERS, WaitMany, WaitMode, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome};
 pub use workers::{
-    AgentView, LauncherSpec, StartWorker, WorkerList, WorkerLogs, WorkerShown, WorkerStopped, WorkerView,
+    AgentView, LauncherSpec, RenameWorker, StartWorker, WorkerList, WorkerLogs, WorkerRenamed, WorkerShown,
+    WorkerStopped, WorkerView,
 };

@@ -75,6 +75,9 @@ words! {
 pub struct WaitedWorker {
     /// Which one.
     pub worker_id: WorkerId,
+    /// What it is called.
+    #[serde(default)]
+    pub name: String,
     /// Its label.
     pub label: String,
     /// What was found.

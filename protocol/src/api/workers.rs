@@ -69,6 +69,10 @@ pub struct StartWorker {
     /// Where the agent works, absolute.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub cwd: PathBuf,
+    /// What it is called, unique among the workers that are not removed; absent: the name of its launcher with the
+    /// smallest free number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// A label for people.
     pub label: String,
     /// The agent's whole environment (already cleaned, the launcher's variables included).
@@ -130,6 +134,9 @@ pub struct StartWorker {
 pub struct WorkerView {
     /// The worker.
     pub worker_id: WorkerId,
+    /// What it is called; it can be addressed by it.
+    #[serde(default)]
+    pub name: String,
     /// Its controller.
     pub controller_id: ControllerId,
     /// Its label.
@@ -249,6 +256,28 @@ pub struct AgentView {
     pub restarts: u64,
     /// The memory of its processes now, in bytes: what they share is counted once. Null when there are none.
     pub memory_bytes: Option<u64>,
+}
+
+/// `POST /v1/workers/{worker}/name`: gives a worker another name.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RenameWorker {
+    /// The new name: 1 to 64 letters, digits, `-`, `_` and `.`, free in the state dir.
+    pub name: String,
+}
+
+/// Data of `worker.renamed`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerRenamed {
+    /// The worker.
+    pub worker_id: WorkerId,
+    /// Its name now.
+    pub name: String,
+    /// Its name before.
+    pub previous: String,
 }
 
 /// Data of `worker.listed`.

@@ -17,13 +17,16 @@ use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  subagent answer --worker-id w_0123456789 --accept --set name=demo --set size=3
-  subagent answer --worker-id w_0123456789 --request ap_0123456789 --decline
+  subagent answer --accept --set name=demo --set size=3
+  subagent answer codex-1 --decline
   pass show token | jq -R '{action: \"accept\", content: {token: .}}' |
-      subagent answer --worker-id w_0123456789 --input - --json")]
+      subagent answer codex-1 --input - --json")]
 pub struct Answer {
-    /// The worker's id
-    #[arg(long, alias = "worker", value_name = "ID")]
+    /// A worker or a question [default: the one question that is open]
+    #[arg(value_name = "WORKER|REQUEST", conflicts_with_all = ["worker_id", "request_id"])]
+    pub target: Option<String>,
+    /// The worker
+    #[arg(long, alias = "worker", value_name = "WORKER")]
     pub worker_id: Option<String>,
     /// The id of the question [default: the one that is open]
     #[arg(id = "request_id", long = "request", alias = "request-id", value_name = "ID")]

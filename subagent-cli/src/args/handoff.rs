@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::policy::RuleFlags;
+use super::workers::OneWorker;
 use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 
 /// Write down what a worker did, for another one to go on
@@ -15,23 +16,17 @@ use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
-  subagent worker handoff --worker-id w_0123456789")]
+  subagent worker handoff codex-1")]
 pub struct WorkerHandoff {
-    /// The worker's id
-    #[arg(long, value_name = "WORKER_ID")]
-    pub worker_id: String,
     /// Below which folder to write [default: the state directory]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub handoffs_dir: Option<PathBuf>,
     /// With a section that an agent has written (see `summary`)
     #[arg(long)]
     pub summary: bool,
-    /// Which workspace.
+    /// Which worker.
     #[command(flatten)]
-    pub cwd: CwdFlag,
-    /// Which form of output.
-    #[command(flatten)]
-    pub json: JsonFlag,
+    pub one: OneWorker,
 }
 
 /// Have an agent sum up what a worker did
@@ -41,11 +36,11 @@ pub struct WorkerHandoff {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  subagent summary w_0123456789
-  subagent summary w_0123456789 --launcher claude --json")]
+  subagent summary codex-1
+  subagent summary codex-1 --launcher claude --json")]
 pub struct Summary {
-    /// The worker's id
-    #[arg(value_name = "WORKER_ID")]
+    /// The worker: its name, its id, the beginning of its id, or @last
+    #[arg(value_name = "WORKER")]
     pub worker_id: String,
     /// Which launcher sums up [default: the worker's]
     #[arg(long, value_name = "NAME")]
@@ -78,7 +73,7 @@ Examples:
   subagent worker continue --from-handoff ./handoff.md --json")]
 pub struct WorkerContinue {
     /// The worker to go on from
-    #[arg(long, value_name = "WORKER_ID")]
+    #[arg(long, value_name = "WORKER")]
     pub from_worker: Option<String>,
     /// The handoff.md to go on from; a checkpoint.json beside it is used
     #[arg(long, value_name = "PATH", value_parser = path())]

@@ -19,6 +19,7 @@ pub mod local;
 pub mod notify;
 pub mod numbers;
 pub mod options;
+pub mod overview;
 pub mod policy;
 pub mod prompt;
 pub mod queue;
@@ -51,6 +52,7 @@ use handoff::{Summary, WorkerContinue, WorkerHandoff};
 use inbox::ApprovalCommand;
 use local::{ConfigInit, LauncherList, LauncherName};
 use options::WorkerSet;
+use overview::{Ls, StatusArgs};
 use policy::PolicyCommand;
 use prompt::PromptCommand;
 use queue::{QueueCommand, TurnCommand};
@@ -140,6 +142,11 @@ pub enum Command {
     /// The sessions that an agent has kept by itself
     #[command(subcommand)]
     Session(SessionCommand),
+    Ls(Ls),
+    Status(StatusArgs),
+    Stop(WorkerStop),
+    Rm(WorkerRm),
+    Logs(WorkerLogs),
     Run(Box<Run>),
     Send(Box<Send>),
     Watch(Watch),
@@ -280,9 +287,8 @@ pub(crate) fn documented() -> clap::Command {
 
 fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, Typed), clap::Error> {
     let all = std::iter::once(OsString::from("subagent")).chain(args.iter().cloned());
-    let matches = command
-        .try_get_matches_from_mut(all)
-        .map_err(|error| usage::with_usage(error, &mut command, args))?;
+    let matches =
+        command.try_get_matches_from_mut(all).map_err(|error| usage::explained(error, &mut command, args))?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     Ok((cli, Typed::of(&matches)))
 }

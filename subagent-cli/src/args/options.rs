@@ -32,22 +32,29 @@ pub struct OptionFlags {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  subagent worker set --worker-id w_0123456789 --model opus
-  subagent worker set --worker-id w_0123456789 --mode plan --set effort=high
-  subagent worker set --worker-id w_0123456789 --max-turns 20 --max-cost none
+  subagent worker set codex-1 --model opus
+  subagent worker set codex-1 --mode plan --set effort=high
+  subagent worker set codex-1 --max-turns 20 --max-cost none
+  subagent worker set codex-1 --name auth
   echo '{\"workerId\": \"w_0123456789\", \"configOptions\": {\"fast\": true}}' |
       subagent worker set --input - --json")]
 pub struct WorkerSet {
-    /// The worker's id
-    #[arg(long, value_name = "ID")]
+    /// The worker: its name, its id, the beginning of its id, or @last
+    #[arg(value_name = "WORKER", conflicts_with = "worker_id")]
+    pub worker: Option<String>,
+    /// The same as WORKER
+    #[arg(long, value_name = "WORKER")]
     pub worker_id: Option<String>,
+    /// Call it so from now on
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// What is chosen.
     #[command(flatten)]
     pub options: OptionFlags,
     /// What it may use from now on.
     #[command(flatten)]
     pub budget: super::budgets::BudgetFlags,
-    /// Read workerId, mode, model, configOptions, idleTimeout, budget from a JSON file, - for stdin
+    /// Read workerId, name, mode, model, configOptions, idleTimeout, budget from a JSON file, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
     /// Which workspace.

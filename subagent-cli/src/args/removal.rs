@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::workers::OneWorker;
+use super::workers::SeveralWorkers;
 use super::{CwdFlag, JsonFlag};
 
 /// Remove a stopped worker with everything that is stored of it
@@ -12,15 +12,15 @@ use super::{CwdFlag, JsonFlag};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  subagent worker rm w_0123456789
-  subagent worker rm w_0123456789 --force --json")]
+  subagent worker rm codex-1
+  subagent worker rm codex-1 codex-2 --force --json")]
 pub struct WorkerRm {
     /// Stop the worker first
     #[arg(long)]
     pub force: bool,
-    /// Which worker.
+    /// Which workers.
     #[command(flatten)]
-    pub one: OneWorker,
+    pub several: SeveralWorkers,
 }
 
 /// Remove the workers that were stopped long ago, and what else is not needed

@@ -21,13 +21,18 @@ pub enum Form {
 
 /// Have an agent do one thing: start a worker, send, wait, stop it
 ///
+/// AGENT is a launcher or a definition of an agent; with one argument it is the prompt. With -d the command prints the
+/// worker's name and leaves the worker to its task: `subagent wait NAME` waits for it, and its questions wait for
+/// `subagent approve`.
+///
 /// For scripts and CI. It needs no `controller init`. The worker is tagged and stopped in the end, whatever ends the
 /// run; Ctrl-C (and SIGTERM, SIGHUP) cancels the turn first, a second one does not wait for that. If this command is
 /// killed by SIGKILL the worker goes on: `worker list -l subagent/run` shows it, `worker stop -l subagent/run` ends it.
 ///
-/// What the agent may do is in the rules: `permissions` of the config, then --allow, --ask and --deny. There is nobody to
-/// ask: a permission request that no rule allows is rejected, a form or a link is turned away, and the turn goes on. The
-/// exit code tells that something was denied, also if the agent found another way. A turn in which the agent does without
+/// What the agent may do is in the rules: `permissions` of the config, then --allow, --ask and --deny. At a terminal you
+/// are asked for the rest. Elsewhere, and with --no-ask, a permission request that no rule allows is rejected, a form or
+/// a link is turned away, and the turn goes on. The exit code says that something was denied, also if the agent found
+/// another way. A turn in which the agent does without
 /// asking what a rule denies is canceled.
 ///
 /// The final message is what the agent says after its last tool call. With --result-schema it has to hold JSON: as a
@@ -46,11 +51,22 @@ Exit codes:
   A run that is interrupted ends by the signal (130 or 143 in a shell).
 
 Examples:
+  subagent run codex 'Fix the failing test.'
+  subagent run -d codex --name login 'Fix the login bug.'
   subagent run --launcher codex --text-file task.md --timeout 10m
   subagent run --text 'List the open questions.' --output json
   subagent run --text 'Fix the tests.' --allow edit --allow 'execute(make *)'
   git diff | subagent run --text-stdin --result-schema review.schema.json")]
 pub struct Run {
+    /// The agent (a launcher or a definition), and what it is to do
+    #[arg(value_name = "AGENT] [PROMPT", num_args = 0..=2, hide_possible_values = true)]
+    pub words: Vec<String>,
+    /// Print the worker's name and return as soon as the agent has the prompt
+    #[arg(short = 'd', long, conflicts_with_all = ["timeout", "result_schema", "output"])]
+    pub detach: bool,
+    /// Reject what no rule allows instead of asking at the terminal
+    #[arg(long)]
+    pub no_ask: bool,
     /// The text (for complex text use --text-file or --text-stdin)
     #[arg(long)]
     pub text: Option<String>,
@@ -81,6 +97,16 @@ pub struct Run {
 }
 
 impl Run {
+    /// The agent and the prompt that were typed without flags.
+    #[must_use]
+    pub fn agent_and_prompt(&self) -> (Option<&str>, Option<&str>) {
+        match self.words.as_slice() {
+            [] => (None, None),
+            [prompt] => (None, Some(prompt)),
+            [agent, prompt, ..] => (Some(agent), Some(prompt)),
+        }
+    }
+
     /// What is to be printed.
     #[must_use]
     pub fn format(&self) -> Form {

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::definitions::SendAgentFlags;
 use super::numbers::{seconds, window};
+use super::workers::Addresses;
 use super::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag, path};
 
 /// Send a message to a worker and wait for the end of its turn
@@ -248,7 +249,10 @@ pub struct Wait {
     pub json: JsonFlag,
 }
 
-/// Answer a permission request of a worker
+/// Answer a permission request
+///
+/// Without an argument the one request that is open is answered; a worker stands for the one request that is open in
+/// it and in the tasks below it. Without a decision the request is allowed once.
 ///
 /// The first of --option-id, --alias and --decision counts. A decision is an option's alias or id, or a word like
 /// allow, approve, yes, reject, deny, no.
@@ -258,16 +262,18 @@ pub struct Wait {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  subagent approve
+  subagent approve codex-1 --always
+  subagent approve ap_0123456789 --decision reject --note 'not on main'
+  subagent approve codex-1 --all --decision deny
   subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
-      --decision allow
-  subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
-      --option-id reject_once --note 'not on main' --json
-  subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
-      --decision allow --always
-  subagent approve --worker-id w_0123456789 --all --decision deny")]
+      --option-id reject_once --json")]
 pub struct Approve {
-    /// The worker's id
-    #[arg(long, value_name = "ID")]
+    /// A worker or a request [default: the one request that is open]
+    #[arg(value_name = "WORKER|REQUEST", conflicts_with_all = ["worker_id", "request_id"])]
+    pub target: Option<String>,
+    /// The worker
+    #[arg(long, value_name = "WORKER")]
     pub worker_id: Option<String>,
     /// The id of the permission request
     #[arg(id = "request_id", long = "request", value_name = "ID")]
@@ -314,11 +320,12 @@ pub struct Approve {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
-  subagent cancel --worker-id w_0123456789 --reason 'wrong branch'")]
+  subagent cancel codex-1 --reason 'wrong branch'")]
+#[command(group(ArgGroup::new("which").required(true).args(["workers", "worker_id"])))]
 pub struct Cancel {
-    /// The worker's id
-    #[arg(long, value_name = "ID")]
-    pub worker_id: String,
+    /// Which workers.
+    #[command(flatten)]
+    pub workers: Addresses,
     /// Only this session that the agent runs below its own ("childSessions" of worker show); returns when the agent was told
     #[arg(long, value_name = "ID", conflicts_with = "reason")]
     pub child_session: Option<String>,

@@ -2,16 +2,61 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag, path};
 
-/// The worker that a command is about, by its position, and what all such commands take.
+/// The worker that a command is about, and what all such commands take.
 #[derive(Debug, Args)]
 pub struct OneWorker {
-    /// The worker's id
-    #[arg(value_name = "WORKER_ID")]
-    pub worker_id: String,
+    /// The worker: its name, its id, the beginning of its id, or @last
+    #[arg(value_name = "WORKER_ID", required_unless_present = "worker_id", conflicts_with = "worker_id")]
+    worker: Option<String>,
+    /// The same as WORKER
+    #[arg(long, value_name = "WORKER", hide = true)]
+    worker_id: Option<String>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+impl OneWorker {
+    /// The worker as it was typed.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.worker.as_deref().or(self.worker_id.as_deref()).unwrap_or_default()
+    }
+}
+
+/// Workers that were typed, in either form.
+#[derive(Debug, Args)]
+pub struct Addresses {
+    /// The workers: names, ids, beginnings of ids, or @last
+    #[arg(value_name = "WORKER", conflicts_with = "worker_id")]
+    workers: Vec<String>,
+    /// The same as WORKER
+    #[arg(long, value_name = "WORKER", hide = true)]
+    worker_id: Vec<String>,
+}
+
+impl Addresses {
+    /// The workers as they were typed.
+    #[must_use]
+    pub fn all(&self) -> &[String] {
+        if self.workers.is_empty() { &self.worker_id } else { &self.workers }
+    }
+}
+
+/// The workers that a command is about, and what all such commands take.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").required(true).args(["workers", "worker_id"])))]
+pub struct SeveralWorkers {
+    /// Which ones.
+    #[command(flatten)]
+    pub workers: Addresses,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
@@ -32,6 +77,9 @@ pub struct StartFlags {
     /// Where the agent works, and whose workspace it belongs to [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
+    /// What to call it [default: the launcher's name with the smallest free number]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// A label for people [default: worker]
     #[arg(long)]
     pub label: Option<String>,
@@ -87,10 +135,14 @@ pub struct StartFlags {
 #[command(after_help = "\
 Examples:
   subagent worker start
+  subagent worker start codex --name auth
   subagent worker start --role reviewer --cwd ~/src/thing --json
   echo '{\"launcher\": \"codex\", \"label\": \"fixer\"}' |
       subagent worker start --input -")]
 pub struct WorkerStart {
+    /// A launcher, or a definition of an agent
+    #[arg(value_name = "AGENT", conflicts_with_all = ["launcher", "agent"])]
+    pub launcher_or_agent: Option<String>,
     /// What it is started with.
     #[command(flatten)]
     pub start: StartFlags,
@@ -141,7 +193,7 @@ pub struct WorkerList {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
-  subagent worker show w_0123456789 --json")]
+  subagent worker show codex-1 --json")]
 pub struct WorkerShow {
     /// Which worker.
     #[command(flatten)]
@@ -154,16 +206,17 @@ pub struct WorkerShow {
 /// already stays as it is.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "subagent worker stop [OPTIONS] <WORKER_ID>",
+    override_usage = "subagent worker stop [OPTIONS] <WORKER>...",
     after_help = "\
 Examples:
-  subagent worker stop w_0123456789
+  subagent worker stop codex-1
   subagent worker stop -l job=review"
 )]
+#[command(group(ArgGroup::new("which").required(true).args(["workers", "worker_id", "selector"])))]
 pub struct WorkerStop {
-    /// The worker's id
-    #[arg(value_name = "WORKER_ID", required_unless_present = "selector", conflicts_with = "selector")]
-    pub worker_id: Option<String>,
+    /// Which workers.
+    #[command(flatten)]
+    pub workers: Addresses,
     /// Which tags; all workers that have them are stopped.
     #[command(flatten)]
     pub selector: SelectorFlag,
@@ -182,8 +235,8 @@ pub struct WorkerStop {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  subagent worker logs w_0123456789
-  subagent worker logs w_0123456789 --tail-bytes 1000000 --json")]
+  subagent worker logs codex-1
+  subagent worker logs codex-1 --tail-bytes 1000000 --json")]
 pub struct WorkerLogs {
     /// How much of the end, in bytes
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = super::numbers::count)]
@@ -195,11 +248,14 @@ pub struct WorkerLogs {
 
 /// Look into a worker: its state, open questions and last events
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "subagent worker inspect [OPTIONS] <WORKER_ID>",
+    after_help = "\
 Examples:
-  subagent worker inspect w_0123456789 --tail 5 --json
-  subagent worker inspect w_0123456789 --event-type turn.failed \\
-      --event-type progress.update:plan --since 2026-11-21T20:00:00Z")]
+  subagent worker inspect codex-1 --tail 5 --json
+  subagent worker inspect codex-1 --event-type turn.failed \\
+      --event-type progress.update:plan --since 2026-11-21T20:00:00Z"
+)]
 pub struct WorkerInspect {
     /// How many of the last events that fit
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -229,15 +285,15 @@ pub struct WorkerInspect {
 #[derive(Debug, Args)]
 #[command(mut_args = super::any_value, after_help = "\
 Examples:
-  subagent worker restart w_0123456789
-  subagent worker restart w_0123456789 --force --json")]
+  subagent worker restart codex-1
+  subagent worker restart codex-1 --force --json")]
 pub struct WorkerRestart {
     /// Also if a turn is open; it is canceled
     #[arg(long)]
     pub force: bool,
-    /// Which worker.
+    /// Which workers.
     #[command(flatten)]
-    pub one: OneWorker,
+    pub several: SeveralWorkers,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 use subagent_protocol::Code;
 use subagent_protocol::secret::Secret;
-use subagent_protocol::state::ElicitationAction;
+use subagent_protocol::state::{ElicitationAction, QuestionKind};
 
-use super::named_worker;
+use super::{has_state, named_worker, open_request};
 use crate::args::answer::Answer;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, present};
@@ -13,13 +13,17 @@ use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Outcome, text};
 
+const KIND: QuestionKind = QuestionKind::Elicitation;
+
 pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
     let input = Input::load(args.input.as_deref(), input::ANSWER, &context.typed)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
-    let Some(worker_id) = either(args.worker_id, "workerId") else {
-        return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
-    };
+    let target = present(args.target);
+    let worker_id = either(args.worker_id, "workerId");
     let request_id = either(args.request, "requestId");
+    if worker_id.is_none() && request_id.is_some() {
+        return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
+    }
     let typed = match (args.accept, args.decline, args.cancel) {
         (true, ..) => Some(ElicitationAction::Accept),
         (_, true, _) => Some(ElicitationAction::Decline),
@@ -48,14 +52,25 @@ pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
     };
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     context.check_named_config(args.config.config.as_deref())?;
-    let worker = segment(named_worker(&worker_id, &workspace)?);
+    if let Some(worker_id) = &worker_id {
+        named_worker(worker_id, &workspace)?;
+    } else if !has_state(&workspace) {
+        return Err(open_request::none(target.as_deref(), KIND));
+    }
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move {
-        let request_id = match request_id {
-            Some(request_id) => request_id,
-            None => the_open_one(&mut client, &worker_id, &worker).await?,
+        let (worker, request_id) = match (worker_id, request_id) {
+            (Some(worker), Some(request_id)) => (worker, request_id),
+            (Some(worker), None) => {
+                let request_id = the_open_one(&mut client, &worker, &segment(&worker)).await?;
+                (worker, request_id)
+            }
+            (None, _) => {
+                let found = open_request::find(&mut client, target.as_deref(), KIND).await?;
+                (found.worker_id, found.request_id)
+            }
         };
-        let path = format!("/v1/workers/{worker}/elicitations/{}", segment(&request_id));
+        let path = format!("/v1/workers/{}/elicitations/{}", segment(&worker), segment(&request_id));
         client.ask(&Ask::change(path, &answer)?).await
     })?;
     let shown = text::fields(&data, &["requestId", "action", "delivery", "state"]);

@@ -2,14 +2,17 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{Decide, DecideAll, RuleScope};
+use subagent_protocol::state::QuestionKind;
 
-use super::named_worker;
+use super::{has_state, named_worker, open_request};
 use crate::args::turns::Approve;
 use crate::client::{Ask, Client, Query, block_on, segment};
 use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Outcome, text};
+
+const KIND: QuestionKind = QuestionKind::Permission;
 
 pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     let input = Input::load(args.input.as_deref(), input::APPROVE, &context.typed)?;
@@ -21,12 +24,17 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
             "\"tree\" is for \"all\": it decides what the tasks below the worker ask, too",
         ));
     }
-    let Some(worker_id) = either(args.worker_id, "workerId") else {
+    let target = present(args.target);
+    let worker_id = either(args.worker_id, "workerId").or_else(|| target.clone().filter(|_| all));
+    let request_id = either(args.request, "requestId");
+    // A person's form names a worker, a request or nothing.
+    let finds = !all && worker_id.is_none() && request_id.is_none() && args.input.is_none();
+    if worker_id.is_none() && !finds {
         return Err(Failure::input(match all {
-            true => "no worker: --all decides what one worker asks; give --worker-id, or workerId in --input",
+            true => "no worker: --all decides what one worker asks; name one, or give workerId in --input",
             false => "no worker: give --worker-id, or workerId in --input",
         }));
-    };
+    }
     let always = match either(args.always, "always") {
         None => None,
         Some(word) => Some(RuleScope::parse(&word).ok_or_else(|| {
@@ -34,19 +42,30 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
                 .with("always", word)
         })?),
     };
-    let request_id = either(args.request, "requestId");
-    let decision = Decide {
+    let mut decision = Decide {
         decision: either(args.decision, "decision"),
         option_id: either(args.option_id, "optionId"),
         alias: either(args.alias, "alias"),
         note: either(args.note, "note"),
         always,
     };
-    if !all && request_id.is_none() {
+    if !all && request_id.is_none() && !finds {
         return Err(Failure::input("no permission request: give --request, or requestId in --input"));
+    }
+    if finds && decision.decision.is_none() && decision.option_id.is_none() && decision.alias.is_none() {
+        decision.decision = Some("allow".to_owned());
     }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     context.check_named_config(args.config.config.as_deref())?;
+    let mut client = Client::new(context, &workspace);
+    let (worker_id, request_id) = match worker_id {
+        Some(worker_id) => (worker_id, request_id),
+        None if !has_state(&workspace) => return Err(open_request::none(target.as_deref(), KIND)),
+        None => {
+            let found = block_on(open_request::find(&mut client, target.as_deref(), KIND))?;
+            (found.worker_id, Some(found.request_id))
+        }
+    };
     let ask = match (all, request_id) {
         (true, None) => {
             let (Decide { option_id: None, alias: None, always: None, .. }, Some(word)) =
@@ -59,7 +78,6 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
             let request = DecideAll { decision: word.clone(), note: decision.note.clone() };
             named_worker(&worker_id, &workspace)?;
             if tree {
-                let mut client = Client::new(context, &workspace);
                 return Ok(decided_all(block_on(all_of_tree(&mut client, &worker_id, &request))?));
             }
             Ask::change(format!("/v1/workers/{}/approvals", segment(&worker_id)), &request)?
@@ -73,7 +91,6 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
             Ask::change(format!("/v1/workers/{worker}/approvals/{}", segment(&request_id)), &decision)?
         }
     };
-    let mut client = Client::new(context, &workspace);
     let data = block_on(async move {
         if always.is_some() {
             // A daemon that knows no such rules would decide all the same, and once.

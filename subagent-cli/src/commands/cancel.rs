@@ -1,10 +1,12 @@
-//! `cancel`: ends the open turn of a worker, or a session that its agent runs below its own.
+//! `cancel`: ends the open turns of workers, or a session that an agent runs below its own.
 
 use std::time::Duration;
 
+use serde_json::Value;
 use subagent_protocol::api::{CancelChildSession, CancelTurn};
 
 use super::named_worker;
+use super::several::{Report, each};
 use crate::args::turns::Cancel;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, present};
@@ -14,27 +16,46 @@ use crate::output::{Outcome, text};
 /// An agent has its own time to end a turn (a launcher's `cancelGraceSeconds`) before it is ended itself.
 const LIMIT: Duration = Duration::from_secs(120);
 
+const REPORT: Report = Report {
+    one: "turn.canceled",
+    several: "turns.canceled",
+    keys: &["workerId", "state"],
+    done: "canceled",
+};
+
 pub(super) fn run(args: &Cancel, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     context.check_named_config(args.config.config.as_deref())?;
-    let worker = format!("/v1/workers/{}", segment(named_worker(&args.worker_id, &workspace)?));
-    let (ask, kind, told) = match &args.child_session {
-        Some(session) => {
-            let request = CancelChildSession { session_id: session.clone() };
-            let ask = Ask::change(format!("{worker}/child-sessions/cancel"), &request)?;
-            (ask, "childSession.canceled", ["workerId", "sessionId"])
-        }
-        None => {
-            let request = CancelTurn { reason: present(args.reason.clone()) };
-            let ask = Ask::change(format!("{worker}/cancel"), &request)?.within(Some(LIMIT));
-            (ask, "turn.canceled", ["workerId", "state"])
-        }
-    };
+    let addresses = args.workers.all();
     let mut client = Client::new(context, &workspace);
-    let data = block_on(async move { client.ask(&ask).await })?;
-    let mut shown = text::fields(&data, &told);
-    if data["forced"] == true {
-        shown.push_str("\nforced: true");
+    let mut change = async |address: &str| -> Result<Value> {
+        let worker = format!("/v1/workers/{}", segment(named_worker(address, &workspace)?));
+        let ask = match &args.child_session {
+            Some(session) => {
+                let request = CancelChildSession { session_id: session.clone() };
+                Ask::change(format!("{worker}/child-sessions/cancel"), &request)?
+            }
+            None => {
+                let request = CancelTurn { reason: present(args.reason.clone()) };
+                Ask::change(format!("{worker}/cancel"), &request)?.within(Some(LIMIT))
+            }
+        };
+        client.ask(&ask).await
+    };
+    match (addresses, &args.child_session) {
+        ([one], Some(_)) => {
+            let data = block_on(change(one))?;
+            let shown = text::fields(&data, &["workerId", "sessionId"]);
+            Ok(Outcome::report("childSession.canceled", data, shown))
+        }
+        ([one], None) => {
+            let data = block_on(change(one))?;
+            let mut shown = text::fields(&data, REPORT.keys);
+            if data["forced"] == true {
+                shown.push_str("\nforced: true");
+            }
+            Ok(Outcome::report(REPORT.one, data, shown))
+        }
+        _ => Ok(REPORT.outcome(addresses, block_on(each(addresses, &REPORT, change))?)),
     }
-    Ok(Outcome::report(kind, data, shown))
 }

@@ -1,5 +1,7 @@
 //! `doctor`: looks at everything here and says what to do. Starts no daemon and makes no state dir.
 
+use std::path::Path;
+
 use serde_json::json;
 use subagent_protocol::Code;
 use subagentd::life::refuse_below_guard;
@@ -11,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
 
 pub(super) fn run(args: &Doctor, context: &Context) -> Result<Outcome> {
-    let place = place(args, context)?;
+    let place = place(args.cwd.cwd.as_deref(), context)?;
     if args.fix {
         refuse_below_guard("doctor --fix").map_err(|error| {
             Failure::from(error)
@@ -36,9 +38,15 @@ pub(super) fn run(args: &Doctor, context: &Context) -> Result<Outcome> {
     Ok(Outcome::Judged { kind: "doctor.report", data, text: lines.join("\n"), code })
 }
 
+/// Everything that is found without changing anything.
+pub(super) fn findings(cwd: Option<&Path>, context: &Context) -> Result<Vec<Finding>> {
+    let place = place(cwd, context)?;
+    Ok(doctor::examine(&context.env, cwd.map(Path::to_owned), place, false))
+}
+
 /// Where to look. Outside of a workspace there is much to look at, too: it is the first command of many.
-fn place(args: &Doctor, context: &Context) -> Result<Place> {
-    match context.workspace(args.cwd.cwd.as_deref()) {
+fn place(cwd: Option<&Path>, context: &Context) -> Result<Place> {
+    match context.workspace(cwd) {
         Ok(found) => Ok(Place { state_dir: found.state_dir, outside: false }),
         Err(failure) if failure.is(Code::WorkspaceRootNotFound) => {
             let here = context.workspace(Some(&context.env.cwd))?;
@@ -49,7 +57,7 @@ fn place(args: &Doctor, context: &Context) -> Result<Place> {
 }
 
 /// A line for a script: status, id, what was seen, what to do.
-fn line(finding: &Finding) -> String {
+pub(super) fn line(finding: &Finding) -> String {
     let Finding { id, status, seen, action, .. } = finding;
     let item = json!({"id": id, "status": status, "seen": seen, "action": action});
     text::rows(&json!({"items": [item]}), &["status", "id", "seen", "action"], "").trim_end().to_owned()

@@ -18,6 +18,7 @@ mod cancel;
 mod chosen_options;
 pub(crate) mod completions;
 mod config_init;
+mod contract_form;
 mod controller_attach;
 mod controller_grant;
 mod controller_init;
@@ -34,8 +35,10 @@ mod launcher_login;
 mod launcher_probe;
 mod launcher_show;
 mod live_wait;
+mod ls;
 mod mcp;
 mod notify;
+mod open_request;
 mod policy;
 mod policy_rules;
 mod preconditions;
@@ -51,6 +54,8 @@ mod send;
 mod send_agent;
 mod session_delete;
 mod session_list;
+mod several;
+mod status;
 mod summary;
 mod task;
 mod text_risk;
@@ -76,6 +81,7 @@ use crate::args::agents::SessionCommand;
 use crate::args::budgets::BudgetCommand;
 use crate::args::definitions::AgentCommand;
 use crate::args::inbox::{ApprovalCommand, RulesCommand};
+use crate::args::overview::ListForm;
 use crate::args::policy::PolicyCommand;
 use crate::args::prompt::PromptCommand;
 use crate::args::queue::QueueCommand;
@@ -123,11 +129,16 @@ pub fn format(command: &Command) -> Format {
         Command::Worker(WorkerCommand::Stop(args)) => args.json.json,
         Command::Worker(WorkerCommand::Logs(args)) => args.one.json.json,
         Command::Worker(WorkerCommand::Inspect(args)) => args.one.json.json,
-        Command::Worker(WorkerCommand::Handoff(args)) => args.json.json,
+        Command::Worker(WorkerCommand::Handoff(args)) => args.one.json.json,
         Command::Worker(WorkerCommand::Continue(args)) => args.json.json,
-        Command::Worker(WorkerCommand::Restart(args)) => args.one.json.json,
-        Command::Worker(WorkerCommand::Rm(args)) => args.one.json.json,
+        Command::Worker(WorkerCommand::Restart(args)) => args.several.json.json,
+        Command::Worker(WorkerCommand::Rm(args)) => args.several.json.json,
         Command::Worker(WorkerCommand::Set(args)) => args.json.json,
+        Command::Ls(args) => args.form() == Some(ListForm::Json),
+        Command::Status(args) => args.json.json,
+        Command::Stop(args) => args.json.json,
+        Command::Rm(args) => args.several.json.json,
+        Command::Logs(args) => args.one.json.json,
         Command::Run(args) => args.format() != crate::args::run::Form::Text,
         Command::Send(args) => args.json.json,
         Command::Watch(args) => args.json.json,
@@ -194,6 +205,11 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Worker(WorkerCommand::Restart(args)) => worker_restart::run(&args, context),
         Command::Worker(WorkerCommand::Rm(args)) => worker_rm::run(&args, context),
         Command::Worker(WorkerCommand::Set(args)) => worker_set::run(args, context),
+        Command::Ls(args) => ls::run(&args, context),
+        Command::Status(args) => status::run(&args, context),
+        Command::Stop(args) => worker_stop::run(&args, context),
+        Command::Rm(args) => worker_rm::run(&args, context),
+        Command::Logs(args) => worker_logs::run(&args, context),
         Command::Run(args) => run::run(*args, context),
         Command::Send(args) => send::run(*args, context),
         Command::Watch(args) => watch::run(args, context),

@@ -67,6 +67,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         flag: args.text,
         file: present_path(args.text_file),
         stdin: args.text_stdin,
+        ..TextSources::default()
     };
     let Text { text, from_command_line } = sources.read()?;
     let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };

@@ -13,6 +13,7 @@ use subagent_protocol::api::{SendTurn, Simulation};
 use subagent_protocol::mcp::McpServers;
 
 use super::attachments;
+use super::contract_form::without_name;
 use super::hook::untrusted;
 use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
@@ -89,7 +90,8 @@ async fn go_on(
             (source, prepared, seen.hand_off(client, handoffs_dir, context).await?)
         }
     };
-    let worker = prepared.start(client).await?;
+    let mut worker = prepared.start(client).await?;
+    without_name(&mut worker, context);
     let worker_id = worker["workerId"].as_str().unwrap_or_default();
     let turn = tell(client, worker_id, &document, args.debug_mode).await?;
     Ok(json!({

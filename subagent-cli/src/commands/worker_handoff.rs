@@ -15,11 +15,11 @@ use crate::output::{Outcome, text};
 use crate::tasks::Wish;
 
 pub(super) fn run(args: WorkerHandoff, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let worker = segment(named_worker(&args.worker_id, &workspace)?);
+    let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
+    let worker = segment(named_worker(args.one.address(), &workspace)?);
     let handoffs_dir = absolute(present_path(args.handoffs_dir), context)?;
     let mut client = Client::new(context, &workspace);
-    let wish = Wish { cwd: present_path(args.cwd.cwd), ..Wish::default() };
+    let wish = Wish { cwd: present_path(args.one.cwd.cwd.clone()), ..Wish::default() };
     let data = block_on(async move {
         let summary = match args.summary {
             true => Some(summary(&mut client, &worker, wish, context).await?),

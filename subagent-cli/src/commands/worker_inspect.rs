@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::contract_form::without_name_of;
 use super::named_worker;
 use crate::args::workers::WorkerInspect;
 use crate::client::{Ask, Client, Query, block_on, segment};
@@ -11,7 +12,7 @@ use crate::output::{Outcome, text};
 
 pub(super) fn run(args: WorkerInspect, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-    let worker = segment(named_worker(&args.one.worker_id, &workspace)?);
+    let worker = segment(named_worker(args.one.address(), &workspace)?);
     let types = (!args.event_type.is_empty()).then(|| args.event_type.join(","));
     let path = Query::new(format!("/v1/workers/{worker}/inspect"))
         .with("eventsLimit", Some(&args.tail.unwrap_or(args.events_limit).to_string()))
@@ -19,7 +20,8 @@ pub(super) fn run(args: WorkerInspect, context: &Context) -> Result<Outcome> {
         .with("turnId", present(args.turn_id).as_deref())
         .with("eventTypes", types.as_deref());
     let mut client = Client::new(context, &workspace);
-    let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+    let mut data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+    without_name_of(args.one.address(), &mut data["worker"], context);
     let count = |name: &str| data[name].as_array().map_or(0, Vec::len);
     let shown = format!(
         "{}\npendingApprovals: {}\nevents: {}",

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::contract_form::without_name;
 use super::selected::Choice;
 use crate::args::workers::WorkerList;
 use crate::client::{Client, Unreachable, block_on, daemons};
@@ -26,7 +27,7 @@ pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
         selector: args.selector.selector.clone(),
     };
     let ask = choice.listing(args.all)?;
-    let data = if super::has_state(&workspace) {
+    let mut data = if super::has_state(&workspace) {
         let mut client = Client::new(context, &workspace);
         block_on(async move { client.ask(&ask).await })?
     } else {
@@ -37,6 +38,7 @@ pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
         data
     };
     choice.check(&data)?;
+    data["items"].as_array_mut().into_iter().flatten().for_each(|item| without_name(item, context));
     let shown = text::rows(&data, &["workerId", "state", "label"], "");
     Ok(Outcome::list("worker.listed", data, shown, "(no workers)"))
 }

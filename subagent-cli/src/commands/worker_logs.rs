@@ -9,7 +9,7 @@ use crate::output::Outcome;
 
 pub(super) fn run(args: &WorkerLogs, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-    let worker = segment(named_worker(&args.one.worker_id, &workspace)?);
+    let worker = segment(named_worker(args.one.address(), &workspace)?);
     let path = Query::new(format!("/v1/workers/{worker}/logs"))
         .with("tailBytes", Some(&args.tail_bytes.to_string()));
     let mut client = Client::new(context, &workspace);

@@ -1,31 +1,41 @@
-//! `worker restart`: another runtime for a worker.
+//! `worker restart`: another runtime for workers.
 
 use subagent_protocol::api::RestartWorker;
 use subagent_protocol::mcp::McpServers;
 
+use super::contract_form::without_name_of;
 use super::environment_again::Agent;
 use super::named_worker;
+use super::several::{Report, each};
 use crate::args::workers::WorkerRestart;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::Context;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::Outcome;
+
+const REPORT: Report = Report {
+    one: "worker.restarted",
+    several: "workers.restarted",
+    keys: &["workerId", "state", "runtimePid"],
+    done: "restarted",
+};
 
 pub(super) fn run(args: &WorkerRestart, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-    let worker_id = named_worker(&args.one.worker_id, &workspace)?;
-    let path = format!("/v1/workers/{}/restart", segment(worker_id));
-    // The daemon bounds it: it alone knows how long the launcher may take.
-    let ask = Ask::change(
-        path,
-        &RestartWorker { force: args.force, env: None, mcp_servers: McpServers::default() },
-    )?
-    .within(None);
+    let cwd = args.several.cwd.cwd.as_deref();
+    let workspace = context.workspace(cwd)?;
+    let addresses = args.several.workers.all();
     let mut client = Client::new(context, &workspace);
-    let agent =
-        Agent { worker_id, config: args.config.config.as_deref(), cwd: args.one.cwd.cwd.as_deref(), context };
-    let with = |env, mcp_servers| RestartWorker { force: args.force, env: Some(env), mcp_servers };
-    let data = block_on(async move { agent.ask(&mut client, &ask, with).await })?;
-    let shown = text::fields(&data, &["workerId", "state", "runtimePid"]);
-    Ok(Outcome::report("worker.restarted", data, shown))
+    let items = block_on(each(addresses, &REPORT, async |address| {
+        let worker_id = named_worker(address, &workspace)?;
+        let path = format!("/v1/workers/{}/restart", segment(worker_id));
+        let request = RestartWorker { force: args.force, env: None, mcp_servers: McpServers::default() };
+        // The daemon bounds it: it alone knows how long the launcher may take.
+        let ask = Ask::change(path, &request)?.within(None);
+        let agent = Agent { worker_id, config: args.config.config.as_deref(), cwd, context };
+        let with = |env, mcp_servers| RestartWorker { force: args.force, env: Some(env), mcp_servers };
+        let mut data = agent.ask(&mut client, &ask, with).await?;
+        without_name_of(address, &mut data, context);
+        Ok(data)
+    }))?;
+    Ok(REPORT.outcome(addresses, items))
 }

@@ -1,20 +1,29 @@
-//! `worker rm`: removes a worker with everything that is stored of it.
+//! `worker rm`: removes workers with everything that is stored of them.
 
 use subagent_protocol::api::RemoveWorker;
 
 use super::named_worker;
+use super::several::{Report, each};
 use crate::args::removal::WorkerRm;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::Context;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::Outcome;
+
+const REPORT: Report = Report {
+    one: "worker.removed",
+    several: "workers.removed",
+    keys: &["workerId", "removedAt"],
+    done: "removed",
+};
 
 pub(super) fn run(args: &WorkerRm, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-    let path = format!("/v1/workers/{}/remove", segment(named_worker(&args.one.worker_id, &workspace)?));
-    let ask = Ask::change(path, &RemoveWorker { force: args.force })?;
+    let workspace = context.workspace(args.several.cwd.cwd.as_deref())?;
+    let addresses = args.several.workers.all();
     let mut client = Client::new(context, &workspace);
-    let data = block_on(async move { client.ask(&ask).await })?;
-    let shown = text::fields(&data, &["workerId", "removedAt"]);
-    Ok(Outcome::report("worker.removed", data, shown))
+    let items = block_on(each(addresses, &REPORT, async |address| {
+        let path = format!("/v1/workers/{}/remove", segment(named_worker(address, &workspace)?));
+        client.ask(&Ask::change(path, &RemoveWorker { force: args.force })?).await
+    }))?;
+    Ok(REPORT.outcome(addresses, items))
 }

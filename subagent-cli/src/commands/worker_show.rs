@@ -1,5 +1,6 @@
 //! `worker show`: one worker.
 
+use super::contract_form::without_name_of;
 use super::named_worker;
 use crate::args::workers::WorkerShow;
 use crate::client::{Ask, Client, block_on, segment};
@@ -35,9 +36,10 @@ const KEYS: &[&str] = &[
 
 pub(super) fn run(args: &WorkerShow, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-    let path = format!("/v1/workers/{}", segment(named_worker(&args.one.worker_id, &workspace)?));
+    let path = format!("/v1/workers/{}", segment(named_worker(args.one.address(), &workspace)?));
     let mut client = Client::new(context, &workspace);
-    let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+    let mut data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+    without_name_of(args.one.address(), &mut data, context);
     let shown = text::fields(&data, KEYS);
     Ok(Outcome::report("worker.shown", data, shown))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::Value;
 use subagent_config::start::agent::Wish;
+use subagent_config::start::budgets::of_config;
 use subagent_config::start::{self, Composition, Place};
 use subagent_config::{LoadedConfig, Workspace, controller_hint};
 use subagent_protocol::Code;
@@ -16,13 +17,14 @@ use subagent_protocol::api::{ControllerChoice, StartWorker};
 use subagent_protocol::options::PATIENCE;
 use subagent_protocol::tags::Tags;
 
+use super::contract_form::without_name;
 use super::hook::untrusted;
 use super::{answer_time, budgets, chosen_options};
 use crate::args::policy::RuleFlags;
 use crate::args::workers::{StartFlags, WorkerStart};
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::{Context, present, present_path};
-use crate::controller::resolve_path;
+use crate::controller::{self, resolve_path};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Outcome, text};
@@ -55,7 +57,9 @@ impl Wanted {
         }
         let start = start::Wanted {
             launcher: either(args.launcher, "launcher"),
+            launcher_or_agent: None,
             role: either(args.role, "role"),
+            name: either(args.name, "name"),
             label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
             debug_mode: false,
             options: chosen_options::typed(args.options, input)?,
@@ -96,14 +100,27 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     let config = args.start.config.config.clone();
     let mut wanted = Wanted::of(args.start, &input)?;
     wanted.start.debug_mode = debug_mode;
+    // A person's form needs no controller before it.
+    let makes_controller = args.launcher_or_agent.is_some() || wanted.start.name.is_some();
+    wanted.start.launcher_or_agent = present(args.launcher_or_agent);
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(config.as_deref(), wanted.cwd.as_deref())?;
     let mut client = Client::new(context, &workspace);
-    let data = block_on(async move {
+    let mut data = block_on(async move {
+        if makes_controller {
+            let budget = of_config(&config.config.budgets.controller);
+            let named = wanted.controller_id.as_deref();
+            controller::ensure(&mut client, &workspace.state_dir, named, &workspace, budget).await?;
+        }
         let prepared = prepare(&mut client, wanted, &config, &workspace, context).await?;
         prepared.start(&mut client).await
     })?;
-    let shown = text::fields(&data, &["workerId", "controllerId", "state"]);
+    let shown = if makes_controller {
+        text::fields(&data, &["name", "workerId", "controllerId", "state"])
+    } else {
+        without_name(&mut data, context);
+        text::fields(&data, &["workerId", "controllerId", "state"])
+    };
     let warning = untrusted::warning(&data);
     let outcome = Outcome::report("worker.started", data, shown);
     Ok(match warning {
@@ -151,6 +168,9 @@ impl Prepared {
             }
             _ if self.request.agent.is_some() && data.get("agentDefinition").is_none() => {
                 Err(not_as_asked(client, &data, "start one with the definition of an agent").await)
+            }
+            _ if self.request.name.is_some() && data.get("name").is_none() => {
+                Err(not_as_asked(client, &data, "name a worker").await)
             }
             _ if !self.request.tags.is_empty() && data.get("tags").is_none() => {
                 Err(not_as_asked(client, &data, "tag a worker").await)

@@ -55,6 +55,12 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.status == Status::Ok
+    }
+
     /// Nothing to do.
     pub fn ok(group: Group, id: &'static str, seen: impl Into<String>) -> Self {
         Self { id, group, status: Status::Ok, seen: seen.into(), action: None }

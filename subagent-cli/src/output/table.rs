@@ -9,9 +9,10 @@ use subagent_protocol::clean::one_line;
 /// Spaces between two columns.
 const GAP: usize = 2;
 /// No column is made narrower than this.
-const NARROWEST: usize = 8;
+const NARROWEST: usize = 12;
 
-/// A table. The first column, which names the rows, and that of states are never cut.
+/// A table. The columns stand in the order of their importance: the last one gives way first. The first one, which names
+/// the rows, and that of states are never cut.
 #[derive(Debug)]
 pub struct Table {
     head: Vec<&'static str>,
@@ -30,39 +31,51 @@ impl Table {
         self.rows.push(cells.into_iter().map(|(style, text)| (style, one_line(text))).collect());
     }
 
+    /// Adds a row with a cell for each column, where the columns are not known when this is compiled.
+    pub fn row_of(&mut self, cells: impl Iterator<Item = (Style, String)>) {
+        self.rows.push(cells.map(|(style, text)| (style, one_line(&text))).collect());
+    }
+
     /// Puts the table on a page of this width.
     pub fn put(&self, page: &mut Page, width: usize) {
         let widths = self.widths(width);
         let titles: Vec<_> = self.head.iter().map(|title| (Style::Dim, (*title).to_owned())).collect();
         for row in std::iter::once(&titles).chain(&self.rows) {
-            for (column, (style, text)) in row.iter().take(widths.len()).enumerate() {
-                let text = shorten(text, widths[column]);
+            let mut cells =
+                row.iter().zip(&widths).filter_map(|(cell, width)| Some((cell, (*width)?))).peekable();
+            while let Some(((style, text), width)) = cells.next() {
+                let text = shorten(text, width);
                 page.word(*style, &text);
-                if column + 1 < widths.len() {
-                    page.fill(&text, widths[column] + GAP);
+                if cells.peek().is_some() {
+                    page.fill(&text, width + GAP);
                 }
             }
             page.end();
         }
     }
 
-    /// As wide as the widest cell; if that is too much, the widest columns are made narrower first, and then the last ones
-    /// are left out. Names and states stay whole.
-    fn widths(&self, available: usize) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.head.iter().map(|title| title.width()).collect();
-        for row in &self.rows {
-            for (width, (_, text)) in widths.iter_mut().zip(row) {
-                *width = text.width().max(*width);
-            }
-        }
-        let whole = |column: usize| column == 0 || self.head[column] == "STATE";
-        while widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1) > available {
-            let last = widths.len() - 1;
-            let shorter = widths.iter_mut().enumerate().filter(|(column, _)| !whole(*column));
-            match shorter.map(|(_, width)| width).max() {
-                Some(widest) if *widest > NARROWEST => *widest -= 1,
-                _ if last > 0 && !whole(last) => _ = widths.pop(),
-                _ => break,
+    /// As wide as the widest cell. Columns without a cell are left out. If the rest is too wide, columns give way from the
+    /// right: each is cut to a readable part, and then left out. The first column and that of states stay whole.
+    fn widths(&self, available: usize) -> Vec<Option<usize>> {
+        let mut widths: Vec<Option<usize>> = (0..self.head.len())
+            .map(|column| {
+                let cells = self.rows.iter().map(|row| row[column].1.width());
+                let widest = cells.max().unwrap_or(0);
+                (widest > 0 || column == 0).then(|| widest.max(self.head[column].width()))
+            })
+            .collect();
+        let too_wide = |widths: &[Option<usize>]| {
+            let shown: Vec<usize> = widths.iter().flatten().copied().collect();
+            (shown.iter().sum::<usize>() + GAP * shown.len().saturating_sub(1)).saturating_sub(available)
+        };
+        for column in (1..widths.len()).rev().filter(|column| self.head[*column] != "STATE") {
+            let over = too_wide(&widths);
+            match widths[column] {
+                Some(_) if over == 0 => break,
+                Some(width) if width >= over + NARROWEST => widths[column] = Some(width - over),
+                // As narrow as it may be, it would still be cut for nothing while columns before it are too wide.
+                Some(_) => widths[column] = None,
+                None => {}
             }
         }
         widths
@@ -93,8 +106,27 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_cuts_the_widest_column() {
-        assert_eq!(shown(24)[1], "w_1   漢字   /a/very/lo…");
-        assert_eq!(shown(13)[0], "ID    LABEL");
-        assert_eq!(shown(3)[2], "w_22", "there is a limit");
+        assert_eq!(shown(26)[1], "w_1   漢字   /a/very/long…");
+        assert_eq!(shown(24)[1], "w_1   漢字", "a column that would be unreadable is left out");
+        assert_eq!(shown(3)[2], "w_22", "the first column stays");
+    }
+
+    #[test]
+    fn a_column_without_a_cell_is_left_out_before_another_one_is_cut() {
+        let mut table = Table::new(&["NAME", "STATE", "ASKS", "NOTE", "SINCE"]);
+        table.row([
+            (Style::Plain, "codex-1"),
+            (Style::Plain, "waiting approval"),
+            (Style::Plain, "rm -rf build"),
+            (Style::Plain, ""),
+            (Style::Plain, "3m ago"),
+        ]);
+        let shown = |width| {
+            let mut page = Page::new(false);
+            table.put(&mut page, width);
+            page.take()
+        };
+        assert!(shown(80).starts_with("NAME     STATE             ASKS          SINCE"), "{}", shown(80));
+        assert!(shown(45).ends_with("codex-1  waiting approval  rm -rf build\n"), "{}", shown(45));
     }
 }

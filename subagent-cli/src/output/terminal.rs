@@ -62,12 +62,14 @@ pub fn can_redraw_stdout() -> bool {
 }
 
 fn can_redraw(output: BorrowedFd<'_>) -> bool {
-    let in_front = match tcgetpgrp(output) {
-        Ok(group) => group == getpgrp(),
-        // Somebody else's terminal has no foreground that we could miss.
-        Err(_) => true,
-    };
-    output.is_terminal() && in_front && !is_dumb(std::env::var_os("TERM").as_deref())
+    output.is_terminal() && is_in_front(&output) && !is_dumb(std::env::var_os("TERM").as_deref())
+}
+
+/// Whether this process is in the foreground of a terminal. A terminal that is not the one of its session has no
+/// foreground for it.
+#[must_use]
+pub fn is_in_front(terminal: &impl AsFd) -> bool {
+    tcgetpgrp(terminal).map_or(true, |group| group == getpgrp())
 }
 
 /// How many columns and lines stdout's terminal has now.

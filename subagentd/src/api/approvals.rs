@@ -7,6 +7,7 @@ use subagent_protocol::api::{Answer, ApprovalDecided, Decide, ElicitationAnswere
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
+use super::address::{Addressed, RequestOfPath};
 use super::body::{Body, Names};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
@@ -24,11 +25,11 @@ pub(super) struct ApprovalList {
 }
 
 /// `GET /v1/workers/{worker}/approvals`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/approvals", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`approval.listed`", body = Envelope<ApprovalList>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/approvals", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`approval.listed`", body = Envelope<ApprovalList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
     reader: Reader,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
 ) -> Outcome<ApprovalList> {
     reader.may_see(&api, &worker).await?;
     let items = api.supervisor.approvals(&worker).await?;
@@ -36,11 +37,12 @@ pub(super) async fn list(
 }
 
 /// `POST /v1/workers/{worker}/approvals/{request}`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/approvals/{request}", request_body = Decide, params(("worker" = String, Path, description = "Its id"), ("request" = String, Path, description = "The id of the permission request")), responses((status = 200, description = "`approval.decided`", body = Envelope<ApprovalDecided>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/approvals/{request}", request_body = Decide, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("request" = String, Path, description = "The id of the permission request")), responses((status = 200, description = "`approval.decided`", body = Envelope<ApprovalDecided>))))]
 pub(super) async fn decide(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names((worker, request_id)): Names<(String, String)>,
+    Addressed(worker): Addressed,
+    Names(RequestOfPath { request: request_id }): Names<RequestOfPath>,
     Body(request): Body<Decide>,
 ) -> Outcome<ApprovalDecided> {
     let decided = api.supervisor.decide(caller, &worker, &request_id, request).await?;
@@ -48,11 +50,12 @@ pub(super) async fn decide(
 }
 
 /// `POST /v1/workers/{worker}/elicitations/{request}`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/elicitations/{request}", request_body = Answer, params(("worker" = String, Path, description = "Its id"), ("request" = String, Path, description = "The id of the elicitation")), responses((status = 200, description = "`elicitation.answered`", body = Envelope<ElicitationAnswered>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/elicitations/{request}", request_body = Answer, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("request" = String, Path, description = "The id of the elicitation")), responses((status = 200, description = "`elicitation.answered`", body = Envelope<ElicitationAnswered>))))]
 pub(super) async fn answer(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names((worker, request_id)): Names<(String, String)>,
+    Addressed(worker): Addressed,
+    Names(RequestOfPath { request: request_id }): Names<RequestOfPath>,
     Body(request): Body<Answer>,
 ) -> Outcome<ElicitationAnswered> {
     let answered = api.supervisor.answer(caller, &worker, &request_id, request).await?;

@@ -7,7 +7,8 @@ use subagent_protocol::budget::{BudgetsShown, LimitsChange, WorkerBudget};
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::{Body, Names, Params};
+use super::address::Addressed;
+use super::body::{Body, Params};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
 use super::state::Api;
@@ -33,22 +34,22 @@ pub(super) async fn change(
 }
 
 /// `GET /v1/workers/{worker}/budget`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/budget", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`budget.shown`", body = Envelope<WorkerBudget>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/budget", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`budget.shown`", body = Envelope<WorkerBudget>))))]
 pub(super) async fn show_worker(
     State(api): State<Api>,
     reader: Reader,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
 ) -> Outcome<WorkerBudget> {
     reader.may_see(&api, &worker).await?;
     Ok(Reply("budget.shown", api.supervisor.worker_budget(&worker).await?))
 }
 
 /// `POST /v1/workers/{worker}/budget`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/budget", request_body = LimitsChange, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`budget.set`", body = Envelope<WorkerBudget>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/budget", request_body = LimitsChange, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`budget.set`", body = Envelope<WorkerBudget>))))]
 pub(super) async fn change_worker(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Body(change): Body<LimitsChange>,
 ) -> Outcome<WorkerBudget> {
     Ok(Reply("budget.set", api.supervisor.change_worker_budget(caller, &worker, change).await?))

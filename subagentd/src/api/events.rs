@@ -18,7 +18,8 @@ use tokio::time::Instant;
 #[cfg(test)]
 use subagent_protocol::{api::Envelope, event::Event};
 
-use super::body::{Names, Params, flag};
+use super::address::Addressed;
+use super::body::{Params, flag};
 use super::caller::Reader;
 use super::control::{Control, Phase, ending};
 use super::reply::{Failure, Outcome, Reply, error_line};
@@ -44,11 +45,11 @@ pub(super) struct Choice {
 }
 
 /// `GET /v1/workers/{worker}/events?from=&follow=&raw=&tree=&until_ms=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events", params(("worker" = String, Path, description = "Its id"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("tree" = Option<bool>, Query, description = "With all events of the tasks below it, wrapped; what is told of them is there anyway"), ("until_ms" = Option<u64>, Query, description = "Follow for this many milliseconds")), responses((status = 200, description = "One event per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("tree" = Option<bool>, Query, description = "With all events of the tasks below it, wrapped; what is told of them is there anyway"), ("until_ms" = Option<u64>, Query, description = "Follow for this many milliseconds")), responses((status = 200, description = "One event per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
 pub(super) async fn follow(
     State(api): State<Api>,
     reader: Reader,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Params(choice): Params<Choice>,
 ) -> Result<Response, Failure> {
     reader.may_see(&api, &worker).await?;
@@ -128,11 +129,11 @@ pub(super) async fn follow_all(
 }
 
 /// `GET /v1/workers/{worker}/events/latest`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events/latest", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`event.latest`", body = Envelope<LatestEvent>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events/latest", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`event.latest`", body = Envelope<LatestEvent>))))]
 pub(super) async fn latest(
     State(api): State<Api>,
     reader: Reader,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
 ) -> Outcome<LatestEvent> {
     reader.may_see(&api, &worker).await?;
     Ok(Reply("event.latest", api.supervisor.latest_event(&worker).await?))

@@ -7,7 +7,8 @@ use subagent_protocol::api::{CreateHandoff, HandoffReady, Inspected, RestartWork
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::{Body, Names, Params};
+use super::address::Addressed;
+use super::body::{Body, Params};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
 use super::state::Api;
@@ -31,11 +32,11 @@ pub(super) struct Look {
 }
 
 /// `GET /v1/workers/{worker}/inspect`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/inspect", params(("worker" = String, Path, description = "Its id"), ("eventsLimit" = Option<u64>, Query, description = "The newest so many events, 1 to 1000"), ("since" = Option<String>, Query, description = "Only events from this time on, ISO 8601"), ("turnId" = Option<String>, Query, description = "Only events of this turn"), ("eventTypes" = Option<String>, Query, description = "Only these types, separated by commas")), responses((status = 200, description = "`worker.inspected`", body = Envelope<Inspected>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/inspect", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("eventsLimit" = Option<u64>, Query, description = "The newest so many events, 1 to 1000"), ("since" = Option<String>, Query, description = "Only events from this time on, ISO 8601"), ("turnId" = Option<String>, Query, description = "Only events of this turn"), ("eventTypes" = Option<String>, Query, description = "Only these types, separated by commas")), responses((status = 200, description = "`worker.inspected`", body = Envelope<Inspected>))))]
 pub(super) async fn inspect(
     State(api): State<Api>,
     reader: Reader,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Params(look): Params<Look>,
 ) -> Outcome<Inspected> {
     reader.may_see(&api, &worker).await?;
@@ -51,22 +52,22 @@ pub(super) async fn inspect(
 }
 
 /// `POST /v1/workers/{worker}/handoffs`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/handoffs", request_body = CreateHandoff, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.handoff.ready`", body = Envelope<HandoffReady>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/handoffs", request_body = CreateHandoff, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.handoff.ready`", body = Envelope<HandoffReady>))))]
 pub(super) async fn create(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Body(request): Body<CreateHandoff>,
 ) -> Outcome<HandoffReady> {
     Ok(Reply("worker.handoff.ready", api.supervisor.hand_off(caller, &worker, request).await?))
 }
 
 /// `POST /v1/workers/{worker}/restart`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/restart", request_body = RestartWorker, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.restarted`", body = Envelope<WorkerView>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/restart", request_body = RestartWorker, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.restarted`", body = Envelope<WorkerView>))))]
 pub(super) async fn restart(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Body(request): Body<RestartWorker>,
 ) -> Outcome<WorkerView> {
     Ok(Reply("worker.restarted", api.supervisor.restart_worker(caller, &worker, request).await?))

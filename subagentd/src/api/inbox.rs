@@ -7,6 +7,7 @@ use subagent_protocol::api::{AllDecided, ApprovalShown, DecideAll, Inbox, OwnerR
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
+use super::address::{Addressed, resolve};
 use super::body::{Body, Names, Params};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
@@ -32,9 +33,12 @@ pub(super) async fn list(
     reader: Reader,
     Params(asked): Params<Asked>,
 ) -> Outcome<Inbox> {
-    let named = asked.worker_id.as_deref().unwrap_or_default().split(',');
+    let mut workers = Vec::new();
+    for address in asked.worker_id.as_deref().unwrap_or_default().split(',').filter(|id| !id.is_empty()) {
+        workers.push(resolve(&api, address).await?);
+    }
     let filter = InboxFilter {
-        workers: named.filter(|id| !id.is_empty()).map(str::to_owned).collect(),
+        workers,
         controller_id: asked.controller_id,
         selector: asked.selector,
         only: reader.only().cloned(),
@@ -59,11 +63,11 @@ pub(super) async fn show(
 }
 
 /// `POST /v1/workers/{worker}/approvals`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/approvals", request_body = DecideAll, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`approvals.decided`", body = Envelope<AllDecided>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/approvals", request_body = DecideAll, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`approvals.decided`", body = Envelope<AllDecided>))))]
 pub(super) async fn decide_all(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Body(request): Body<DecideAll>,
 ) -> Outcome<AllDecided> {
     Ok(Reply("approvals.decided", api.supervisor.decide_all(caller, &worker, request).await?))
@@ -86,7 +90,10 @@ pub(super) async fn rules(
     reader: Reader,
     Params(ruled): Params<Ruled>,
 ) -> Outcome<OwnerRules> {
-    let worker = ruled.worker_id.or_else(|| reader.only().map(|only| only.as_str().to_owned()));
+    let worker = match ruled.worker_id {
+        Some(address) => Some(resolve(&api, &address).await?),
+        None => reader.only().map(|only| only.as_str().to_owned()),
+    };
     if let Some(worker) = &worker {
         reader.may_see(&api, worker).await?;
     }

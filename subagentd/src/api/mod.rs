@@ -4,6 +4,7 @@
 //! Must not hold business rules: a handler reads its request, asks the supervisor and awaits the answer. A client that
 //! goes away drops the handler, never the work.
 
+mod address;
 mod admission;
 mod approvals;
 mod backups;
@@ -43,6 +44,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use subagent_protocol::MAX_LINE_BYTES;
 
+pub use address::LastWorker;
 pub use control::{Control, Phase, StopRequest, control};
 pub use server::{Connections, Guards, Listening, serve};
 pub use state::Api;
@@ -78,6 +80,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/workers/{worker}/restart", post(handoffs::restart))
         .route("/v1/workers/{worker}/handoffs", post(handoffs::create))
         .route("/v1/workers/{worker}/options", post(workers::set))
+        .route("/v1/workers/{worker}/name", post(workers::rename))
         .route("/v1/workers/{worker}/logs", get(workers::logs))
         .route("/v1/workers/{worker}/turns", get(queue::list).post(turns::send))
         .route("/v1/workers/{worker}/queue/resume", post(queue::resume))

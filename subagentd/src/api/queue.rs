@@ -9,6 +9,7 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
+use super::address::Addressed;
 use super::body::{Body, Names, Params};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
@@ -26,11 +27,11 @@ pub(super) struct Listing {
 }
 
 /// `GET /v1/workers/{worker}/turns`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/turns", params(("worker" = String, Path, description = "Its id"), ("ended" = Option<u64>, Query, description = "The last so many turns that have ended, at most 1000")), responses((status = 200, description = "`turn.listed`", body = Envelope<TurnList>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/turns", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("ended" = Option<u64>, Query, description = "The last so many turns that have ended, at most 1000")), responses((status = 200, description = "`turn.listed`", body = Envelope<TurnList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
     reader: Reader,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Params(listing): Params<Listing>,
 ) -> Outcome<TurnList> {
     reader.may_see(&api, &worker).await?;
@@ -82,11 +83,11 @@ pub(super) async fn retry(
 }
 
 /// `POST /v1/workers/{worker}/queue/resume`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/queue/resume", request_body = GoOn, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`queue.resumed`", body = Envelope<QueueResumed>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/queue/resume", request_body = GoOn, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`queue.resumed`", body = Envelope<QueueResumed>))))]
 pub(super) async fn resume(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Body(request): Body<GoOn>,
 ) -> Outcome<QueueResumed> {
     Ok(Reply("queue.resumed", api.supervisor.resume_queue(caller, &worker, request).await?))

@@ -6,17 +6,18 @@ use subagent_protocol::api::{Prune, PruneTasks, Pruned, PrunedTasks, RemoveWorke
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::{Body, Names};
+use super::address::Addressed;
+use super::body::Body;
 use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
 /// `POST /v1/workers/{worker}/remove`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/remove", request_body = RemoveWorker, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.removed`", body = Envelope<WorkerRemoved>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/remove", request_body = RemoveWorker, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.removed`", body = Envelope<WorkerRemoved>))))]
 pub(super) async fn remove(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Body(request): Body<RemoveWorker>,
 ) -> Outcome<WorkerRemoved> {
     Ok(Reply("worker.removed", api.supervisor.remove_worker(caller, &worker, request).await?))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use subagent_protocol::api::DaemonInfo;
 
+use super::address::LastWorker;
 use super::control::Control;
 use crate::deliveries::Deliveries;
 use crate::supervisor::Supervisor;
@@ -17,6 +18,8 @@ pub struct Api {
     pub deliveries: Deliveries,
     /// What this daemon says of itself.
     pub info: Arc<DaemonInfo>,
+    /// What `@last` means.
+    pub last_worker: LastWorker,
     /// The way to its life: stop requests in, the end of waits out.
     pub control: Control,
 }

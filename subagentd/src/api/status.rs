@@ -60,6 +60,9 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::AgentNotASubagent
         | Code::AgentNotUsable
         | Code::TaskNameTaken
+        | Code::NameTaken
+        | Code::AmbiguousWorker
+        | Code::RequestAmbiguous
         | Code::TaskDepthLimit
         | Code::TaskLimit
         | Code::ContextLost

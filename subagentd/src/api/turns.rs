@@ -8,17 +8,18 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::{Body, Names};
+use super::address::Addressed;
+use super::body::Body;
 use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
 /// `POST /v1/workers/{worker}/turns`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/turns", request_body = SendTurn, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.accepted`, `turn.queued`", body = Envelope<TurnAccepted>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/turns", request_body = SendTurn, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`turn.accepted`, `turn.queued`", body = Envelope<TurnAccepted>))))]
 pub(super) async fn send(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Body(request): Body<SendTurn>,
 ) -> Outcome<TurnAccepted> {
     Ok(sent(api.supervisor.send(caller, &worker, request).await?))
@@ -31,22 +32,22 @@ pub(super) fn sent(accepted: TurnAccepted) -> Reply<TurnAccepted> {
 }
 
 /// `POST /v1/workers/{worker}/cancel`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/cancel", request_body = CancelTurn, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.canceled`", body = Envelope<TurnCanceled>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/cancel", request_body = CancelTurn, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`turn.canceled`", body = Envelope<TurnCanceled>))))]
 pub(super) async fn cancel(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Body(request): Body<CancelTurn>,
 ) -> Outcome<TurnCanceled> {
     Ok(Reply("turn.canceled", api.supervisor.cancel(caller, &worker, request).await?))
 }
 
 /// `POST /v1/workers/{worker}/child-sessions/cancel`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/child-sessions/cancel", request_body = CancelChildSession, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`childSession.canceled`: the agent was told", body = Envelope<ChildSessionCanceled>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/child-sessions/cancel", request_body = CancelChildSession, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`childSession.canceled`: the agent was told", body = Envelope<ChildSessionCanceled>))))]
 pub(super) async fn cancel_child(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Body(request): Body<CancelChildSession>,
 ) -> Outcome<ChildSessionCanceled> {
     Ok(Reply("childSession.canceled", api.supervisor.cancel_child(caller, &worker, request).await?))

@@ -7,7 +7,8 @@ use subagent_protocol::api::{WaitMany, WaitRequest, WaitedMany};
 #[cfg(test)]
 use subagent_protocol::api::{Envelope, Waited};
 
-use super::body::{Body, Names};
+use super::address::{Addressed, resolve};
+use super::body::Body;
 use super::caller::Reader;
 use super::control::{Phase, ending};
 use super::reply::{Failure, Outcome, Reply};
@@ -15,11 +16,11 @@ use super::state::Api;
 use super::waited;
 
 /// `POST /v1/workers/{worker}/wait`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/wait", request_body = WaitRequest, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.waited`", body = Envelope<Waited>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/wait", request_body = WaitRequest, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.waited`", body = Envelope<Waited>))))]
 pub(super) async fn wait(
     State(api): State<Api>,
     reader: Reader,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Body(request): Body<WaitRequest>,
 ) -> Result<Response, Failure> {
     reader.may_see(&api, &worker).await?;
@@ -35,9 +36,10 @@ pub(super) async fn wait(
 pub(super) async fn many(
     State(api): State<Api>,
     reader: Reader,
-    Body(request): Body<WaitMany>,
+    Body(mut request): Body<WaitMany>,
 ) -> Outcome<WaitedMany> {
-    for worker in &request.workers {
+    for worker in &mut request.workers {
+        worker.worker_id = resolve(&api, &worker.worker_id).await?;
         reader.may_see(&api, &worker.worker_id).await?;
     }
     tokio::select! {

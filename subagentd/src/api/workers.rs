@@ -3,13 +3,15 @@
 use axum::extract::State;
 use serde::Deserialize;
 use subagent_protocol::api::{
-    SetOptions, StartWorker, WorkerList, WorkerLogs, WorkerSet, WorkerShown, WorkerStopped, WorkerView,
+    RenameWorker, SetOptions, StartWorker, WorkerList, WorkerLogs, WorkerRenamed, WorkerSet, WorkerShown,
+    WorkerStopped, WorkerView,
 };
 
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::{Body, Names, Params};
+use super::address::Addressed;
+use super::body::{Body, Params};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
 use super::state::Api;
@@ -24,7 +26,9 @@ pub(super) async fn start(
     Owner(caller): Owner,
     Body(request): Body<StartWorker>,
 ) -> Outcome<WorkerView> {
-    Ok(Reply("worker.started", api.supervisor.start_worker(caller, request).await?))
+    let started = api.supervisor.start_worker(caller, request).await?;
+    api.last_worker.set(started.worker_id.as_str());
+    Ok(Reply("worker.started", started))
 }
 
 /// The parameters of a list.
@@ -56,35 +60,46 @@ pub(super) async fn list(
 }
 
 /// `GET /v1/workers/{worker}`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.shown`", body = Envelope<WorkerShown>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.shown`", body = Envelope<WorkerShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
     reader: Reader,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
 ) -> Outcome<WorkerShown> {
     reader.may_see(&api, &worker).await?;
     Ok(Reply("worker.shown", api.supervisor.show_worker(&worker).await?))
 }
 
 /// `POST /v1/workers/{worker}/stop`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/stop", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.stopped`", body = Envelope<WorkerStopped>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/stop", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.stopped`", body = Envelope<WorkerStopped>))))]
 pub(super) async fn stop(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
 ) -> Outcome<WorkerStopped> {
     Ok(Reply("worker.stopped", api.supervisor.stop_worker(caller, &worker).await?))
 }
 
 /// `POST /v1/workers/{worker}/options`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/options", request_body = SetOptions, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.set`", body = Envelope<WorkerSet>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/options", request_body = SetOptions, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.set`", body = Envelope<WorkerSet>))))]
 pub(super) async fn set(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Body(request): Body<SetOptions>,
 ) -> Outcome<WorkerSet> {
     Ok(Reply("worker.set", api.supervisor.set_options(caller, &worker, request).await?))
+}
+
+/// `POST /v1/workers/{worker}/name`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/name", request_body = RenameWorker, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.renamed`", body = Envelope<WorkerRenamed>))))]
+pub(super) async fn rename(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Addressed(worker): Addressed,
+    Body(request): Body<RenameWorker>,
+) -> Outcome<WorkerRenamed> {
+    Ok(Reply("worker.renamed", api.supervisor.rename_worker(caller, &worker, request).await?))
 }
 
 /// The parameters of a log.
@@ -96,11 +111,11 @@ pub(super) struct Tail {
 }
 
 /// `GET /v1/workers/{worker}/logs?tailBytes=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/logs", params(("worker" = String, Path, description = "Its id"), ("tailBytes" = Option<u64>, Query, description = "How much of its end")), responses((status = 200, description = "`worker.logs`", body = Envelope<WorkerLogs>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/logs", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("tailBytes" = Option<u64>, Query, description = "How much of its end")), responses((status = 200, description = "`worker.logs`", body = Envelope<WorkerLogs>))))]
 pub(super) async fn logs(
     State(api): State<Api>,
     reader: Reader,
-    Names(worker): Names<String>,
+    Addressed(worker): Addressed,
     Params(tail): Params<Tail>,
 ) -> Outcome<WorkerLogs> {
     reader.may_see(&api, &worker).await?;

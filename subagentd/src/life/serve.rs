@@ -71,6 +71,7 @@ pub(super) async fn serve(
         supervisor: supervisor.clone(),
         deliveries: deliveries.clone(),
         info: info.clone(),
+        last_worker: api::LastWorker::default(),
         control,
     });
     let of_workers = supervisor.clone();

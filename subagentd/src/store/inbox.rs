@@ -22,6 +22,7 @@ pub(crate) struct InboxRow {
     pub(crate) asked: ApprovalRow,
     pub(crate) worker: RowId,
     pub(crate) worker_id: WorkerId,
+    pub(crate) name: String,
     pub(crate) label: String,
     /// Of a task: the names from the root to it.
     pub(crate) path: Vec<String>,
@@ -35,7 +36,7 @@ pub(crate) struct InboxRow {
 }
 
 const COLUMNS: &str = "a.request_id, t.turn_id, a.status, e.at, e.payload, e.record IS NULL, a.kind, \
-     w.id, w.worker_id, w.label, c.controller_id, w.cwd, w.spec, a.deadline_at, a.asked_by, k.path";
+     w.id, w.worker_id, w.label, c.controller_id, w.cwd, w.spec, a.deadline_at, a.asked_by, k.path, coalesce(w.name, w.worker_id)";
 const TABLES: &str = "approvals a JOIN events e ON e.seq = a.asked_seq JOIN workers w ON w.id = a.worker \
      JOIN controllers c ON c.id = w.controller LEFT JOIN turns t ON t.id = a.turn LEFT JOIN tasks k ON k.worker = w.id";
 
@@ -61,6 +62,7 @@ impl InboxRow {
             deadline_at: row.get::<_, Option<i64>>(13)?.map(Timestamp),
             asked_by: json(row.get(14)?),
             path: path(row.get(15)?),
+            name: row.get(16)?,
         })
     }
 }

@@ -50,6 +50,7 @@ pub(crate) mod transcripts;
 mod tx;
 mod unfinished;
 mod words;
+pub(crate) mod worker_names;
 pub(crate) mod workers;
 mod writer;
 
@@ -73,6 +74,7 @@ pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
 pub use schema::{APPLICATION_ID, VERSION as SCHEMA};
 pub use tx::{Once, Tx};
 pub(crate) use tx::{recall, used_for_another};
+pub use worker_names::NewName;
 pub use writer::{Durability, References};
 
 /// How many queries run at the same time, each on a connection of its own. Some look at files, too, which may hang.

@@ -10,6 +10,7 @@ use subagent_protocol::state::{Desired, QueuePause};
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
+use super::worker_names::NewName;
 use crate::core::worker::{Hibernation, Restart, State};
 
 /// The integer key of a row.
@@ -67,6 +68,8 @@ pub struct NewWorker {
     pub worker_id: WorkerId,
     /// Its controller.
     pub controller: RowId,
+    /// What it is called.
+    pub name: NewName,
     /// Its label.
     pub label: String,
     /// The name of its launcher.
@@ -94,6 +97,8 @@ pub struct WorkerRow {
     pub controller: RowId,
     /// Its controller.
     pub controller_id: ControllerId,
+    /// What it is called.
+    pub name: String,
     /// Its label.
     pub label: String,
     /// The name of its launcher.
@@ -164,7 +169,7 @@ pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.cont
      EXISTS (SELECT 1 FROM handoffs h WHERE h.worker = w.id), w.restart, \
      w.expired_seq, w.restore_failures, w.hibernation, w.idle_seconds, w.hibernated_at, \
      w.queue_pause, EXISTS (SELECT 1 FROM tasks t WHERE t.worker = w.id), EXISTS (SELECT 1 FROM tasks t WHERE t.parent = w.id) \
-     OR EXISTS (SELECT 1 FROM tasks t WHERE t.controller = w.controller AND t.root = w.id)";
+     OR EXISTS (SELECT 1 FROM tasks t WHERE t.controller = w.controller AND t.root = w.id), coalesce(w.name, w.worker_id)";
 
 impl WorkerRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -221,6 +226,7 @@ impl WorkerRow {
             },
             is_task: row.get(36)?,
             has_tasks: row.get(37)?,
+            name: row.get(38)?,
         })
     }
 }

@@ -111,6 +111,7 @@ impl Tx<'_> {
             ],
         )?;
         self.execute("UPDATE workers SET label = ?2 WHERE id = ?1", params![id.0, name])?;
+        self.name_after_task(id, &name)?;
         let data = json!({
             "id": worker_id, "name": name, "agent": task.agent, "task": task.description, "mode": task.mode,
             "parentTurnId": place.parent_turn_id,

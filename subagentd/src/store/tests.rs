@@ -35,6 +35,7 @@ async fn with_worker(path: &Path) -> (Store, RowId) {
         let worker = NewWorker {
             worker_id: WorkerId::from_random([1; 5]),
             controller: controller.id,
+            name: NewName::OfLauncher,
             label: "worker".to_owned(),
             launcher: "demo".to_owned(),
             role: "default".to_owned(),

@@ -6,7 +6,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::{ApprovalStatus, Carrier, Desired, QuestionKind, QueuePause};
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::{Code, Error, Result};
+use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::error::StoreError;
 use super::queue;
@@ -20,13 +20,13 @@ impl Tx<'_> {
     /// Adds a worker that is to be started.
     ///
     /// # Errors
-    /// `STORAGE_ERROR`.
+    /// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
     pub fn insert_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<RowId> {
         let id = self.next_worker_key(&worker.worker_id)?;
+        let name = self.new_name(&worker.name, &worker.launcher)?;
         self.execute(
-            "INSERT INTO workers (id, worker_id, controller, label, launcher, role, cwd, spec, state, desired,
-                                  placeholder, created_at, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12)",
+            "INSERT INTO workers (id, worker_id, controller, label, launcher, role, cwd, spec, state, desired, placeholder,
+                                  created_at, updated_at, name, name_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13, ?14)",
             params![
                 id.0,
                 worker.worker_id.as_str(),
@@ -40,6 +40,8 @@ impl Tx<'_> {
                 Desired::Run.as_str(),
                 worker.placeholder,
                 now.0,
+                name,
+                name.as_deref().map(worker_name::key),
             ],
         )?;
         Ok(id)
@@ -80,7 +82,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes how far the journal was taken, and nothing else.
+    /// Writes how far the journal was taken.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.

@@ -81,6 +81,20 @@ impl Supervisor {
         Ok((told, new))
     }
 
+    /// The text of the rule that allowing this request for good becomes; `None` if no rule says exactly this.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(super) async fn allowing_rule(&self, row: &WorkerRow, asked: &ApprovalRow) -> Result<Option<String>> {
+        if asked.carrier == Carrier::Local {
+            return Ok(None);
+        }
+        let (worker, asked) = (row.clone(), asked.clone());
+        let read =
+            self.shared.store.read(move |connection| rule(connection, &worker, &asked, Action::Allow, false));
+        Ok(read.await?.ok().map(|rule| rule.text()))
+    }
+
     /// The rules that decisions became, in the order in which they were added.
     ///
     /// # Errors

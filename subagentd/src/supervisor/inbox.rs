@@ -176,6 +176,7 @@ impl Supervisor {
                 .recommend("`subagent approval list` shows what is asked"));
         };
         let item = listed(&row);
+        let always_rule = self.always_rule(&row).await?;
         let shown = views::pending_approval(row.asked.clone());
         let answers = match row.asked.status {
             ApprovalStatus::Pending => answers(&row, &shown.options),
@@ -193,7 +194,17 @@ impl Supervisor {
             request: shown.tool_call,
             decided_by,
             answers,
+            always_rule,
         })
+    }
+
+    /// The rule that allowing an open permission request for good makes.
+    async fn always_rule(&self, row: &InboxRow) -> Result<Option<String>> {
+        if row.asked.status != ApprovalStatus::Pending || row.asked.kind != QuestionKind::Permission {
+            return Ok(None);
+        }
+        let worker = self.row(row.worker_id.as_str()).await?;
+        self.allowing_rule(&worker, &row.asked).await
     }
 
     /// Decides all permission requests of a worker that are open, in one transaction, and waits a moment until the agent
@@ -358,6 +369,7 @@ pub(crate) fn listed(row: &InboxRow) -> InboxItem {
     InboxItem {
         request_id: asked.request_id.clone(),
         worker_id: row.worker_id.clone(),
+        name: row.name.clone(),
         label: row.label.clone(),
         path: row.path.clone(),
         controller_id: row.controller_id.clone(),

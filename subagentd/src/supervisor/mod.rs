@@ -3,6 +3,7 @@
 //! Architecture invariant: whatever changes a worker goes through its actor (`worker`); whatever is durable goes
 //! through the store's writer. Nothing here holds a lock or a statement across a wait.
 
+mod addresses;
 mod adoption;
 mod after_hooks;
 mod agent_change;

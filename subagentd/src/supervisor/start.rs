@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView};
 use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
-use subagent_protocol::{Code, Error, Result};
+use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::orders::Reached;
 use super::spec;
@@ -17,7 +17,7 @@ use super::{
 use crate::core::Input;
 use crate::core::Worker;
 use crate::core::worker::State;
-use crate::store::{Durability, NewWorker, Once, OwnerCheck, WorkerRow, workers};
+use crate::store::{Durability, NewName, NewWorker, Once, OwnerCheck, WorkerRow, workers};
 
 /// Beyond the launcher's own deadline: starting the runtime, and storing what it says.
 pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
@@ -71,6 +71,7 @@ impl Supervisor {
                     let new = NewWorker {
                         worker_id: worker_id.clone(),
                         controller: controller.id,
+                        name: request.name.map_or(NewName::OfLauncher, NewName::Chosen),
                         label: request.label,
                         launcher: request.launcher.name,
                         role: request.role,
@@ -224,6 +225,7 @@ impl Supervisor {
 pub(super) fn check(request: &StartWorker) -> Result<()> {
     options::check(&request.options)?;
     request.tags.check()?;
+    request.name.as_deref().map_or(Ok(()), worker_name::check)?;
     request.budget.check()?;
     places::check_servers(&request.mcp_servers)?;
     places::check_folders(&request.additional_directories)?;
@@ -307,6 +309,7 @@ pub(super) mod tests {
             role: "default".into(),
             cwd: dir.into(),
             label: "worker".into(),
+            name: None,
             env: vec![(Bytes64(b"API_KEY".to_vec()), Bytes64(b"secret".to_vec()))],
             umask: 0o77,
             nofile: None,
@@ -409,6 +412,7 @@ pub(super) mod tests {
             let new = NewWorker {
                 worker_id: id,
                 controller: controller.id,
+                name: NewName::OfLauncher,
                 label: "worker".into(),
                 launcher: "none".into(),
                 role: "default".into(),

@@ -180,6 +180,7 @@ impl Supervisor {
         let socket = || self.shared.setup.runtime_dir.worker_socket(row.worker_id.as_str()).ok();
         WorkerView {
             worker_id: row.worker_id.clone(),
+            name: row.name.clone(),
             controller_id: row.controller_id.clone(),
             label: self.label(row),
             launcher: row.launcher.clone(),

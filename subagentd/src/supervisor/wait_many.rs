@@ -64,8 +64,14 @@ impl Supervisor {
         for (row, found) in rows.iter().zip(found) {
             let (outcome, matched_event) = found.unwrap_or((WorkerOutcome::Waiting, None));
             let state = self.view(row).await.state;
-            let (worker_id, label) = (row.worker_id.clone(), row.label.clone());
-            items.push(WaitedWorker { worker_id, label, outcome, state, matched_event });
+            items.push(WaitedWorker {
+                worker_id: row.worker_id.clone(),
+                name: row.name.clone(),
+                label: row.label.clone(),
+                outcome,
+                state,
+                matched_event,
+            });
         }
         let done = items.iter().filter(|item| item.outcome != WorkerOutcome::Waiting).count();
         if in_time {

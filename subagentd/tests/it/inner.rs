@@ -17,7 +17,7 @@ use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
 use subagentd::api::{self, Api, Listening};
 use subagentd::core::worker::State;
 use subagentd::deliveries::Deliveries;
-use subagentd::store::{Cursor, Durability, NewWorker, Store};
+use subagentd::store::{Cursor, Durability, NewName, NewWorker, Store};
 use subagentd::supervisor::{Setup, Sight, Supervisor};
 
 const SPEC: &str = r#"{"launcher":{"name":"demo","backendKind":"acp-stdio","program":"/no/such","args":[]},"umask":18,"nofile":null,"environment":[]}"#;
@@ -49,6 +49,7 @@ impl Place {
                 let worker = NewWorker {
                     worker_id,
                     controller: controller.id,
+                    name: NewName::OfLauncher,
                     label: "a worker".to_owned(),
                     launcher: "demo".to_owned(),
                     role: "default".to_owned(),
@@ -118,7 +119,13 @@ impl Place {
         let env = Environment::new([], self.dir.path());
         let program = self.dir.path().join("no-such-program");
         let deliveries = Deliveries::start(&supervisor, env, program, self.dir.path());
-        let router = api::router(Api { supervisor, deliveries, info, control });
+        let router = api::router(Api {
+            supervisor,
+            deliveries,
+            info,
+            last_worker: api::LastWorker::default(),
+            control,
+        });
         tokio::spawn(async move {
             let _kept = (stops, phases, replace, connections);
             api::serve(listening, router, guards, std::future::pending()).await

@@ -77,6 +77,8 @@ pub struct Acknowledged {
     pub started: BTreeSet<String>,
     /// Workers that were stopped.
     pub stopped: BTreeSet<String>,
+    /// Workers by the names that they were given.
+    pub names: BTreeMap<String, String>,
     /// Workers that were removed, by themselves or with others.
     pub removed: BTreeSet<String>,
     /// Workers that somebody wanted to be removed.

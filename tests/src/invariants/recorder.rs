@@ -85,12 +85,17 @@ impl Acknowledged {
     fn learn_wish(&mut self, args: &[String]) {
         let flag = |name: &str| args.iter().any(|arg| arg == name);
         match args {
-            [command, verb, rest @ ..] if command == "worker" && verb == "rm" => {
-                self.asked_removals.extend(rest.iter().find(|arg| !arg.starts_with('-')).cloned());
-            }
+            [command, verb, rest @ ..] if command == "worker" && verb == "rm" => self.wish_removal(rest),
+            [command, rest @ ..] if command == "rm" => self.wish_removal(rest),
             [command, ..] if command == "prune" => self.pruned |= !flag("--dry-run"),
             _ => {}
         }
+    }
+
+    fn wish_removal(&mut self, args: &[String]) {
+        let addresses = args.iter().filter(|arg| !arg.starts_with('-'));
+        let workers = addresses.map(|address| self.names.get(address).unwrap_or(address).clone());
+        self.asked_removals.extend(workers.collect::<Vec<_>>());
     }
 
     /// The lines of a watch. The last one may be cut off, if the watch was killed.
@@ -128,6 +133,12 @@ impl Acknowledged {
             turn: event["turnId"].as_str().map(str::to_owned),
         });
         Some(id)
+    }
+
+    fn learn_name(&mut self, data: &Value) {
+        if let (Some(name), Some(worker)) = (data["name"].as_str(), data["workerId"].as_str()) {
+            self.names.insert(name.to_owned(), worker.to_owned());
+        }
     }
 
     fn learn_document(&mut self, document: &Value) -> Option<()> {
@@ -182,8 +193,17 @@ impl Acknowledged {
                     instance: owner["instanceId"].as_str()?.to_owned(),
                 });
             }
-            "worker.started" => drop(self.started.insert(text("workerId")?)),
+            "worker.started" => {
+                self.learn_name(data);
+                self.started.insert(text("workerId")?);
+            }
+            "run.detached" | "worker.set" => self.learn_name(data),
             "worker.removed" => drop(self.removed.insert(text("workerId")?)),
+            "workers.removed" => {
+                let items = data["items"].as_array()?;
+                self.removed
+                    .extend(items.iter().filter_map(|item| Some(item["workerId"].as_str()?.to_owned())));
+            }
             "state.pruned" if data["dryRun"] != true => {
                 let items = data["items"].as_array()?;
                 self.removed

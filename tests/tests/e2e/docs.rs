@@ -66,6 +66,11 @@ fn the_rules() {
 }
 
 #[test]
+fn the_names() {
+    run("docs/names.md", "");
+}
+
+#[test]
 fn the_queue() {
     run("docs/queue.md", "");
 }

@@ -13,12 +13,13 @@ fn a_list_is_a_table_with_states_in_colour_and_relative_times() {
     let screen = sandbox.command("subagent").args(["worker", "list"]).on_screen();
     assert_eq!(screen.status.code(), Some(0));
     let lines = screen.lines();
-    assert!(lines[0].starts_with("WORKER") && lines[0].ends_with("CHANGED"), "{lines:?}");
+    assert!(lines[0].starts_with("NAME") && lines[0].ends_with("CHANGED   WORKER"), "{lines:?}");
     assert!(
-        lines[1].starts_with(&worker) && lines[1].contains("  idle  ") && lines[1].contains("  demo "),
+        lines[1].starts_with("demo-1  ") && lines[1].contains("  idle  ") && lines[1].contains("  demo "),
         "{lines:?}"
     );
-    assert!(lines[1].ends_with(" ago") || lines[1].ends_with("just now"), "{lines:?}");
+    assert!(lines[1].ends_with(&worker), "{lines:?}");
+    assert!(lines[1].contains(" ago") || lines[1].contains("just now"), "{lines:?}");
     assert!(screen.bytes.contains("\u{1b}[32midle\u{1b}[0m"), "{:?}", screen.bytes);
     sandbox.finish();
 }

@@ -75,13 +75,13 @@ fn what_all_workers_ask_is_listed() {
         &json!(items),
         &json!([
             {
-                "requestId": format!("={first}"), "workerId": format!("={one}"), "label": "=worker", "controllerId": "ctl",
+                "requestId": format!("={first}"), "workerId": format!("={one}"), "name": "=demo-1", "label": "=worker", "controllerId": "ctl",
                 "turnId": "turn", "kind": "=permission", "toolKind": "=execute", "subject": "=make all", "status": "=pending",
                 "createdAt": "ts", "deadlineAt": null, "onTimeout": null,
                 "rule": {"action": "=ask", "kind": "=execute", "subject": "=make all", "rule": null, "note": "=no rule fits"},
             },
             {
-                "requestId": format!("={second}"), "workerId": format!("={two}"), "label": "=other", "controllerId": "ctl",
+                "requestId": format!("={second}"), "workerId": format!("={two}"), "name": "=demo-2", "label": "=other", "controllerId": "ctl",
                 "turnId": "turn", "kind": "=permission", "toolKind": "=execute", "subject": "=make", "status": "=pending",
                 "createdAt": "ts", "deadlineAt": "ts", "onTimeout": "=cancel", "rule": null,
             },
@@ -120,8 +120,8 @@ fn a_question_is_shown_in_full_and_who_decided_it() {
     let command =
         |word: &str| format!("=subagent approve --worker-id {worker} --request {id} --decision {word}");
     let pattern = json!({
-        "requestId": "ap", "workerId": "w", "label": "str", "controllerId": "ctl", "turnId": "turn", "kind": "=permission",
-        "toolKind": "=edit", "subject": "=/w/a.rs", "status": "=pending", "createdAt": "ts", "deadlineAt": null,
+        "requestId": "ap", "workerId": "w", "name": "=demo-1", "label": "str", "controllerId": "ctl", "turnId": "turn",
+        "kind": "=permission", "alwaysRule": "=edit(/w/a.rs)", "toolKind": "=edit", "subject": "=/w/a.rs", "status": "=pending", "createdAt": "ts", "deadlineAt": null,
         "onTimeout": null, "message": "str", "cwd": "str",
         "rule": {"action": "=ask", "kind": "=edit", "subject": "=/w/a.rs", "rule": "=edit", "layer": "=owner"},
         "options": [{"id": "str", "alias": "str", "label": "str", "kind": "str"}],
@@ -186,7 +186,7 @@ fn all_that_a_worker_asks_is_decided_at_once() {
         0
     );
     let error = sandbox.run(&["approve", "--all", "--decision", "allow"]).error("INVALID_INPUT");
-    assert!(error["message"].as_str().unwrap().contains("--worker-id"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("no worker"), "{error}");
     sandbox.run(&["approve", "--all", "--worker-id", &worker]).error("INVALID_INPUT");
     sandbox.finish();
 }

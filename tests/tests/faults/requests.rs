@@ -253,6 +253,13 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             &[],
             "SELECT count(*) FROM workers WHERE spec ->> '$.options.mode' = 'bold'",
         ),
+        "/v1/workers/{worker}/name" => Post::new(
+            "/v1/workers/{worker}/name",
+            &format!("/v1/workers/{}/name", worker()),
+            json!({"name": format!("renamed-{number}")}),
+            &["name", "previous"],
+            "SELECT count(*) FROM workers WHERE name LIKE 'renamed-%'",
+        ),
         "/v1/tasks" => Post::new(
             "/v1/tasks",
             "/v1/tasks",

@@ -20,6 +20,8 @@ use crate::context::{Context, path_value};
 use crate::failure::Result;
 use crate::output::Outcome;
 
+pub(super) use status::data as status;
+
 /// What is told of a daemon, in the order of the text.
 const FACTS: [&str; 9] =
     ["pid", "version", "mode", "generation", "startedAt", "liveWorkers", "stateDir", "socket", "log"];

@@ -1,5 +1,7 @@
 //! `daemon status`: whether a daemon runs, and where everything is. Starts none.
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
 use super::{FACTS, facts};
@@ -10,7 +12,17 @@ use crate::failure::Result;
 use crate::output::{Outcome, text};
 
 pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
-    let state_dir = context.workspace(flags.cwd.cwd.as_deref())?.state_dir;
+    let data = data(flags.cwd.cwd.as_deref(), context)?.into();
+    let lines = text::fields(&data, &[&["running"], FACTS.as_slice()].concat());
+    Ok(Outcome::report("daemon.shown", data, lines))
+}
+
+/// The facts of the daemon of a workspace; null where none runs.
+///
+/// # Errors
+/// Those of the workspace and of a daemon that does not answer.
+pub(in crate::commands) fn data(cwd: Option<&Path>, context: &Context) -> Result<Map<String, Value>> {
+    let state_dir = context.workspace(cwd)?.state_dir;
     let shown = block_on(running(&state_dir))?;
     let mut data = match &shown {
         Some(shown) => facts(shown),
@@ -22,7 +34,5 @@ pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
         }
     };
     data.insert("running".to_owned(), shown.is_some().into());
-    let data = data.into();
-    let lines = text::fields(&data, &[&["running"], FACTS.as_slice()].concat());
-    Ok(Outcome::report("daemon.shown", data, lines))
+    Ok(data)
 }

@@ -12,6 +12,8 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{CancelTurn, SendTurn};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
+use std::collections::VecDeque;
+
 use super::questions;
 use super::signals::{Interruptions, end_by};
 use super::sink::Sink;
@@ -21,6 +23,7 @@ use crate::commands::hook::untrusted;
 use crate::commands::selected::Choice;
 use crate::commands::worker_start::Prepared;
 use crate::commands::worker_stop;
+use crate::dialog::{Dialog, Question, ends};
 use crate::failure::{Failure, Result};
 use crate::output::{complain, tell};
 
@@ -62,6 +65,8 @@ pub(super) struct Order {
     pub(super) deadline: Option<Instant>,
     /// By which the worker is found.
     pub(super) choice: Choice,
+    /// The person who is asked; without one every question is answered with no.
+    pub(super) dialog: Option<Dialog>,
 }
 
 /// What came of it.
@@ -84,7 +89,7 @@ pub(super) async fn drive(
     signals: &mut Interruptions,
 ) -> Result<Driven> {
     let Clients { mut work, mut follow, mut control, mut last } = clients;
-    let Order { prepared, turn, deadline, choice } = order;
+    let Order { prepared, turn, deadline, choice, dialog } = order;
     let mut driven = Driven {
         ending: Ending::Turn,
         worker: None,
@@ -121,15 +126,9 @@ pub(super) async fn drive(
     let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
     let mut events = follow.events(&worker_id, None, true, false);
     let worked = {
-        let mut working = pin!(work_on(
-            &mut work,
-            &worker_id,
-            &turn,
-            &mut events,
-            &mut driven.transcript,
-            sink,
-            &mut driven.turn_id
-        ));
+        let work_on = WorkOn { client: &mut work, sink, dialog };
+        let mut working =
+            pin!(work_on.run(&worker_id, &turn, &mut events, &mut driven.transcript, &mut driven.turn_id));
         tokio::select! {
             biased;
             worked = &mut working => worked,
@@ -168,33 +167,74 @@ pub(super) async fn drive(
     Ok(Driven { ending, worker: Some(worker), printed_by, ..driven })
 }
 
-/// Sends and follows the turn to its end.
-async fn work_on(
-    client: &mut Client,
-    worker_id: &str,
-    turn: &SendTurn,
+/// What the turn of a run needs besides its events.
+struct WorkOn<'a> {
+    client: &'a mut Client,
+    sink: &'a mut Sink,
+    dialog: Option<Dialog>,
+}
+
+impl WorkOn<'_> {
+    /// Sends and follows the turn to its end.
+    async fn run(
+        self,
+        worker_id: &str,
+        turn: &SendTurn,
+        events: &mut Events<'_>,
+        transcript: &mut Transcript,
+        turn_id: &mut Option<String>,
+    ) -> Result<Ending> {
+        let Self { client, sink, mut dialog } = self;
+        let ask = Ask::change(format!("/v1/workers/{}/turns", segment(worker_id)), turn)?;
+        let accepted = client.ask(&ask).await?;
+        *turn_id = accepted["turnId"].as_str().map(str::to_owned);
+        // What came while the person was asked.
+        let mut waiting: VecDeque<Value> = VecDeque::new();
+        loop {
+            let found: Vec<Value> =
+                if waiting.is_empty() { next(events).await? } else { waiting.drain(..).collect() };
+            let asked: Vec<_> = found.iter().filter_map(|event| transcript.see(event)).collect();
+            if !sink.write(found).await? {
+                return Ok(Ending::Unread);
+            }
+            if transcript.end().is_some() {
+                return Ok(Ending::Turn);
+            }
+            for question in &asked {
+                match &mut dialog {
+                    None => questions::answer(client, question).await?,
+                    Some(dialog) => {
+                        let mut lost = Ok(());
+                        let over = async { lost = until_over(question, events, &mut waiting).await };
+                        dialog.ask(client, question, over).await?;
+                        lost?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The next events of the worker.
+async fn next(events: &mut Events<'_>) -> Result<Vec<Value>> {
+    match events.next().await? {
+        Batch::Events(found) => Ok(found),
+        _ => Err(Failure::new(Code::WorkerStopped, "the worker of the run was stopped by another command")),
+    }
+}
+
+/// Keeps the events that come until one of them ends the question.
+async fn until_over(
+    question: &Question,
     events: &mut Events<'_>,
-    transcript: &mut Transcript,
-    sink: &mut Sink,
-    turn_id: &mut Option<String>,
-) -> Result<Ending> {
-    let ask = Ask::change(format!("/v1/workers/{}/turns", segment(worker_id)), turn)?;
-    let accepted = client.ask(&ask).await?;
-    *turn_id = accepted["turnId"].as_str().map(str::to_owned);
+    waiting: &mut VecDeque<Value>,
+) -> Result<()> {
     loop {
-        let Batch::Events(found) = events.next().await? else {
-            return Err(Failure::new(Code::WorkerStopped, "somebody stopped the worker of the run"));
-        };
-        let asked: Vec<_> = found.iter().filter_map(|event| transcript.see(event)).collect();
-        if !sink.write(found).await? {
-            return Ok(Ending::Unread);
+        let over = waiting.iter().any(|event| ends(event, question));
+        if over {
+            return Ok(());
         }
-        if transcript.end().is_some() {
-            return Ok(Ending::Turn);
-        }
-        for question in &asked {
-            questions::answer(client, question).await?;
-        }
+        waiting.extend(next(events).await?);
     }
 }
 

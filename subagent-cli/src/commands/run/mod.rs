@@ -1,6 +1,7 @@
 //! `run`: has an agent do one thing, and leaves nothing behind. It starts a worker, sends, follows, stops, and says in
 //! its exit code how it went.
 
+mod detach;
 mod drive;
 mod questions;
 mod result;
@@ -12,8 +13,8 @@ mod transcript;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use subagent_config::Workspace;
 use subagent_config::start::budgets::of_config;
+use subagent_config::{LoadedConfig, Workspace};
 use subagent_protocol::api::SendTurn;
 use subagent_protocol::mcp::McpServers;
 use tokio::time::Instant;
@@ -23,12 +24,13 @@ use self::signals::Interruptions;
 use self::sink::Sink;
 use super::selected::Choice;
 use super::text_source::{Text, TextSources};
-use super::worker_start::{self, Wanted};
+use super::worker_start::{self, Prepared, Wanted};
 use super::{attachments, text_risk};
 use crate::args::run::{Form, Run};
 use crate::client::{Client, block_on};
 use crate::context::{Context, present_path};
 use crate::controller;
+use crate::dialog::Dialog;
 use crate::failure::{Failure, Result};
 use crate::input::Input;
 use crate::output::{Outcome, complain, finish};
@@ -38,13 +40,21 @@ const TAG: &str = "subagent/run";
 
 pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     let form = args.format();
+    let (agent, prompt) = args.agent_and_prompt();
+    let (agent, prompt) = (agent.map(str::to_owned), prompt.map(str::to_owned));
+    if agent.is_some() && (args.start.launcher.is_some() || args.start.agent.agent.is_some()) {
+        let message = "an agent is named twice: as AGENT, and by --launcher or --agent; name it once";
+        return Err(Failure::argument(message));
+    }
     // All that may be wrong with the command itself is known before anything is started.
     let schema = present_path(args.result_schema).map(|path| schema::read(&path)).transpose()?;
     let sources = TextSources {
         input: None,
         flag: args.text,
+        argument: prompt,
         file: present_path(args.text_file),
         stdin: args.text_stdin,
+        takes_pipe: true,
     };
     let Text { text, from_command_line } = sources.read()?;
     let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
@@ -55,6 +65,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     let config = args.start.config.config.clone();
     let named = args.start.label.is_some();
     let mut wanted = Wanted::of(args.start, &Input::default())?;
+    wanted.start.launcher_or_agent = agent;
     if !named {
         wanted.start.label = "run".to_owned();
     }
@@ -73,26 +84,24 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         env: None,
         mcp_servers: McpServers::default(),
     };
+    if args.detach {
+        return detach::run(wanted, turn, &config, &workspace, context);
+    }
     let begun = Instant::now();
     let deadline = args.timeout.and_then(|seconds| begun.checked_add(Duration::from_secs(seconds)));
     let mut sink = Sink::of(form)?;
     let driven = block_on(async {
         let mut signals = Interruptions::new()?;
         let mut clients = Clients::new(context, &workspace);
-        let prepared = async {
-            let controller_id = wanted.controller_id.clone();
-            let budget = of_config(&config.config.budgets.controller);
-            let named = controller_id.as_deref();
-            controller::ensure(&mut clients.work, &workspace.state_dir, named, &workspace, budget).await?;
-            worker_start::prepare(&mut clients.work, wanted, &config, &workspace, context).await
-        };
+        let prepared = prepare(&mut clients.work, wanted, &config, &workspace, context);
         // Nothing was started that would have to be ended.
         let prepared = tokio::select! {
             prepared = prepared => prepared?,
             signal = signals.next() => signals::end_by(signal),
         };
         let choice = Choice { controller_id: None, selector: Some(format!("{TAG}={run_id}")) };
-        let order = Order { prepared, turn, deadline, choice };
+        let dialog = Dialog::open(context.format, !args.no_ask);
+        let order = Order { prepared, turn, deadline, choice, dialog };
         Box::pin(drive::drive(order, clients, &mut sink, &mut signals)).await
     });
     // All that was started has ended; what is left to do is to print, for which a signal need not wait.
@@ -117,6 +126,20 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     }
     // Whoever is to read it has let the time pass.
     Ok(Outcome::Printed(printed.unwrap_or(ExitCode::from(result::TIMEOUT))))
+}
+
+/// Makes sure that there is a controller, and checks what is to be started.
+async fn prepare(
+    client: &mut Client,
+    wanted: Wanted,
+    config: &LoadedConfig,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<Prepared> {
+    let named = wanted.controller_id.as_deref();
+    let budget = of_config(&config.config.budgets.controller);
+    controller::ensure(client, &workspace.state_dir, named, workspace, budget).await?;
+    worker_start::prepare(client, wanted, config, workspace, context).await
 }
 
 impl Clients {

@@ -7,9 +7,9 @@ use subagent_protocol::Code;
 use subagent_protocol::api::Decide;
 use subagent_protocol::state::QuestionKind;
 
-use super::transcript::Question;
 use crate::client::{Ask, Client, segment};
-use crate::failure::{Failure, Result};
+use crate::dialog::{Question, is_over};
+use crate::failure::Result;
 
 /// Why, for the journal.
 const NOTE: &str = "a run has nobody to ask";
@@ -35,7 +35,7 @@ pub(super) async fn answer(client: &mut Client, question: &Question) -> Result<(
         }
     };
     match answered {
-        Err(failure) if is_too_late(&failure) => Ok(()),
+        Err(failure) if is_over(&failure) => Ok(()),
         answered => answered,
     }
 }
@@ -44,11 +44,4 @@ async fn decide(client: &mut Client, path: &str, word: &str) -> Result<()> {
     let decision =
         Decide { decision: Some(word.to_owned()), note: Some(NOTE.to_owned()), ..Decide::default() };
     client.ask(&Ask::change(path, &decision)?).await.map(drop)
-}
-
-/// Somebody else answered, the turn has ended, or its runtime is gone: what became of it is in the events.
-fn is_too_late(failure: &Failure) -> bool {
-    [Code::ApprovalNotPending, Code::ApprovalNotFound, Code::WorkerNotWaitingApproval, Code::WorkerStopped]
-        .iter()
-        .any(|code| failure.is(*code))
 }

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 use subagent_protocol::state::QuestionKind;
 
+use crate::dialog::Question;
+
 /// More bytes of the final message are not kept.
 const MOST_MESSAGE: usize = 16 * 1024 * 1024;
 /// More denied requests are counted, but not listed.
@@ -18,15 +20,6 @@ pub(super) enum End {
     Completed,
     Failed,
     Canceled,
-}
-
-/// A question of the worker or of a task below it, which waits for an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Question {
-    /// The worker that asks.
-    pub(super) worker_id: String,
-    pub(super) request_id: String,
-    pub(super) kind: QuestionKind,
 }
 
 /// The turn so far.

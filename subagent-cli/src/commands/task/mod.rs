@@ -133,6 +133,7 @@ fn message(args: TaskMessage, context: &Context) -> Result<Outcome> {
         flag: args.text,
         file: present_path(args.text_file),
         stdin: args.text_stdin,
+        ..TextSources::default()
     };
     let request = MessageTask {
         message: sources.read()?.text,

@@ -27,6 +27,7 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
         flag: args.text,
         file: present_path(args.text_file),
         stdin: args.text_stdin,
+        ..TextSources::default()
     };
     let texts = |flags: Vec<String>, key: &str| if flags.is_empty() { input.texts(key) } else { flags };
     let no_wait = args.no_wait_for_answers;

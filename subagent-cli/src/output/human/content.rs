@@ -11,10 +11,31 @@ use super::view::{shown, word};
 use crate::output::page::Page;
 use crate::output::style::Style;
 
-/// Of a diff, this many lines are shown ...
-const MOST_DIFF_LINES: usize = 80;
-/// ... and of a tool's text this many.
-const MOST_TEXT_LINES: usize = 12;
+/// How much of a tool call is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// The first lines of each diff and text.
+    Short,
+    /// All lines.
+    All,
+}
+
+impl Detail {
+    const fn diff_lines(self) -> usize {
+        match self {
+            Self::Short => 80,
+            Self::All => usize::MAX,
+        }
+    }
+
+    const fn text_lines(self) -> usize {
+        match self {
+            Self::Short => 12,
+            Self::All => usize::MAX,
+        }
+    }
+}
+
 /// A diff that takes longer is made coarser.
 const DIFF_TIME: Duration = Duration::from_millis(200);
 
@@ -23,7 +44,7 @@ pub(super) fn update(page: &mut Page, data: &Value) {
     match word(data, "kind") {
         "tool_call" | "tool_call_update" => {
             tool(page, data, word(data, "title"));
-            details(page, data);
+            details(page, data, Detail::Short);
         }
         "plan" => plan(page, data),
         "thought" => {
@@ -79,22 +100,22 @@ pub(super) fn tool(page: &mut Page, data: &Value, title: &str) {
 }
 
 /// What a tool call runs, where, and what came of it.
-pub(super) fn details(page: &mut Page, data: &Value) {
+pub(super) fn details(page: &mut Page, data: &Value, detail: Detail) {
     if let Some(command) = command(data) {
-        page.hanging(Style::Plain, "  $ ", "    ", &command, MOST_TEXT_LINES);
+        page.hanging(Style::Plain, "  $ ", "    ", &command, detail.text_lines());
     }
     let contents = data["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     for content in contents {
         match word(content, "type") {
-            "diff" => diff(page, content),
-            "content" => page_text(page, &content["content"]),
-            _ => page_text(page, content),
+            "diff" => diff(page, content, detail),
+            "content" => page_text(page, &content["content"], detail),
+            _ => page_text(page, content, detail),
         }
     }
 }
 
-fn page_text(page: &mut Page, block: &Value) {
-    page.lines(Style::Dim, "  | ", word(block, "text"), MOST_TEXT_LINES);
+fn page_text(page: &mut Page, block: &Value, detail: Detail) {
+    page.lines(Style::Dim, "  | ", word(block, "text"), detail.text_lines());
 }
 
 /// The command of a tool call, as text or as a list of words.
@@ -108,12 +129,12 @@ fn command(data: &Value) -> Option<String> {
     text.filter(|text| !text.trim().is_empty())
 }
 
-fn diff(page: &mut Page, content: &Value) {
+fn diff(page: &mut Page, content: &Value, detail: Detail) {
     let (old, new) = (word(content, "oldText"), word(content, "newText"));
     let what = if content["oldText"].is_null() { " (new)" } else { "" };
     page.plain("  ").word(Style::Strong, word(content, "path")).text(Style::Dim, what).end();
     let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
-    let mut left = MOST_DIFF_LINES;
+    let mut left = detail.diff_lines();
     let mut hidden = 0;
     for (number, hunk) in diff.unified_diff().context_radius(3).iter_hunks().enumerate() {
         if number > 0 && left > 0 {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::view::{View, word};
+use super::view::{View, shown, word};
 use crate::output::style::Style;
 
 const GROUPS: [&str; 8] =
@@ -11,20 +11,7 @@ const GROUPS: [&str; 8] =
 pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
     let findings = data["findings"].as_array()?;
     let of = |status: &'static str| findings.iter().filter(move |finding| finding["status"] == status);
-    for (status, style) in [("problem", Style::Bad), ("warning", Style::Attention), ("fixed", Style::Good)] {
-        for finding in of(status) {
-            view.page.word(style, status).fill(status, 9).word(Style::Strong, word(finding, "id")).end();
-            view.page.lines(Style::Plain, "         ", word(finding, "seen"), usize::MAX);
-            if let Some(action) = finding["action"].as_str() {
-                view.page
-                    .plain("         ")
-                    .word(Style::Dim, "->")
-                    .plain(" ")
-                    .word(Style::Plain, action)
-                    .end();
-            }
-        }
-    }
+    wrong(view, findings);
     for group in GROUPS {
         let own = || of("ok").filter(|finding| finding["group"] == group);
         if own().next().is_some() {
@@ -42,6 +29,47 @@ pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
         format!("{}, {}, {fixed} fixed", counted(problems, "problem"), counted(warnings, "warning"));
     let place = data["stateDir"].as_str().unwrap_or("outside of a workspace");
     view.page.word(style, &summary).plain("  ").word(Style::Dim, place).end();
+    Some(())
+}
+
+/// What is not well, the worst first, with what to do.
+fn wrong(view: &mut View, findings: &[Value]) {
+    for (status, style) in [("problem", Style::Bad), ("warning", Style::Attention), ("fixed", Style::Good)] {
+        for finding in findings.iter().filter(|finding| finding["status"] == status) {
+            view.page.word(style, status).fill(status, 9).word(Style::Strong, word(finding, "id")).end();
+            view.page.lines(Style::Plain, "         ", word(finding, "seen"), usize::MAX);
+            if let Some(action) = finding["action"].as_str() {
+                view.page
+                    .plain("         ")
+                    .word(Style::Dim, "->")
+                    .plain(" ")
+                    .word(Style::Plain, action)
+                    .end();
+            }
+        }
+    }
+}
+
+/// The daemon in a few lines, and what is wrong.
+pub(super) fn status(view: &mut View, data: &Value) -> Option<()> {
+    let findings = data["findings"].as_array()?;
+    let running = data["running"] == true;
+    let (style, said) = if running { (Style::Good, "running") } else { (Style::Dim, "not running") };
+    view.page.plain("daemon  ").word(style, said);
+    if running {
+        let since = view.ago(&data["startedAt"]);
+        view.page.plain("  ").word(Style::Dim, &format!("since {since}"));
+    }
+    view.page.end();
+    view.facts(&[
+        ("live workers", Style::Plain, shown(&data["liveWorkers"])),
+        ("version", Style::Plain, shown(&data["version"])),
+        ("state", Style::Plain, shown(&data["stateDir"])),
+    ]);
+    wrong(view, findings);
+    if findings.is_empty() {
+        view.page.word(Style::Good, "Nothing is wrong.").end();
+    }
     Some(())
 }
 

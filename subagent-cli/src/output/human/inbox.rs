@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::questions::elicitation;
+use super::content::{Detail, details};
+use super::questions::{elicitation, fields};
 use super::turns::approval;
-use super::view::{View, items, shown, word};
+use super::view::{View, items, named, shown, word};
 use crate::output::rule::{describe_rule, task_path};
 use crate::output::style::Style;
 use crate::output::table::Table;
@@ -15,23 +16,22 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
         view.page.word(Style::Plain, "Nothing is asked.").end();
         return Some(());
     }
-    let mut table = Table::new(&["REQUEST", "WORKER", "LABEL", "WHAT", "SINCE", "UNTIL"]);
+    let mut table = Table::new(&["REQUEST", "WHO", "WHAT", "SINCE", "UNTIL"]);
     for item in items {
         let (since, until) = (view.ago(&item["createdAt"]), until(item));
         let kind = item["toolKind"].as_str().unwrap_or(word(item, "kind"));
         let what = format!("{kind}: {}", word(item, "subject"));
-        let label = task_path(item).unwrap_or_else(|| word(item, "label").to_owned());
+        let who = task_path(item).unwrap_or_else(|| named(item).to_owned());
         table.row([
             (Style::Strong, word(item, "requestId")),
-            (Style::Plain, word(item, "workerId")),
-            (Style::Plain, label.as_str()),
+            (Style::Plain, who.as_str()),
             (Style::Attention, what.as_str()),
             (Style::Dim, since.as_str()),
             (Style::Dim, until.as_str()),
         ]);
     }
     view.put(&table);
-    view.next("Show one:", "subagent approval show REQUEST");
+    view.next("Answer one:", "subagent approve REQUEST, or subagent answer REQUEST");
     Some(())
 }
 
@@ -41,6 +41,36 @@ fn until(item: &Value) -> String {
         (Some(at), Some(then)) => format!("{at}, then {then}"),
         _ => String::new(),
     }
+}
+
+/// A question as it is asked in place: who asks, what, and the rule that asks. The answer is a key.
+pub(super) fn in_place(view: &mut View, data: &Value, detail: Detail) {
+    let who = task_path(data).unwrap_or_else(|| named(data).to_owned());
+    view.page.end().word(Style::Strong, &who).plain("  ");
+    view.page.word(Style::Attention, &format!("? {}", word(data, "message"))).end();
+    match word(data, "kind") {
+        "elicitation" => fields(&mut view.page, &data["request"]),
+        _ => details(&mut view.page, &data["request"], detail),
+    }
+    view.facts(&[
+        ("in", Style::Dim, shown(&data["cwd"])),
+        (
+            "asked for",
+            Style::Plain,
+            if data["rule"].is_object() { describe_rule(&data["rule"]) } else { String::new() },
+        ),
+        ("until", Style::Plain, until(data)),
+    ]);
+}
+
+/// Who answered a question, and how.
+pub(super) fn answered_by(view: &mut View, data: &Value) {
+    let decided = &data["decidedBy"];
+    let said = match decided.is_object() {
+        true => format!("answered by {}: {}", word(decided, "by"), word(decided, "decision")),
+        false => format!("it is {}", word(data, "status")),
+    };
+    view.page.word(Style::Dim, &format!("{} {said}", word(data, "requestId"))).end();
 }
 
 pub(super) fn question(view: &mut View, data: &Value) -> Option<()> {

@@ -13,16 +13,19 @@ mod registry;
 mod removal;
 mod stream;
 mod turns;
+mod usual;
 mod view;
 mod workers;
 
 use serde_json::Value;
 
 use super::page::Page;
+use super::style::Style;
 use super::terminal::Terminal;
 use subagent_protocol::clean::clean;
 use view::View;
 
+pub use content::Detail;
 pub use failure::failure;
 pub use stream::Stream;
 pub use view::now;
@@ -37,13 +40,42 @@ pub fn report(kind: &str, data: &Value, text: &str, terminal: Terminal) -> Strin
     }
 }
 
+fn page_of(terminal: Terminal, write: impl FnOnce(&mut View)) -> String {
+    let mut view = View { page: Page::new(terminal.colour), width: terminal.width, now: now() };
+    write(&mut view);
+    view.page.take()
+}
+
+/// A question as it is asked in place, from the data of `approval.shown`.
+#[must_use]
+pub fn question(data: &Value, detail: Detail, terminal: Terminal) -> String {
+    page_of(terminal, |view| inbox::in_place(view, data, detail))
+}
+
+/// Who answered a question, from the data of `approval.shown`.
+#[must_use]
+pub fn decided_by(data: &Value, terminal: Terminal) -> String {
+    page_of(terminal, |view| inbox::answered_by(view, data))
+}
+
+/// The rule that an answer makes.
+#[must_use]
+pub fn rule_to_make(rule: &str, terminal: Terminal) -> String {
+    page_of(terminal, |view| {
+        view.page.plain("  allow  ").word(Style::Strong, rule).plain("  for this worker").end();
+    })
+}
+
 /// `None` for a type that is not known here, and for data that lack what is shown.
 fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
     match kind {
-        "worker.listed" => workers::listed(view, data),
+        "worker.listed" | "workers.listed" => workers::listed(view, data),
+        "workers.overview" => workers::overview(view, data),
+        "status.shown" => doctor::status(view, data),
         "worker.shown" => workers::shown(view, data),
         "worker.started" => workers::started(view, data),
         "worker.stopped" => workers::stopped(view, data),
+        "workers.stopped" | "workers.restarted" | "turns.canceled" => workers::changed(view, data),
         "worker.removed" => removal::removed(view, data),
         "state.pruned" => removal::pruned(view, data),
         "worker.logs" => workers::logs(view, data),
@@ -64,7 +96,7 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "approval.decided" => turns::decided(view, data),
         "elicitation.answered" => questions::answered(view, data),
         "turn.canceled" => turns::canceled(view, data),
-        _ => None,
+        _ => usual::write(view, kind, data),
     }
 }
 

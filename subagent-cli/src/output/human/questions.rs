@@ -17,6 +17,20 @@ pub(super) fn elicitation(page: &mut Page, worker: &str, asked: &Value) {
     let request = word(asked, "requestId");
     page.word(Style::Attention, &format!("? {}", word(asked, "message")));
     page.plain("  ").word(Style::Dim, request).end();
+    fields(page, asked);
+    let command = format!("subagent answer --worker-id {worker} --request {request}");
+    let first = asked["schema"]["properties"].as_object().and_then(|fields| fields.keys().next());
+    let accept = match first.and_then(|name| pasted(name)) {
+        Some(name) => format!("{command} --accept --set {name}=VALUE"),
+        None => format!("{command} --accept"),
+    };
+    for (what, command) in [("accept", accept), ("decline", format!("{command} --decline"))] {
+        page.plain("    ").word(Style::Strong, what).fill(what, 9).word(Style::Plain, &command).end();
+    }
+}
+
+/// The fields of a form with their types, or the link.
+pub(super) fn fields(page: &mut Page, asked: &Value) {
     let required = |name: &str| {
         asked["schema"]["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name))
     };
@@ -32,7 +46,6 @@ pub(super) fn elicitation(page: &mut Page, worker: &str, asked: &Value) {
         }
         page.end();
     }
-    let command = format!("subagent answer --worker-id {worker} --request {request}");
     match asked["url"].as_str() {
         Some(url) => page.plain("    ").word(Style::Strong, url).end(),
         None if word(asked, "mode") == "url" => {
@@ -40,14 +53,6 @@ pub(super) fn elicitation(page: &mut Page, worker: &str, asked: &Value) {
         }
         None => page,
     };
-    let first = fields.and_then(|fields| fields.keys().next()).and_then(|name| pasted(name));
-    let accept = match first {
-        Some(name) => format!("{command} --accept --set {name}=VALUE"),
-        None => format!("{command} --accept"),
-    };
-    for (what, command) in [("accept", accept), ("decline", format!("{command} --decline"))] {
-        page.plain("    ").word(Style::Strong, &format!("{what:<9}")).word(Style::Plain, &command).end();
-    }
 }
 
 /// The type of a field, or the values that it may have.

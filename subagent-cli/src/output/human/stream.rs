@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
-use super::content::{details, tool};
+use super::content::{Detail, details, tool};
 use super::event::write;
 use super::view::{parse_time, word};
 use crate::output::page::Page;
@@ -135,6 +135,6 @@ impl Stream {
             self.clock(event);
             tool(&mut self.page, &shown, &title);
         }
-        details(&mut self.page, data);
+        details(&mut self.page, data, Detail::Short);
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::content::details;
+use super::content::{Detail, details};
 use super::event::{outcome, write as write_event};
 use super::view::{View, shown, word};
 use crate::output::page::Page;
@@ -103,7 +103,7 @@ pub(super) fn approval(page: &mut Page, worker: &str, asked: &Value) {
     let request = word(asked, "requestId");
     page.word(Style::Attention, &format!("? {}", word(asked, "message")));
     page.plain("  ").word(Style::Dim, request).end();
-    details(page, asked);
+    details(page, asked, Detail::Short);
     let options = || asked["options"].as_array().into_iter().flatten();
     let label = |option: &Value| one_line(option["label"].as_str().unwrap_or(word(option, "id")));
     let width = options().map(|option| label(option).width()).max().unwrap_or(0);

@@ -51,6 +51,14 @@ pub(super) fn word<'a>(data: &'a Value, key: &str) -> &'a str {
     data[key].as_str().unwrap_or_default()
 }
 
+/// The name of a worker, or its id where the daemon gives no name.
+pub(super) fn named(data: &Value) -> &str {
+    match word(data, "name") {
+        "" => word(data, "workerId"),
+        name => name,
+    }
+}
+
 pub(super) fn items(data: &Value) -> Option<&[Value]> {
     data["items"].as_array().map(Vec::as_slice)
 }

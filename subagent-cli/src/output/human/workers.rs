@@ -6,7 +6,7 @@ use super::event::write as write_event;
 use super::questions::{elicitation, open};
 use super::removal::bytes;
 use super::turns::approval;
-use super::view::{View, items, shown as value, word};
+use super::view::{View, items, named, shown as value, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
@@ -17,26 +17,75 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
         view.next("Start one:", "subagent worker start --launcher NAME");
         return Some(());
     }
-    let mut table = Table::new(&["WORKER", "STATE", "LABEL", "LAUNCHER", "ROLE", "CHANGED"]);
+    let mut table =
+        Table::new(&["NAME", "STATE", "LABEL", "LAUNCHER", "ROLE", "CHANGED", "WORKER", "STATE DIR"]);
     for item in items {
-        let state = word(item, "state");
-        let hangs = item["unresponsive"] == true;
-        let shown = match (hangs, item["hibernated"] == true) {
-            (true, _) => format!("{state} (hangs)"),
-            (false, true) => format!("{state} (hibernates)"),
-            (false, false) => state.replace('_', " "),
-        };
+        let (style, state) = state(item);
         let changed = view.ago(&item["updatedAt"]);
         table.row([
-            (Style::Strong, word(item, "workerId")),
-            (if hangs { Style::Bad } else { Style::of_state(state) }, &shown),
+            (Style::Strong, named(item)),
+            (style, &state),
             (Style::Plain, word(item, "label")),
             (Style::Plain, word(item, "launcher")),
             (Style::Plain, word(item, "role")),
             (Style::Dim, &changed),
+            (Style::Dim, word(item, "workerId")),
+            (Style::Dim, word(item, "stateDir")),
         ]);
     }
     view.put(&table);
+    Some(())
+}
+
+/// The state of a worker in a table.
+fn state(item: &Value) -> (Style, String) {
+    let state = word(item, "state");
+    let hangs = item["unresponsive"] == true;
+    let shown = match (hangs, item["hibernated"] == true) {
+        (true, _) => format!("{state} (hangs)"),
+        (false, true) => format!("{state} (hibernates)"),
+        (false, false) => state.replace('_', " "),
+    };
+    (if hangs { Style::Bad } else { Style::of_state(state) }, shown)
+}
+
+/// `ls`: who is alive, and what is asked.
+pub(super) fn overview(view: &mut View, data: &Value) -> Option<()> {
+    let items = items(data)?;
+    if items.is_empty() {
+        view.page.plain("No worker is alive.").end();
+        view.next("Start one:", "subagent run -d AGENT 'WHAT TO DO'");
+        return Some(());
+    }
+    let mut table = Table::new(&["NAME", "STATE", "ASKS", "LAUNCHER", "CHANGED", "LABEL", "WORKER"]);
+    for item in items {
+        let (style, state) = state(item);
+        let changed = view.ago(&item["updatedAt"]);
+        let label = Some(word(item, "label")).filter(|label| !matches!(*label, "worker" | "run"));
+        table.row([
+            (Style::Strong, named(item)),
+            (style, &state),
+            (Style::Attention, word(item, "asks")),
+            (Style::Plain, word(item, "launcher")),
+            (Style::Dim, &changed),
+            (Style::Plain, label.unwrap_or_default()),
+            (Style::Dim, word(item, "workerId")),
+        ]);
+    }
+    view.put(&table);
+    if let Some(asking) = items.iter().find(|item| item["requestId"].is_string()) {
+        view.next("Answer:", &format!("subagent approve {}", named(asking)));
+    }
+    Some(())
+}
+
+/// What became of several workers, one line each.
+pub(super) fn changed(view: &mut View, data: &Value) -> Option<()> {
+    for item in items(data)? {
+        let (style, state) = state(item);
+        let worker = named(item);
+        view.page.word(Style::Strong, worker).plain("  ").word(style, &state).end();
+    }
     Some(())
 }
 
@@ -53,7 +102,8 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
 
 /// Label, id and state.
 fn heading(view: &mut View, data: &Value) -> Option<()> {
-    view.page.word(Style::Strong, data["workerId"].as_str()?).plain("  ");
+    data["workerId"].as_str()?;
+    view.page.word(Style::Strong, named(data)).plain("  ");
     view.state(word(data, "state"));
     view.page.plain("  ").word(Style::Plain, word(data, "label")).end();
     Some(())
@@ -63,6 +113,7 @@ fn facts(view: &mut View, data: &Value) {
     let (created, updated, stopped) =
         (view.ago(&data["createdAt"]), view.ago(&data["updatedAt"]), view.ago(&data["stoppedAt"]));
     view.facts(&[
+        ("worker", Style::Plain, value(&data["workerId"])),
         ("launcher", Style::Plain, value(&data["launcher"])),
         ("role", Style::Plain, value(&data["role"])),
         ("cwd", Style::Plain, value(&data["cwd"])),
@@ -109,14 +160,14 @@ fn agent(view: &mut View, agent: &Value) {
 }
 
 pub(super) fn started(view: &mut View, data: &Value) -> Option<()> {
-    let worker = data["workerId"].as_str()?;
+    let worker = named(data).to_owned();
     heading(view, data)?;
     facts(view, data);
     for file in data["untrustedHooks"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         let command = format!("subagent hook trust {}", shell_words::quote(file));
         view.next("Its hooks do not run until you trust their file:", &command);
     }
-    view.next("Next:", &format!("subagent send --worker-id {worker} --text '...'"));
+    view.next("Next:", &format!("subagent send {worker} '...'"));
     Some(())
 }
 

@@ -8,7 +8,7 @@ use subagent_protocol::ids::ControllerId;
 use super::*;
 use crate::core::worker::State;
 use crate::store::retention::{self, expirable};
-use crate::store::{Durability, NewWorker, References, Store, workers};
+use crate::store::{Durability, NewName, NewWorker, References, Store, workers};
 
 const NOW: Timestamp = Timestamp(1_000);
 
@@ -16,6 +16,7 @@ fn new_worker(number: u8, controller: RowId) -> NewWorker {
     NewWorker {
         worker_id: WorkerId::from_random([number; 5]),
         controller,
+        name: NewName::OfLauncher,
         label: "worker".to_owned(),
         launcher: "demo".to_owned(),
         role: "default".to_owned(),

@@ -7,7 +7,7 @@ use subagent_protocol::time::Timestamp;
 use super::*;
 use crate::core::task::TaskEnding;
 use crate::core::worker::{Fact, State};
-use crate::store::{Durability, NewWorker, Store, task_ends};
+use crate::store::{Durability, NewName, NewWorker, Store, task_ends};
 
 pub(in crate::store) const NOW: Timestamp = Timestamp(1_000);
 
@@ -37,6 +37,7 @@ impl Planted {
         let worker = NewWorker {
             worker_id: WorkerId::from_random([self.key; 5]),
             controller,
+            name: NewName::OfLauncher,
             label: "worker".to_owned(),
             launcher: "demo".to_owned(),
             role: "default".to_owned(),

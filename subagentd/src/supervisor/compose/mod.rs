@@ -103,6 +103,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             launcher: launched.spec,
             role: parent.row.role.clone(),
             cwd: parent.cwd.clone(),
+            name: None,
             label: label(request, definition),
             env: launched.variables,
             umask: spec.umask,

@@ -15,7 +15,9 @@ use crate::core::task::check_name;
 use crate::core::worker::State;
 use crate::core::{Input, Worker};
 use crate::store::tasks::{self, NewTask};
-use crate::store::{Cursor, Durability, NewWorker, Once, OwnerCheck, RowId, Tx, WorkerRow, task_places};
+use crate::store::{
+    Cursor, Durability, NewName, NewWorker, Once, OwnerCheck, RowId, Tx, WorkerRow, task_places,
+};
 
 /// The longest description, in characters.
 const MOST_DESCRIPTION_CHARS: usize = 200;
@@ -188,6 +190,7 @@ impl Spawn {
             &NewWorker {
                 worker_id: worker_id.clone(),
                 controller,
+                name: NewName::OfTask,
                 label: worker.label,
                 launcher: worker.launcher.name,
                 role: worker.role,

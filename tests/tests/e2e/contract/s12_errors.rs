@@ -15,6 +15,7 @@ use subagent_tests::harness::{Launcher, Sandbox, assert_shape, request, wait_unt
 
 /// Codes that no test here gives, and why.
 const NOT_HERE: &[(Code, &str)] = &[
+    (Code::AmbiguousWorker, "ids are random; tested in `supervisor::addresses`"),
     (Code::Internal, "a defect; nobody knows how to cause one"),
     (
         Code::ControllerHintUnwritable,

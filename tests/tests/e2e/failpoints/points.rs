@@ -145,6 +145,8 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     // Options of a session.
     ("budget.before_commit", Hit, Work),
     ("budget.after_commit", Hit, Work),
+    ("rename.before_commit", Hit, Work),
+    ("rename.after_commit", Hit, Work),
     ("options.before_commit", Hit, Work),
     ("options.after_commit", Hit, Work),
     ("options.before_send", Hit, Work),

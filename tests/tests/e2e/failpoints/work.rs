@@ -113,7 +113,7 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
     let worker = manager.start();
     turn(trouble, sandbox, &manager, &worker, 1);
     let set =
-        manager.get(&["worker", "set", "--worker-id", &worker, "--mode", "bold", "--max-turns", "1000"]);
+        manager.get(&["worker", "set", &worker, "--name", "work", "--mode", "bold", "--max-turns", "1000"]);
     assert_eq!(
         (&set["chosen"]["mode"], &set["budget"]["turns"]["limit"]),
         (&"bold".into(), &1000.into()),

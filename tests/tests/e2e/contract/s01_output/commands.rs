@@ -5,6 +5,11 @@ use subagent_tests::harness::Sandbox;
 /// Commands that are beyond the contract and have no flags to compare.
 const NOT_IN_THE_CONTRACT: &[&str] = &[
     "run",
+    "ls",
+    "status",
+    "stop",
+    "rm",
+    "logs",
     "worker logs",
     "worker restart",
     "worker rm",

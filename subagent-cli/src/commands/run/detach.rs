@@ -1,0 +1,57 @@
+//! `run -d`: leaves the worker to its task.
+
+use serde_json::{Value, json};
+use subagent_config::{LoadedConfig, Workspace};
+use subagent_protocol::api::SendTurn;
+
+use super::super::hook::untrusted;
+use super::super::worker_start::Wanted;
+use crate::client::{Ask, Client, block_on, segment};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::output::Outcome;
+
+/// Starts the worker and gives it the prompt.
+///
+/// # Errors
+/// Those of the start, with the worker left as the start left it; those of the message, with `workerId` and `name` of
+/// the worker, which is idle.
+pub(super) fn run(
+    wanted: Wanted,
+    turn: SendTurn,
+    config: &LoadedConfig,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<Outcome> {
+    let mut client = Client::new(context, workspace);
+    let (worker, accepted) = block_on(async {
+        let prepared = super::prepare(&mut client, wanted, config, workspace, context).await?;
+        let worker = prepared.start(&mut client).await?;
+        let path = format!("/v1/workers/{}/turns", segment(text(&worker, "workerId")));
+        let accepted = client.ask(&Ask::change(path, &turn)?).await.map_err(|failure| {
+            failure.with("workerId", worker["workerId"].clone()).with("name", worker["name"].clone())
+        })?;
+        Ok::<_, Failure>((worker, accepted))
+    })?;
+    let name = match text(&worker, "name") {
+        "" => text(&worker, "workerId").to_owned(),
+        name => name.to_owned(),
+    };
+    let mut data = json!({
+        "name": name, "workerId": worker["workerId"], "controllerId": worker["controllerId"],
+        "launcher": worker["launcher"], "turnId": accepted["turnId"], "acceptedEventId": accepted["acceptedEventId"],
+    });
+    let warning = untrusted::warning(&worker);
+    if let Some(files) = worker.get(untrusted::KEY) {
+        data[untrusted::KEY] = files.clone();
+    }
+    let outcome = Outcome::report("run.detached", data, name);
+    Ok(match warning {
+        Some(warning) => outcome.with_note(warning),
+        None => outcome,
+    })
+}
+
+fn text<'a>(data: &'a Value, key: &str) -> &'a str {
+    data[key].as_str().unwrap_or_default()
+}

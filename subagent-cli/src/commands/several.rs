@@ -1,0 +1,59 @@
+//! The same change of one worker, or of several one after the other.
+
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, text};
+
+/// What a change is called and how its lines look.
+pub(super) struct Report {
+    /// The type of the envelope for one worker.
+    pub(super) one: &'static str,
+    /// The type of the envelope for several.
+    pub(super) several: &'static str,
+    /// The keys of the lines.
+    pub(super) keys: &'static [&'static str],
+    /// The key under which an error lists the workers that were changed before it.
+    pub(super) done: &'static str,
+}
+
+/// Changes the workers one after the other. A failure does not keep the others from it: the first one is returned, with
+/// the workers that were changed.
+///
+/// # Errors
+/// Those of the change, for several workers with `workerId` and what was done.
+pub(super) async fn each(
+    addresses: &[String],
+    report: &Report,
+    mut change: impl AsyncFnMut(&str) -> Result<Value>,
+) -> Result<Vec<Value>> {
+    if let [one] = addresses {
+        return Ok(vec![change(one).await?]);
+    }
+    let (mut items, mut failure): (Vec<Value>, Option<Failure>) = (Vec::new(), None);
+    for address in addresses {
+        match change(address).await {
+            Ok(data) => items.push(data),
+            Err(error) => failure = failure.or(Some(error.with("workerId", address.as_str()))),
+        }
+    }
+    match failure {
+        Some(failure) => Err(failure.with(report.done, items)),
+        None => Ok(items),
+    }
+}
+
+impl Report {
+    /// The outcome of changes that all succeeded.
+    pub(super) fn outcome(&self, addresses: &[String], mut items: Vec<Value>) -> Outcome {
+        if addresses.len() == 1
+            && let Some(data) = items.pop()
+        {
+            let shown = text::fields(&data, self.keys);
+            return Outcome::report(self.one, data, shown);
+        }
+        let data = json!({"count": items.len(), "items": items});
+        let shown = text::rows(&data, self.keys, "");
+        Outcome::report(self.several, data, shown)
+    }
+}

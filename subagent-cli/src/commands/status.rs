@@ -1,0 +1,23 @@
+//! `status`: whether a daemon runs here, and whether all is well. Starts no daemon.
+
+use serde_json::json;
+
+use super::{daemon, doctor};
+use crate::args::overview::StatusArgs;
+use crate::context::Context;
+use crate::failure::Result;
+use crate::output::{Outcome, text};
+
+pub(super) fn run(args: &StatusArgs, context: &Context) -> Result<Outcome> {
+    let mut data = daemon::status(args.cwd.cwd.as_deref(), context)?;
+    let found = doctor::findings(args.cwd.cwd.as_deref(), context)?;
+    let wrong: Vec<_> = found.iter().filter(|finding| !finding.is_well()).collect();
+    data.insert("findings".to_owned(), json!(wrong));
+    let data = data.into();
+    let mut lines = text::fields(&data, &["running", "liveWorkers", "version", "stateDir"]);
+    for finding in wrong {
+        lines.push('\n');
+        lines.push_str(&doctor::line(finding));
+    }
+    Ok(Outcome::report("status.shown", data, lines))
+}

@@ -1,0 +1,81 @@
+//! The fields of a form, one line each. Pure: the daemon checks what was typed.
+
+use serde_json::Value;
+use subagent_protocol::clean::one_line;
+
+/// At most this many fields are asked for.
+const MAX_FIELDS: usize = 50;
+
+/// The keys before a form is filled in.
+pub(super) const KEYS: &str = "[y] fill in and accept  [n] decline  [s] skip ";
+
+/// A field that is typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Field {
+    name: String,
+    label: String,
+    is_list: bool,
+    is_required: bool,
+}
+
+/// The fields of a form; none of a link.
+pub(super) fn fields(request: &Value) -> Vec<Field> {
+    let schema = &request["schema"];
+    let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    properties
+        .take(MAX_FIELDS)
+        .map(|(name, field)| {
+            let title = field["title"].as_str().unwrap_or(name);
+            Field {
+                name: name.clone(),
+                label: one_line(title),
+                is_list: field["type"] == "array",
+                is_required: required.iter().any(|one| one == name),
+            }
+        })
+        .collect()
+}
+
+impl Field {
+    /// What stands before the cursor.
+    pub(super) fn prompt(&self) -> String {
+        let list = if self.is_list { ", separated by commas" } else { "" };
+        let required = if self.is_required { "" } else { " (may stay empty)" };
+        format!("  {}{list}{required}: ", self.label)
+    }
+
+    /// Names and values for the daemon; none if nothing was typed.
+    pub(super) fn values(&self, typed: &str) -> Vec<(String, String)> {
+        let typed = typed.trim();
+        let parts: Vec<&str> =
+            if self.is_list { typed.split(',').map(str::trim).collect() } else { vec![typed] };
+        let given = parts.into_iter().filter(|part| !part.is_empty());
+        given.map(|part| (self.name.clone(), part.to_owned())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_form_is_asked_for_field_by_field() {
+        let request = json!({"schema": {
+            "properties": {
+                "port": {"type": "integer", "title": "Port\u{1b}[2J"},
+                "hosts": {"type": "array", "items": {"enum": ["a", "b"]}},
+            },
+            "required": ["port"],
+        }});
+        let fields = fields(&request);
+        let prompts: Vec<String> = fields.iter().map(Field::prompt).collect();
+        assert_eq!(prompts, ["  Port: ", "  hosts, separated by commas (may stay empty): "]);
+        assert_eq!(fields[0].values(" 8080 "), [("port".to_owned(), "8080".to_owned())]);
+        assert_eq!(fields[1].values("a, b").len(), 2);
+        assert!(fields[1].values("").is_empty());
+        assert!(super::fields(&json!({"url": "https://x"})).is_empty());
+    }
+}

@@ -1,0 +1,171 @@
+//! The keys and lines that a person types at the terminal of stdin.
+//!
+//! Must not print. The terminal has its usual mode whenever nothing is waited for.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal as _, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use rustix::fs::OFlags;
+use rustix::termios::{
+    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcsetattr,
+};
+use tokio::io::unix::AsyncFd;
+
+use crate::output::terminal::is_in_front;
+
+/// The longest line, in bytes.
+const MAX_LINE_BYTES: usize = 4096;
+
+/// A key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Char(char),
+    Enter,
+    /// Ctrl-C.
+    Interrupt,
+    /// Ctrl-D, or the terminal is gone.
+    End,
+    Other,
+}
+
+impl Key {
+    const fn of(char: char) -> Self {
+        match char {
+            '\u{3}' => Self::Interrupt,
+            '\u{4}' => Self::End,
+            '\r' | '\n' => Self::Enter,
+            '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => Self::Other,
+            char => Self::Char(char),
+        }
+    }
+}
+
+/// The terminal of stdin.
+#[derive(Debug)]
+pub(super) struct Keyboard {
+    terminal: AsyncFd<File>,
+    /// What was typed after the last key that was handed over.
+    typed: String,
+}
+
+/// A terminal that hands over each key at once and shows none, until this is dropped.
+struct KeyByKey<'a> {
+    terminal: &'a File,
+    usual: Termios,
+}
+
+impl<'a> KeyByKey<'a> {
+    fn begin(terminal: &'a File) -> io::Result<Self> {
+        let usual = tcgetattr(terminal)?;
+        let mut modes = usual.clone();
+        // Ctrl-C comes as a key: the terminal must be back in its usual mode before the signal.
+        modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+        modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+        modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(terminal, OptionalActions::Now, &modes)?;
+        Ok(Self { terminal, usual })
+    }
+}
+
+impl Drop for KeyByKey<'_> {
+    fn drop(&mut self) {
+        let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.usual);
+    }
+}
+
+impl Keyboard {
+    /// The keyboard, if stdin is a terminal and this process is in front of it.
+    ///
+    /// Has to be called inside of a runtime.
+    pub(super) fn open() -> Option<Self> {
+        if !io::stdin().is_terminal() || !is_in_front(&io::stdin()) {
+            return None;
+        }
+        // A description of its own: what is set on it is not set on that of the shell.
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+        let flags = i32::try_from(flags).ok()?;
+        let file =
+            OpenOptions::new().read(true).write(true).custom_flags(flags).open("/proc/self/fd/0").ok()?;
+        // SAFETY: the file is open, and the AsyncFd owns it and closes it.
+        #[allow(unsafe_code)]
+        let terminal = unsafe { AsyncFd::register(file) };
+        Some(Self { terminal: terminal.ok()?, typed: String::new() })
+    }
+
+    /// Forgets what was typed before a question was seen.
+    pub(super) fn forget(&mut self) {
+        self.typed.clear();
+        let _ = tcflush(self.terminal.get_ref(), QueueSelector::IFlush);
+    }
+
+    /// The next key.
+    pub(super) async fn key(&mut self) -> io::Result<Key> {
+        if self.typed.is_empty() {
+            let _modes = KeyByKey::begin(self.terminal.get_ref())?;
+            let mut bytes = [0; 256];
+            let length = self.read(&mut bytes).await?;
+            self.typed = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        }
+        Ok(self.next_key())
+    }
+
+    /// The next key of what was typed. An arrow and the like come as several characters, the first of which is Escape.
+    fn next_key(&mut self) -> Key {
+        let Some(first) = self.typed.chars().next() else { return Key::End };
+        if first == '\u{1b}' {
+            self.typed.clear();
+        } else {
+            self.typed.remove(0);
+        }
+        Key::of(first)
+    }
+
+    /// The next line, without its end; `None` at the end of input.
+    pub(super) async fn line(&mut self) -> io::Result<Option<String>> {
+        let ends = |typed: &str| typed.find(['\n', '\r']).map(|end| end + 1);
+        let length = ends(&self.typed).unwrap_or(self.typed.len());
+        let mut line: Vec<u8> = self.typed.drain(..length).collect::<String>().into_bytes();
+        let mut bytes = [0; 512];
+        loop {
+            if line.ends_with(b"\n") || line.ends_with(b"\r") || line.len() >= MAX_LINE_BYTES {
+                let text = String::from_utf8_lossy(&line);
+                return Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()));
+            }
+            let length = self.read(&mut bytes).await?;
+            if length == 0 {
+                return Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line).into_owned()));
+            }
+            line.extend_from_slice(&bytes[..length]);
+        }
+    }
+
+    async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let mut ready = self.terminal.readable().await?;
+            if let Ok(read) = ready.try_io(|terminal| terminal.get_ref().read(bytes)) {
+                return read;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_what_a_terminal_sends() {
+        for (char, key) in [
+            ('y', Key::Char('y')),
+            ('\u{e4}', Key::Char('\u{e4}')),
+            ('\r', Key::Enter),
+            ('\u{3}', Key::Interrupt),
+            ('\u{4}', Key::End),
+            ('\u{1b}', Key::Other),
+            ('\u{9b}', Key::Other),
+        ] {
+            assert_eq!(Key::of(char), key, "{char:?}");
+        }
+    }
+}

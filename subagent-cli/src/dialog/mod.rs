@@ -1,0 +1,259 @@
+//! Questions of agents, asked in place: what is asked, a few keys, and the answer.
+//!
+//! Must not decide anything by itself, nor keep a question that was answered elsewhere from ending.
+
+mod form;
+mod keyboard;
+mod permission;
+
+use std::io;
+use std::pin::pin;
+
+use nix::sys::signal::{Signal, raise};
+use serde_json::{Value, json};
+use subagent_protocol::Code;
+use subagent_protocol::api::{Answer, Decide, RuleScope};
+use subagent_protocol::secret::Secret;
+use subagent_protocol::state::{ElicitationAction, QuestionKind};
+
+use crate::client::{Ask, Client, segment};
+use crate::failure::{Failure, Result};
+use crate::output::human::{self, Detail};
+use crate::output::terminal::Terminal;
+use crate::output::{Format, tell};
+use keyboard::{Key, Keyboard};
+use permission::{Stage, Step, Wish};
+
+/// What became of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// The person answered it.
+    Answered,
+    /// The person left it in the inbox.
+    Skipped,
+    /// It was over before the person answered.
+    Elsewhere,
+}
+
+/// A question to ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) worker_id: String,
+    pub(crate) request_id: String,
+    pub(crate) kind: QuestionKind,
+}
+
+/// The terminal of a person who can be asked.
+#[derive(Debug)]
+pub(crate) struct Dialog {
+    keyboard: Keyboard,
+    terminal: Terminal,
+}
+
+impl Dialog {
+    /// The dialog, if a person reads stdout and types at stdin. Has to be called inside of a runtime.
+    pub(crate) fn open(format: Format, wanted: bool) -> Option<Self> {
+        if format == Format::Json || !wanted {
+            return None;
+        }
+        // The question is written to stderr: what reads stdout takes it for the result.
+        let (Some(_), Some(terminal)) = (Terminal::of_stdout(), Terminal::of_stderr()) else { return None };
+        Some(Self { keyboard: Keyboard::open()?, terminal })
+    }
+
+    /// Asks a question and gives the daemon the answer. `over` ends when the question was answered by another command.
+    ///
+    /// # Errors
+    /// Those of [`Client::ask`], and `INTERNAL_ERROR` if the terminal cannot be read.
+    pub(crate) async fn ask(
+        &mut self,
+        client: &mut Client,
+        question: &Question,
+        over: impl Future<Output = ()>,
+    ) -> Result<Asked> {
+        let asked = {
+            let mut over = pin!(over);
+            let mut answering = pin!(self.answer(client, question));
+            tokio::select! {
+                biased;
+                answered = &mut answering => answered?,
+                () = &mut over => Asked::Elsewhere,
+            }
+        };
+        if asked == Asked::Elsewhere {
+            let shown = client.ask(&Ask::get(approval_path(question))).await?;
+            tell(&format!("\n{}", human::decided_by(&shown, self.terminal)));
+        }
+        Ok(asked)
+    }
+
+    async fn answer(&mut self, client: &mut Client, question: &Question) -> Result<Asked> {
+        let shown = client.ask(&Ask::get(approval_path(question))).await?;
+        if shown["status"] != "pending" {
+            return Ok(Asked::Elsewhere);
+        }
+        let answered = match question.kind {
+            QuestionKind::Permission => self.permission(client, question, &shown).await,
+            QuestionKind::Elicitation => self.form(client, question, &shown).await,
+        };
+        match answered {
+            // Another command was faster, or the turn has ended.
+            Err(failure) if is_over(&failure) => Ok(Asked::Elsewhere),
+            answered => answered,
+        }
+    }
+
+    async fn permission(&mut self, client: &mut Client, question: &Question, shown: &Value) -> Result<Asked> {
+        let rule = shown["alwaysRule"].as_str();
+        self.keyboard.forget();
+        tell(&human::question(shown, Detail::Short, self.terminal));
+        let mut stage = Stage::Choice;
+        loop {
+            tell(&format!("{} ", permission::keys(stage, rule.is_some())));
+            let key = self.key().await?;
+            tell("\n");
+            let wish = match permission::press(stage, key, rule.is_some()) {
+                Step::Done(wish) => wish,
+                Step::Ask(next) => {
+                    stage = next;
+                    if let (Stage::Always, Some(rule)) = (stage, rule) {
+                        tell(&human::rule_to_make(rule, self.terminal));
+                    }
+                    continue;
+                }
+                Step::ShowAll => {
+                    tell(&human::question(shown, Detail::All, self.terminal));
+                    continue;
+                }
+                Step::Interrupt => return interrupt().await,
+                Step::Stay => continue,
+            };
+            let mut decision = Decide { decision: Some("allow".to_owned()), ..Decide::default() };
+            match wish {
+                Wish::Allow => {}
+                Wish::AllowAlways => decision.always = Some(RuleScope::Worker),
+                Wish::Reject => decision.decision = Some("reject".to_owned()),
+                Wish::RejectWithNote => {
+                    tell("note: ");
+                    let Some(note) = self.line().await? else { return Ok(self.skip(question)) };
+                    decision.decision = Some("reject".to_owned());
+                    decision.note = Some(note).filter(|note| !note.trim().is_empty());
+                }
+                Wish::Skip => return Ok(self.skip(question)),
+            }
+            let path = format!(
+                "/v1/workers/{}/approvals/{}",
+                segment(&question.worker_id),
+                segment(&question.request_id)
+            );
+            match client.ask(&Ask::change(path, &decision)?).await {
+                Ok(_) => return Ok(Asked::Answered),
+                Err(failure)
+                    if failure.is(Code::RuleNotDerivable) || failure.is(Code::InvalidApprovalDecision) =>
+                {
+                    tell(&human::failure(&failure, self.terminal));
+                    stage = Stage::Choice;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    async fn form(&mut self, client: &mut Client, question: &Question, shown: &Value) -> Result<Asked> {
+        self.keyboard.forget();
+        tell(&human::question(shown, Detail::Short, self.terminal));
+        let fields = form::fields(&shown["request"]);
+        let path = format!(
+            "/v1/workers/{}/elicitations/{}",
+            segment(&question.worker_id),
+            segment(&question.request_id)
+        );
+        loop {
+            tell(form::KEYS);
+            let key = self.key().await?;
+            tell("\n");
+            let answer = match key {
+                Key::Char('y' | 'Y') | Key::Enter => {
+                    let Some(set) = self.fill_in(&fields).await? else { return Ok(self.skip(question)) };
+                    let set = (!set.is_empty()).then_some(Secret(set));
+                    Answer { action: ElicitationAction::Accept, content: None, set }
+                }
+                Key::Char('n' | 'N') => {
+                    Answer { action: ElicitationAction::Decline, content: None, set: None }
+                }
+                Key::Char('s' | 'S') | Key::End => return Ok(self.skip(question)),
+                Key::Interrupt => return interrupt().await,
+                _ => continue,
+            };
+            match client.ask(&Ask::change(&path, &answer)?).await {
+                Ok(_) => return Ok(Asked::Answered),
+                // What was typed does not fit: the person tries again.
+                Err(failure) if failure.is(Code::InvalidElicitationContent) => {
+                    tell(&human::failure(&failure, self.terminal));
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// The values of a form; fields that were left empty are left out. `None` at the end of input.
+    async fn fill_in(&mut self, fields: &[form::Field]) -> Result<Option<Vec<(String, String)>>> {
+        let mut set = Vec::new();
+        for field in fields {
+            tell(&field.prompt());
+            let Some(typed) = self.line().await? else { return Ok(None) };
+            set.extend(field.values(&typed));
+        }
+        Ok(Some(set))
+    }
+
+    fn skip(&self, question: &Question) -> Asked {
+        let command = match question.kind {
+            QuestionKind::Permission => "approve",
+            QuestionKind::Elicitation => "answer",
+        };
+        tell(&format!("Left open. Answer later:  subagent {command} {}\n", question.request_id));
+        Asked::Skipped
+    }
+
+    async fn key(&mut self) -> Result<Key> {
+        self.keyboard.key().await.map_err(|error| unreadable(&error))
+    }
+
+    async fn line(&mut self) -> Result<Option<String>> {
+        self.keyboard.line().await.map_err(|error| unreadable(&error))
+    }
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    Failure::internal(format!("the terminal cannot be read: {error}"))
+}
+
+fn approval_path(question: &Question) -> String {
+    format!("/v1/approvals/{}", segment(&question.request_id))
+}
+
+/// Ctrl-C: the signal does what it does without a question. It ends this future by ending the process, or what waits for
+/// this future.
+async fn interrupt<T>() -> T {
+    let _ = raise(Signal::SIGINT);
+    std::future::pending().await
+}
+
+/// Another command answered, the turn has ended, or its runtime is gone.
+pub(crate) fn is_over(failure: &Failure) -> bool {
+    [Code::ApprovalNotPending, Code::ApprovalNotFound, Code::WorkerNotWaitingApproval, Code::WorkerStopped]
+        .iter()
+        .any(|code| failure.is(*code))
+}
+
+/// Whether an event ends a question.
+pub(crate) fn ends(event: &Value, question: &Question) -> bool {
+    let of_question = event["data"]["requestId"] == json!(question.request_id);
+    let of_worker = event["workerId"] == json!(question.worker_id);
+    match event["type"].as_str().unwrap_or_default() {
+        "approval.decided" | "elicitation.answered" => of_question,
+        "turn.completed" | "turn.failed" | "turn.canceled" | "worker.stopped" => of_worker,
+        _ => false,
+    }
+}

@@ -1,0 +1,94 @@
+//! Which keys answer a permission request. Pure.
+
+use super::keyboard::Key;
+
+/// What a person is asked at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// For one of the keys.
+    Choice,
+    /// Whether the rule that was shown may be made.
+    Always,
+}
+
+/// What a person wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Allow it once.
+    Allow,
+    /// Allow it, and everything that the rule covers.
+    AllowAlways,
+    /// Reject it.
+    Reject,
+    /// Reject it, with a note that is typed next.
+    RejectWithNote,
+    /// Leave it in the inbox.
+    Skip,
+}
+
+/// What a key leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Done(Wish),
+    Ask(Stage),
+    ShowAll,
+    Interrupt,
+    /// The key means nothing here.
+    Stay,
+}
+
+/// The keys of a stage, for people.
+pub(super) fn keys(stage: Stage, has_rule: bool) -> &'static str {
+    match (stage, has_rule) {
+        (Stage::Choice, true) => {
+            "[y] allow once  [a] always  [n] reject  [N] reject with a note  [d] show all  [s] skip"
+        }
+        (Stage::Choice, false) => {
+            "[y] allow once  [n] reject  [N] reject with a note  [d] show all  [s] skip"
+        }
+        (Stage::Always, _) => "[Enter] allow and make this rule  [any other key] back",
+    }
+}
+
+/// Takes a key.
+pub(super) const fn press(stage: Stage, key: Key, has_rule: bool) -> Step {
+    match (stage, key) {
+        (_, Key::Interrupt) => Step::Interrupt,
+        (_, Key::End) => Step::Done(Wish::Skip),
+        (Stage::Always, Key::Enter) => Step::Done(Wish::AllowAlways),
+        (Stage::Always, _) => Step::Ask(Stage::Choice),
+        (Stage::Choice, Key::Char(key)) => match key {
+            'y' | 'Y' => Step::Done(Wish::Allow),
+            'a' | 'A' if has_rule => Step::Ask(Stage::Always),
+            'n' => Step::Done(Wish::Reject),
+            'N' => Step::Done(Wish::RejectWithNote),
+            'd' | 'D' => Step::ShowAll,
+            's' | 'S' => Step::Done(Wish::Skip),
+            _ => Step::Stay,
+        },
+        (Stage::Choice, Key::Enter | Key::Other) => Step::Stay,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enter_never_allows_what_was_not_chosen_before() {
+        assert_eq!(press(Stage::Choice, Key::Enter, true), Step::Stay);
+        assert_eq!(press(Stage::Choice, Key::Char('a'), false), Step::Stay, "there is no rule");
+        assert_eq!(press(Stage::Choice, Key::Char('a'), true), Step::Ask(Stage::Always));
+        assert_eq!(press(Stage::Always, Key::Enter, true), Step::Done(Wish::AllowAlways));
+        assert_eq!(press(Stage::Always, Key::Char('y'), true), Step::Ask(Stage::Choice));
+    }
+
+    #[test]
+    fn every_key_that_is_shown_does_something() {
+        for key in keys(Stage::Choice, true).split('[').filter_map(|part| part.chars().next()) {
+            assert_ne!(press(Stage::Choice, Key::Char(key), true), Step::Stay, "{key}");
+        }
+        assert_eq!(press(Stage::Choice, Key::End, true), Step::Done(Wish::Skip));
+        assert_eq!(press(Stage::Always, Key::Interrupt, true), Step::Interrupt);
+    }
+}

@@ -1,0 +1,202 @@
+//! Lists and results without a layout of their own: columns and facts, named by the keys of their data.
+
+use serde_json::Value;
+
+use super::view::{View, items, shown, word};
+use crate::output::style::Style;
+use crate::output::table::Table;
+
+/// How the values of a column look.
+#[derive(Debug, Clone, Copy)]
+enum Look {
+    Name,
+    State,
+    Text,
+    Time,
+    Id,
+}
+
+use Look::{Id, Name, State, Text, Time};
+
+/// A list: its type, and its columns in the order of their importance.
+type List = (&'static str, &'static [(&'static str, &'static str, Look)]);
+
+const LISTS: &[List] = &[
+    (
+        "task.listed",
+        &[
+            ("NAME", "name", Name),
+            ("STATE", "status", State),
+            ("WHAT", "description", Text),
+            ("AGENT", "agent", Text),
+            ("CHANGED", "updatedAt", Time),
+            ("MODE", "mode", Text),
+            ("TASK", "taskId", Id),
+        ],
+    ),
+    (
+        "turn.listed",
+        &[
+            ("TURN", "turnId", Name),
+            ("STATE", "status", State),
+            ("TEXT", "text", Text),
+            ("POSITION", "position", Text),
+            ("STARTED", "startedAt", Time),
+        ],
+    ),
+    (
+        "agent.listed",
+        &[
+            ("AGENT", "name", Name),
+            ("MODE", "mode", Text),
+            ("WHAT FOR", "description", Text),
+            ("FROM", "level", Text),
+        ],
+    ),
+    (
+        "daemons.listed",
+        &[
+            ("PID", "pid", Name),
+            ("WORKERS", "liveWorkers", Text),
+            ("STATE DIR", "stateDir", Text),
+            ("SINCE", "startedAt", Time),
+            ("VERSION", "version", Text),
+        ],
+    ),
+    (
+        "session.listed",
+        &[
+            ("SESSION", "sessionId", Name),
+            ("TITLE", "title", Text),
+            ("CHANGED", "updatedAt", Time),
+            ("WHERE", "cwd", Text),
+        ],
+    ),
+    (
+        "policy.rules",
+        &[
+            ("RULE", "ruleId", Name),
+            ("ACTION", "action", Text),
+            ("WHAT", "rule", Text),
+            ("SCOPE", "scope", Text),
+            ("SINCE", "createdAt", Time),
+        ],
+    ),
+];
+
+/// A result: its type, the key that names it, and the keys that say more.
+type Result = (&'static str, &'static str, &'static [(&'static str, &'static str, Look)]);
+
+const RESULTS: &[Result] = &[
+    (
+        "worker.set",
+        "workerId",
+        &[
+            ("name", "name", Name),
+            ("agent has it", "applied", Text),
+            ("chosen", "chosen", Text),
+            ("current", "current", Text),
+            ("idle timeout", "idleTimeoutMs", Text),
+            ("budget", "budget", Text),
+        ],
+    ),
+    (
+        "worker.handoff.ready",
+        "workerId",
+        &[("for the next worker", "handoffPath", Text), ("for programs", "checkpointPath", Text)],
+    ),
+    ("state.backed_up", "path", &[("bytes", "sizeBytes", Text), ("schema", "schema", Text)]),
+    ("controller.released", "controllerId", &[("released", "released", Text)]),
+    (
+        "daemon.shown",
+        "stateDir",
+        &[
+            ("running", "running", Text),
+            ("pid", "pid", Text),
+            ("live workers", "liveWorkers", Text),
+            ("started", "startedAt", Time),
+            ("version", "version", Text),
+            ("mode", "mode", Text),
+            ("socket", "socket", Text),
+            ("log", "log", Text),
+        ],
+    ),
+    (
+        "task.shown",
+        "name",
+        &[
+            ("state", "status", State),
+            ("what", "description", Text),
+            ("agent", "agent", Text),
+            ("launcher", "launcher", Text),
+            ("model", "model", Text),
+            ("tool calls", "toolCalls", Text),
+            ("tokens", "tokens", Text),
+            ("created", "createdAt", Time),
+            ("ended", "completedAt", Time),
+            ("error", "error", Text),
+            ("task", "taskId", Id),
+            ("result", "result", Text),
+        ],
+    ),
+];
+
+/// Writes a list or a result that is known here.
+pub(super) fn write(view: &mut View, kind: &str, data: &Value) -> Option<()> {
+    if let Some((_, columns)) = LISTS.iter().find(|(known, _)| *known == kind) {
+        return list(view, columns, data);
+    }
+    let (_, key, facts) = RESULTS.iter().find(|(known, ..)| *known == kind)?;
+    let name = shown(data.get(*key)?);
+    view.page.word(Style::Strong, &name).end();
+    let facts: Vec<(&str, Style, String)> = facts
+        .iter()
+        .map(|(label, key, look)| {
+            let (style, text) = cell(view, *look, &data[*key]);
+            (*label, style, text)
+        })
+        .collect();
+    view.facts(&facts);
+    Some(())
+}
+
+/// `None` for an empty list: the words for it are said elsewhere.
+fn list(view: &mut View, columns: &[(&'static str, &str, Look)], data: &Value) -> Option<()> {
+    let items = items(data).filter(|items| !items.is_empty())?;
+    let heads: Vec<&'static str> = columns.iter().map(|(head, ..)| *head).collect();
+    let mut table = Table::new(&heads);
+    for item in items {
+        table.row_of(columns.iter().map(|(_, key, look)| cell(view, *look, &item[*key])));
+    }
+    view.put(&table);
+    Some(())
+}
+
+fn cell(view: &View, look: Look, value: &Value) -> (Style, String) {
+    match look {
+        Name => (Style::Strong, shown(value)),
+        Text => (Style::Plain, text(value)),
+        Time => (Style::Dim, view.ago(value)),
+        Id => (Style::Dim, shown(value)),
+        State => {
+            let state = value.as_str().unwrap_or_default();
+            (Style::of_state(state), state.replace('_', " "))
+        }
+    }
+}
+
+/// A value as a person reads it: of an error its message, of an object `key value` pairs.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Object(_) if value["message"].is_string() => {
+            format!("{} {}", word(value, "code"), word(value, "message"))
+        }
+        Value::Object(members) => {
+            let pairs = members.iter().filter(|(_, value)| !value.is_null());
+            pairs.map(|(key, value)| format!("{key} {}", text(value))).collect::<Vec<_>>().join(", ")
+        }
+        other => shown(other),
+    }
+}

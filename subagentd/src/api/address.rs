@@ -1,0 +1,67 @@
+//! The worker that a request is about: an id, a name, the beginning of an id, or `@last`.
+//!
+//! Must not decide who may see or change the worker.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use serde::Deserialize;
+use subagent_protocol::{Result, worker_name};
+
+use super::body::Names;
+use super::reply::Failure;
+use super::state::Api;
+use crate::supervisor::Supervisor;
+
+/// The worker that was started or addressed last. A new daemon begins with the one that changed last.
+#[derive(Debug, Clone, Default)]
+pub struct LastWorker(Arc<Mutex<Option<String>>>);
+
+impl LastWorker {
+    /// Remembers a worker.
+    pub(super) fn set(&self, worker_id: &str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker_id.to_owned());
+    }
+
+    fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The id of the worker that an address means; an address that fits no worker stays as it is.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND` for `@last` without workers, `AMBIGUOUS_WORKER{candidates}`, `STORAGE_ERROR`.
+pub(super) async fn resolve(api: &Api, address: &str) -> Result<String> {
+    let supervisor: &Supervisor = &api.supervisor;
+    if address == worker_name::LAST {
+        return supervisor.last_worker(api.last_worker.get()).await;
+    }
+    let worker_id = supervisor.find_worker(address).await?;
+    api.last_worker.set(&worker_id);
+    Ok(worker_id)
+}
+
+/// The id of the worker that the path names.
+pub(super) struct Addressed(pub(super) String);
+
+#[derive(Deserialize)]
+struct WorkerOfPath {
+    worker: String,
+}
+
+impl FromRequestParts<Api> for Addressed {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
+        let Names(WorkerOfPath { worker }) = Names::from_request_parts(parts, api).await?;
+        Ok(Self(resolve(api, &worker).await?))
+    }
+}
+
+/// The request behind the worker in the path.
+#[derive(Deserialize)]
+pub(super) struct RequestOfPath {
+    pub(super) request: String,
+}

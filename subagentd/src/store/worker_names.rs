@@ -1,0 +1,155 @@
+//! Names of workers, and the workers that an address can mean.
+//!
+//! Must not check who asks.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::{Code, Error, Result, worker_name};
+
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::tx::Tx;
+
+/// An ambiguous address names at most this many of the workers that it fits.
+const MAX_CANDIDATES: usize = 10;
+
+/// What a new worker is called.
+#[derive(Debug, Clone)]
+pub enum NewName {
+    /// This name, which a person chose.
+    Chosen(String),
+    /// The name of its launcher with the smallest free number.
+    OfLauncher,
+    /// The name of its task, which is not known yet.
+    OfTask,
+}
+
+/// A worker that an ambiguous address fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) worker_id: WorkerId,
+    pub(crate) name: String,
+}
+
+impl Tx<'_> {
+    /// The name of a new worker; `None` for one whose task gives it.
+    ///
+    /// # Errors
+    /// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
+    pub(super) fn new_name(&self, name: &NewName, launcher: &str) -> Result<Option<String>> {
+        match name {
+            NewName::Chosen(name) => {
+                self.check_free(name, None)?;
+                Ok(Some(name.clone()))
+            }
+            NewName::OfLauncher => self.numbered_name(&worker_name::of_text(launcher, "worker"), 1).map(Some),
+            NewName::OfTask => Ok(None),
+        }
+    }
+
+    /// Names the worker of a task like the task, with a number if another worker has that name.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(super) fn name_after_task(&self, id: RowId, task: &str) -> Result<()> {
+        let name = worker_name::of_text(task, "task");
+        let name = match holder(self.connection, &name)? {
+            None => name,
+            Some(_) => self.numbered_name(&name, 2)?,
+        };
+        self.set_name(id, &name)
+    }
+
+    /// Gives a worker another name.
+    ///
+    /// # Errors
+    /// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
+    pub(crate) fn rename_worker(&self, id: RowId, name: &str) -> Result<()> {
+        self.check_free(name, Some(id))?;
+        self.set_name(id, name)
+    }
+
+    fn set_name(&self, id: RowId, name: &str) -> Result<()> {
+        self.execute(
+            "UPDATE workers SET name = ?2, name_key = ?3 WHERE id = ?1",
+            params![id.0, name, worker_name::key(name)],
+        )?;
+        Ok(())
+    }
+
+    fn check_free(&self, name: &str, except: Option<RowId>) -> Result<()> {
+        match holder(self.connection, name)? {
+            Some((id, worker_id)) if except != Some(id) => {
+                Err(Error::new(Code::NameTaken, format!("worker {worker_id} is called {name}"))
+                    .with("name", name)
+                    .with("workerId", worker_id)
+                    .recommend("choose another name, or remove that worker with `subagent worker rm`"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn numbered_name(&self, name: &str, first: u64) -> Result<String> {
+        let base = worker_name::base(name);
+        // The keys that begin with the base and a hyphen: the character after the hyphen is the dot.
+        let sql = "SELECT name_key FROM workers
+                   WHERE name_key >= ?1 || '-' AND name_key < ?1 || '.' AND removed_at IS NULL";
+        let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
+        let taken: HashSet<String> = statement
+            .query_map([worker_name::key(&base)], |row| row.get(0))
+            .and_then(Iterator::collect)
+            .map_err(StoreError::from)?;
+        let mut names = (first..).map(|number| format!("{base}-{number}"));
+        let free = names.find(|name| !taken.contains(&worker_name::key(name)));
+        free.ok_or_else(|| Error::new(Code::Internal, "all numbers are taken"))
+    }
+}
+
+/// The worker with this name.
+fn holder(connection: &Connection, name: &str) -> Result<Option<(RowId, String)>> {
+    let sql = "SELECT id, worker_id FROM workers WHERE name_key = ?1 AND removed_at IS NULL";
+    let found =
+        rows::one(connection, sql, [worker_name::key(name)], |row| Ok((RowId(row.get(0)?), row.get(1)?)));
+    Ok(found.optional().map_err(StoreError::from)?)
+}
+
+/// The id of the worker with this name.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn by_name(connection: &Connection, name: &str) -> Result<Option<String>> {
+    Ok(holder(connection, name)?.map(|(_, worker_id)| worker_id))
+}
+
+/// The workers whose ids begin like this, and are not removed; at most [`MAX_CANDIDATES`].
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn by_id_prefix(connection: &Connection, prefix: &str) -> Result<Vec<Candidate>> {
+    // All characters of an id come before `g`.
+    let sql = "SELECT worker_id, coalesce(name, worker_id) FROM workers
+               WHERE worker_id >= ?1 AND worker_id < ?1 || 'g' AND removed_at IS NULL
+               ORDER BY id DESC LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let most = i64::try_from(MAX_CANDIDATES).unwrap_or(i64::MAX);
+    let found = statement.query_map(params![prefix, most], |row| {
+        Ok(Candidate { worker_id: rows::parsed(row, 0)?, name: row.get(1)? })
+    });
+    Ok(found.and_then(Iterator::collect).map_err(StoreError::from)?)
+}
+
+/// The worker that changed last, if there is one.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn changed_last(connection: &Connection) -> Result<Option<String>> {
+    let sql = "SELECT worker_id FROM workers WHERE removed_at IS NULL
+               AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.worker = workers.id AND t.parent IS NOT NULL)
+               ORDER BY updated_at DESC, id DESC LIMIT 1";
+    Ok(rows::one(connection, sql, [], |row| row.get(0)).optional().map_err(StoreError::from)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Finding the worker that a person means.
+
+use serde_json::json;
+use subagent_protocol::api::{RenameWorker, WorkerRenamed};
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::{Code, Error, Result, worker_name};
+
+use super::{Caller, Supervisor, entropy};
+use crate::store::{Durability, controllers, worker_names, workers};
+
+impl Supervisor {
+    /// The id of the worker with this id or name, or whose id alone begins like this. An address that fits no worker
+    /// stays as it is: each request has its own error for it.
+    ///
+    /// # Errors
+    /// `AMBIGUOUS_WORKER{address,candidates}`, `STORAGE_ERROR`.
+    pub async fn find_worker(&self, address: &str) -> Result<String> {
+        // A name never looks like an id.
+        if address.parse::<WorkerId>().is_ok() {
+            return Ok(address.to_owned());
+        }
+        let wanted = address.to_owned();
+        let read = self.shared.store.read(move |connection| {
+            if let Some(found) = worker_names::by_name(connection, &wanted)? {
+                return Ok((Some(found), Vec::new()));
+            }
+            let is_prefix = wanted.starts_with("w_") && wanted.len() >= worker_name::MIN_ID_PREFIX;
+            let candidates =
+                if is_prefix { worker_names::by_id_prefix(connection, &wanted)? } else { Vec::new() };
+            Ok((None, candidates))
+        });
+        let (found, candidates) = read.await?;
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        match candidates.as_slice() {
+            [] => Ok(address.to_owned()),
+            [one] => Ok(one.worker_id.as_str().to_owned()),
+            several => {
+                let names: Vec<&str> = several.iter().map(|found| found.name.as_str()).collect();
+                let list: Vec<_> = several
+                    .iter()
+                    .map(|found| json!({"workerId": found.worker_id, "name": found.name}))
+                    .collect();
+                let message = format!("{address} fits several workers: {}", names.join(", "));
+                Err(Error::new(Code::AmbiguousWorker, message)
+                    .with("address", address)
+                    .with("candidates", list)
+                    .recommend("use a name, or more characters of the id"))
+            }
+        }
+    }
+
+    /// The worker that was addressed last if it is still there, else the one that changed last.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+    pub async fn last_worker(&self, addressed: Option<String>) -> Result<String> {
+        let read = self.shared.store.read(move |connection| {
+            if let Some(worker_id) = addressed
+                && workers::get(connection, &worker_id)?.is_some()
+            {
+                return Ok(Some(worker_id));
+            }
+            worker_names::changed_last(connection)
+        });
+        read.await?.ok_or_else(|| self.roster.not_found(worker_name::LAST))
+    }
+
+    /// Gives a worker another name.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT{field}`, `NAME_TAKEN{name,workerId}`, `INVALID_CONTROLLER_HANDLE`,
+    /// `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
+    pub async fn rename_worker(
+        &self,
+        caller: Caller,
+        worker: &str,
+        request: RenameWorker,
+    ) -> Result<WorkerRenamed> {
+        let row = self.row(worker).await?;
+        worker_name::check(&request.name)?;
+        let (owner, key) = self.guarded(caller, &format!("rename {worker}"), &request)?;
+        let now = entropy::now();
+        let renamed = WorkerRenamed { worker_id: row.worker_id, name: request.name, previous: row.name };
+        subagent_failpoint::hit("rename.before_commit");
+        let stored = self.shared.store.write(Durability::Full, 1, move |tx| {
+            tx.once(key.as_ref(), now, |tx| {
+                controllers::check_owner_of(tx.connection(), &owner, &row.controller_id)?;
+                tx.rename_worker(row.id, &renamed.name)?;
+                Ok(renamed)
+            })
+        });
+        let stored = stored.await;
+        subagent_failpoint::hit("rename.after_commit");
+        Ok(stored?.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::start::tests::supervisor;
+    use super::super::testing::{caller, choice, folder};
+    use super::*;
+    use crate::core::worker::State;
+    use crate::store::{NewName, NewWorker};
+
+    /// A supervisor with two workers whose ids begin alike.
+    async fn with_twins(dir: &std::path::Path) -> Supervisor {
+        let supervisor = supervisor(dir).await;
+        let key = choice(dir).workspace_key;
+        let stored = supervisor.shared.store.write(Durability::Full, 1, move |tx| {
+            let controller = controllers::by_workspace(tx.connection(), &key)?.unwrap();
+            for number in [1, 2] {
+                let worker = NewWorker {
+                    worker_id: WorkerId::from_random([0xab, 0, 0, 0, number]),
+                    controller: controller.id,
+                    name: NewName::OfLauncher,
+                    label: "worker".into(),
+                    launcher: "none".into(),
+                    role: "default".into(),
+                    cwd: key.clone(),
+                    spec: "{}".into(),
+                    placeholder: "sess_000000000000".into(),
+                    state: State::Stopped,
+                };
+                tx.insert_worker(&worker, entropy::now())?;
+            }
+            Ok(())
+        });
+        stored.await.unwrap();
+        supervisor
+    }
+
+    #[tokio::test]
+    async fn an_address_fits_one_worker_or_names_the_candidates() {
+        let dir = folder();
+        let supervisor = with_twins(dir.path()).await;
+        for (address, worker) in
+            [("none-1", "w_ab00000001"), ("NONE-2", "w_ab00000002"), ("w_ab00000002", "w_ab00000002")]
+        {
+            assert_eq!(supervisor.find_worker(address).await.unwrap(), worker);
+        }
+        let ambiguous = supervisor.find_worker("w_ab0000000").await.unwrap_err();
+        assert_eq!(ambiguous.code, Code::AmbiguousWorker);
+        assert_eq!(ambiguous.details["candidates"][0]["name"], "none-2");
+        for unknown in ["w_a", "w_ac", "none", "nobody", ""] {
+            assert_eq!(supervisor.find_worker(unknown).await.unwrap(), unknown, "it stays as it is");
+        }
+        assert_eq!(supervisor.last_worker(None).await.unwrap(), "w_ab00000002");
+        let addressed = Some("w_ab00000001".to_owned());
+        assert_eq!(supervisor.last_worker(addressed).await.unwrap(), "w_ab00000001");
+        let gone = Some("w_0000000000".to_owned());
+        assert_eq!(supervisor.last_worker(gone).await.unwrap(), "w_ab00000002");
+        supervisor.shutdown(false).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_repeated_rename_is_the_same_rename() {
+        let dir = folder();
+        let supervisor = with_twins(dir.path()).await;
+        let rename = |name: &str| {
+            let request = RenameWorker { name: name.into() };
+            supervisor.rename_worker(caller(Some("key")), "w_ab00000001", request)
+        };
+        let first = rename("auth").await.unwrap();
+        assert_eq!((first.name.as_str(), first.previous.as_str()), ("auth", "none-1"));
+        assert_eq!(rename("auth").await.unwrap().previous, "none-1");
+        assert_eq!(rename("login").await.unwrap_err().code, Code::IdempotencyConflict);
+        supervisor.shutdown(false).await.unwrap();
+    }
+}

@@ -1,0 +1,150 @@
+//! Questions at a terminal: a person answers `run` with a key.
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{AtTerminal, On, Sandbox};
+
+const ASK: &str = "!ask execute rm -rf build";
+const FORM: &str = r#"!elicit {"mode": "form", "message": "Which port?", "requestedSchema": {"type": "object", "properties": {"port": {"type": "integer", "title": "Port"}}, "required": ["port"]}}"#;
+
+/// `run` at a terminal with a keyboard.
+#[track_caller]
+fn run(sandbox: &Sandbox, args: &[&str], prompt: &str) -> AtTerminal {
+    let command = sandbox.command("subagent").args(["run"]).args(args).args(["demo", prompt]);
+    command.at_terminal(100, On::All)
+}
+
+/// The one question that is open.
+fn open(sandbox: &Sandbox) -> Value {
+    sandbox.run(&["approval", "list"]).data_of("inbox.listed")["items"][0].clone()
+}
+
+/// The last decision of the only worker.
+fn decided(sandbox: &Sandbox) -> Value {
+    let list = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    let worker = list["items"][0]["workerId"].as_str().unwrap();
+    let events = sandbox.events(worker);
+    events.into_iter().rev().find(|event| event["type"] == "approval.decided").unwrap()["data"].take()
+}
+
+#[test]
+fn a_key_allows_or_rejects() {
+    let sandbox = Sandbox::new();
+    let terminal = run(&sandbox, &[], ASK);
+    terminal.wait_for("[y] allow once");
+    terminal.wait_for("? Permission requested for execute: rm -rf build");
+    terminal.types("x");
+    terminal.types("y");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(0), "{}", screen.text());
+    assert_eq!(decided(&sandbox)["optionId"], "allow-once");
+    let terminal = run(&sandbox, &[], ASK);
+    terminal.wait_for("[n] reject");
+    terminal.types("n");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(12), "{}", screen.text());
+    assert_eq!(decided(&sandbox)["optionId"], "reject-once");
+    sandbox.finish();
+}
+
+#[test]
+fn a_rejection_can_have_a_note() {
+    let sandbox = Sandbox::new();
+    let terminal = run(&sandbox, &[], ASK);
+    terminal.wait_for("[N] reject with a note");
+    terminal.types("N");
+    terminal.wait_for("note: ");
+    terminal.types("not the build folder\n");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(12), "{}", screen.text());
+    assert_eq!(decided(&sandbox)["note"], "not the build folder");
+    sandbox.finish();
+}
+
+#[test]
+fn always_shows_the_rule_and_makes_it_after_enter() {
+    let sandbox = Sandbox::new();
+    let terminal = run(&sandbox, &[], &format!("{ASK}\n{ASK}"));
+    terminal.wait_for("[a] always");
+    terminal.types("a");
+    terminal.wait_for("execute(rm -rf build)");
+    terminal.wait_for("[Enter] allow and make this rule");
+    terminal.types("x");
+    terminal.types("a\r");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(0), "{}", screen.text());
+    assert_eq!(
+        screen.text().matches("? ").count(),
+        1,
+        "the second one is allowed by the rule: {}",
+        screen.text()
+    );
+    let rules = sandbox.run(&["policy", "rules", "list"]).data();
+    assert_eq!(rules["items"][0]["rule"], "execute(rm -rf build)");
+    sandbox.finish();
+}
+
+#[test]
+fn the_first_answer_wins_and_the_other_terminal_says_who_answered() {
+    let sandbox = Sandbox::new();
+    let terminal = run(&sandbox, &[], ASK);
+    terminal.wait_for("[s] skip");
+    let request = open(&sandbox)["requestId"].as_str().unwrap().to_owned();
+    sandbox.run(&["approve", &request]).data_of("approval.decided");
+    terminal.wait_for("answered by owner: allow");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(0), "{}", screen.text());
+    let terminal = run(&sandbox, &[], ASK);
+    terminal.wait_for("[s] skip");
+    terminal.types("s");
+    terminal.wait_for("Answer later:  subagent approve ap_");
+    sandbox.run(&["approve"]).data_of("approval.decided");
+    assert_eq!(terminal.screen().status.code(), Some(0));
+    sandbox.finish();
+}
+
+#[test]
+fn a_form_is_filled_in_field_by_field() {
+    let sandbox = Sandbox::new();
+    let terminal = run(&sandbox, &[], FORM);
+    terminal.wait_for("[y] fill in and accept");
+    terminal.types("y");
+    terminal.wait_for("Port: ");
+    terminal.types("many\n");
+    terminal.wait_for("INVALID_ELICITATION_CONTENT");
+    terminal.types("y");
+    terminal.types("8080\n");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(0), "{}", screen.text());
+    assert!(
+        screen.text().contains(r#"{"port":8080}"#) || screen.text().contains("8080"),
+        "{}",
+        screen.text()
+    );
+    sandbox.finish();
+}
+
+#[test]
+fn ctrl_c_at_a_question_ends_the_run_and_leaves_the_terminal_as_it_was() {
+    let sandbox = Sandbox::new();
+    let terminal = run(&sandbox, &[], ASK);
+    terminal.wait_for("[s] skip");
+    terminal.types("\u{3}");
+    let screen = terminal.screen();
+    assert!(!screen.status.success(), "{}", screen.text());
+    let list = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    assert_eq!(list["items"][0]["state"], "stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn without_a_person_or_with_no_ask_the_question_is_rejected() {
+    let sandbox = Sandbox::new();
+    let screen = run(&sandbox, &["--no-ask"], ASK).screen();
+    assert_eq!(screen.status.code(), Some(12), "{}", screen.text());
+    let command = sandbox.command("subagent").args(["run", "demo", ASK]);
+    let screen = command.at_terminal(80, On::Both).screen();
+    assert_eq!(screen.status.code(), Some(12), "stdin is no terminal: {}", screen.text());
+    let output = sandbox.run(&["run", "demo", ASK]);
+    assert_eq!(output.document()["data"]["denied"][0]["optionId"], json!("reject-once"));
+    sandbox.finish();
+}

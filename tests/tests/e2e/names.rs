@@ -1,0 +1,105 @@
+//! Names of workers: who gets which, and what a person may type instead of an id.
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+/// Starts a worker by a person's form; gives its data.
+#[track_caller]
+fn start(sandbox: &Sandbox, args: &[&str]) -> Value {
+    let all: Vec<&str> = ["worker", "start"].iter().chain(args).copied().collect();
+    sandbox.run(&all).data_of("worker.started")
+}
+
+#[track_caller]
+fn id(data: &Value) -> &str {
+    data["workerId"].as_str().unwrap()
+}
+
+#[test]
+fn a_worker_is_addressed_by_its_name_the_beginning_of_its_id_and_as_the_last() {
+    let sandbox = Sandbox::new();
+    let first = start(&sandbox, &["demo"]);
+    let second = start(&sandbox, &["demo", "--name", "auth"]);
+    assert_eq!((&first["name"], &second["name"]), (&json!("demo-1"), &json!("auth")));
+    let scripted = start(&sandbox, &["--launcher", "demo"]);
+    assert_eq!(scripted.get("name"), None, "a form of the contract has the keys of the contract");
+    assert_eq!(sandbox.run(&["worker", "show", "demo-2"]).data()["workerId"], scripted["workerId"]);
+    // Long enough that no other id of this test begins like it.
+    let beginning = &id(&first)[..11];
+    for address in ["demo-1", "DEMO-1", beginning, "@last", id(&first)] {
+        let shown = sandbox.run(&["worker", "show", address]).data_of("worker.shown");
+        assert_eq!(shown["workerId"], first["workerId"], "{address}");
+    }
+    let shown = sandbox.run(&["worker", "show", "--worker-id", "auth"]).data_of("worker.shown");
+    assert_eq!(shown["workerId"], second["workerId"]);
+    assert_eq!(sandbox.run(&["worker", "show", "@last"]).data()["name"], "auth", "it was addressed last");
+    let sent = sandbox.send("auth", "Hello");
+    assert_eq!((&sent["workerId"], &sent["assistantText"]), (&second["workerId"], &json!("Hello")));
+    let input = json!({"workerId": "auth", "text": "Once more"}).to_string();
+    let sent = sandbox.command("subagent").args(["send", "--input", "-", "--json"]).stdin(input).run();
+    assert_eq!(sent.data_of("turn.waited")["workerId"], second["workerId"]);
+    sandbox.run(&["worker", "show", "demo-3"]).error("WORKER_NOT_FOUND");
+    sandbox.run(&["worker", "show", "w_"]).error("WORKER_NOT_FOUND");
+    sandbox.finish();
+}
+
+#[test]
+fn a_name_is_taken_once_and_can_be_changed() {
+    let sandbox = Sandbox::new();
+    let auth = start(&sandbox, &["demo", "--name", "auth"]);
+    let taken = sandbox.run(&["worker", "start", "demo", "--name", "Auth"]).error("NAME_TAKEN");
+    assert_eq!(taken["details"]["workerId"], auth["workerId"]);
+    for wrong in ["", "a b", "w_0123456789", "@last", "-x"] {
+        let wrong = ["worker", "set", "auth", "--name", wrong];
+        let code = if wrong[4].is_empty() { "INVALID_INPUT" } else { "INVALID_ARGUMENT" };
+        sandbox.run(&wrong).error(code);
+    }
+    let set = sandbox.run(&["worker", "set", "auth", "--name", "login"]).data_of("worker.set");
+    assert_eq!((&set["workerId"], &set["name"]), (&auth["workerId"], &json!("login")));
+    sandbox.run(&["worker", "show", "auth"]).error("WORKER_NOT_FOUND");
+    let shown = sandbox.run(&["worker", "show", "login"]).data_of("worker.shown");
+    assert_eq!((&shown["workerId"], &shown["name"]), (&auth["workerId"], &json!("login")));
+    sandbox.kill_daemon();
+    assert_eq!(sandbox.run(&["worker", "show", "login"]).data()["workerId"], auth["workerId"]);
+    sandbox.run(&["worker", "stop", "login"]).data_of("worker.stopped");
+    sandbox.run(&["worker", "rm", "login"]).data_of("worker.removed");
+    assert_eq!(start(&sandbox, &["demo", "--name", "login"])["name"], "login", "it is free again");
+    sandbox.finish();
+}
+
+#[test]
+fn several_workers_are_changed_by_one_command() {
+    let sandbox = Sandbox::new();
+    for name in ["one", "two", "three"] {
+        start(&sandbox, &["demo", "--name", name]);
+    }
+    let canceled = sandbox.run(&["cancel", "one", "two"]).error("WORKER_NOT_RUNNING");
+    assert_eq!(canceled["details"]["canceled"], json!([]));
+    let restarted = sandbox.run(&["worker", "restart", "one", "two"]).data_of("workers.restarted");
+    assert_eq!(restarted["count"], 2);
+    let refused = sandbox.run(&["stop", "one", "nobody", "two"]).error("WORKER_NOT_FOUND");
+    assert_eq!(refused["details"]["stopped"].as_array().unwrap().len(), 2, "the others are stopped");
+    let stopped = sandbox.run(&["stop", "one", "three"]).data_of("workers.stopped");
+    assert_eq!(stopped["items"][1]["state"], "stopped");
+    let removed = sandbox.run(&["rm", "one", "two"]).data_of("workers.removed");
+    assert_eq!(removed["count"], 2);
+    sandbox.run(&["rm", "three"]).data_of("worker.removed");
+    sandbox.finish();
+}
+
+#[test]
+fn a_task_gives_its_worker_its_name() {
+    let sandbox = Sandbox::new();
+    let task = |name: &str| {
+        let all = ["task", "run", "--name", name, "--launcher", "demo", "--text", "Hello"];
+        sandbox.run(&all).data();
+    };
+    task("Test Runner");
+    task("login");
+    let list = sandbox.run(&["ls", "-a"]).data_of("workers.overview");
+    let mut names: Vec<&str> =
+        list["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["Test-Runner", "login"]);
+    sandbox.finish();
+}
