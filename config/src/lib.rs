@@ -7,6 +7,7 @@
 pub mod agents;
 pub mod approvals;
 pub mod budgets;
+pub mod builtin;
 #[cfg(test)]
 mod bytes;
 mod check;
@@ -23,7 +24,9 @@ pub mod handshakes;
 pub mod hooks;
 pub mod idle;
 pub mod init;
+pub mod installed;
 pub mod launcher;
+mod layers;
 mod markers;
 pub mod mcp;
 pub mod model;
@@ -48,7 +51,7 @@ pub mod workspace;
 mod write;
 
 pub use controller_hint::ControllerHint;
-pub use discovery::{ConfigSource, LoadedConfig};
+pub use discovery::{ConfigFile, ConfigSource, LoadedConfig};
 pub use environment::{Environment, inherited_environment};
 pub use error::{ConfigError, Place};
 pub use init::{Existing, Initialized, Scope};
