@@ -29,6 +29,7 @@ mod doctor;
 mod environment_again;
 mod git_status;
 mod hook;
+mod launcher_found;
 mod launcher_list;
 mod launcher_login;
 mod launcher_probe;

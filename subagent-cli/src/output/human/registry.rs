@@ -8,14 +8,19 @@ use crate::output::table::Table;
 
 pub(super) fn launchers(view: &mut View, data: &Value) -> Option<()> {
     let items = items(data)?;
-    if none(view, data, items, "launchers") {
+    let built_in = data["builtIn"].as_array().map_or(&[][..], Vec::as_slice);
+    if built_in.is_empty() && none(view, data, items, "launchers") {
         return Some(());
     }
-    let mut table = Table::new(&["LAUNCHER", "COMMAND", "AGENT"]);
-    for item in items {
+    let mut table = Table::new(&["LAUNCHER", "STATE", "FROM", "COMMAND", "AGENT"]);
+    for item in items.iter().chain(built_in) {
         let agent = agent(&item["handshake"]);
+        let state = word(item, "state");
+        let from = item["file"].as_str().unwrap_or_else(|| word(item, "origin"));
         table.row([
             (Style::Strong, word(item, "name")),
+            (Style::of_state(state), state),
+            (Style::Plain, from),
             (Style::Plain, word(item, "command")),
             (Style::Plain, agent.as_str()),
         ]);
@@ -65,6 +70,8 @@ pub(super) fn launcher(view: &mut View, data: &Value) -> Option<()> {
         ("backend", Style::Plain, shown(&data["backend"]["kind"])),
         ("command", Style::Plain, command_line(&data["command"], &data["args"])),
         ("variables", Style::Plain, env.join(", ")),
+        ("state", Style::Plain, word(data, "state").to_owned()),
+        ("from", Style::Plain, data["file"].as_str().unwrap_or_else(|| word(data, "origin")).to_owned()),
     ]);
     handshake(view, &data["handshake"]);
     Some(())
@@ -109,7 +116,11 @@ fn handshake(view: &mut View, told: &Value) {
 }
 
 pub(super) fn probed(view: &mut View, data: &Value) -> Option<()> {
-    let state = if data["available"].as_bool()? { "available" } else { "missing" };
+    let state = match (data["state"].as_str(), data["available"].as_bool()?) {
+        (Some(state), _) => state,
+        (None, true) => "available",
+        (None, false) => "missing",
+    };
     view.page.word(Style::Strong, word(data, "name")).plain("  ");
     view.state(state);
     view.page.end();
@@ -117,6 +128,7 @@ pub(super) fn probed(view: &mut View, data: &Value) -> Option<()> {
         ("backend", Style::Plain, shown(&data["backendKind"])),
         ("command", Style::Plain, command_line(&data["effectiveCommand"], &data["effectiveArgs"])),
         ("program", Style::Plain, shown(&data["resolvedCommandPath"])),
+        ("to fetch", Style::Plain, shown(&data["package"])),
         ("variables", Style::Plain, list(&data["envKeys"])),
         ("problem", Style::Bad, shown(&data["problem"])),
     ]);
