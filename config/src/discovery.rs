@@ -125,6 +125,24 @@ pub fn load(
     load_by(file::load, path, source, below, env)
 }
 
+/// The files that count for a command, the lowest first.
+pub(crate) fn files(
+    config_flag: Option<&Path>,
+    typed_cwd: Option<&Path>,
+    env: &Environment,
+) -> Result<Vec<(PathBuf, ConfigSource)>, ConfigError> {
+    let (path, source) = locate(config_flag, typed_cwd, env)?;
+    let user = user_path(env).filter(|user| source == ConfigSource::Project && *user != path);
+    let mut files: Vec<_> = user.map(|user| (user, ConfigSource::User)).into_iter().collect();
+    files.retain(|(path, _)| path.try_exists().unwrap_or(true));
+    match (path.try_exists().unwrap_or(true), origin(source)) {
+        (true, _) => files.push((path, source)),
+        (false, None) => {}
+        (false, Some(origin)) => return Err(ConfigError::ConfigMissing { path, origin }),
+    }
+    Ok(files)
+}
+
 /// The same of regular files alone: whoever may write where the config is must not hold up who reads it. `user` is the
 /// user's own file if `config` is that of a project over it.
 ///

@@ -7,6 +7,7 @@ pub mod agents;
 pub mod answer;
 pub mod budgets;
 pub mod completions;
+pub mod config;
 pub mod controllers;
 pub mod daemon;
 pub mod definitions;
@@ -40,6 +41,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 use agents::{LauncherLogin, LauncherLogout, LauncherProbe, SessionCommand};
 use answer::Answer;
 use completions::Completions;
+use config::{ConfigCheck, ConfigShow};
 use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
 use daemon::DaemonCommand;
 use definitions::AgentCommand;
@@ -186,6 +188,8 @@ Examples:
 #[command(defer = true)]
 pub enum ConfigCommand {
     Init(ConfigInit),
+    Show(ConfigShow),
+    Check(ConfigCheck),
 }
 
 /// `subagent launcher ...`

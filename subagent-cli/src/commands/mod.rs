@@ -17,7 +17,9 @@ mod budgets;
 mod cancel;
 mod chosen_options;
 pub(crate) mod completions;
+mod config_check;
 mod config_init;
+mod config_show;
 mod controller_attach;
 mod controller_grant;
 mod controller_init;
@@ -92,6 +94,8 @@ use preconditions::{has_state, named_worker};
 pub fn format(command: &Command) -> Format {
     Format::of(match command {
         Command::Config(ConfigCommand::Init(args)) => args.json.json,
+        Command::Config(ConfigCommand::Show(args)) => args.json.json,
+        Command::Config(ConfigCommand::Check(args)) => args.json.json,
         Command::Launcher(LauncherCommand::List(args)) => args.json.json,
         Command::Launcher(LauncherCommand::Show(args)) => args.json.json,
         Command::Launcher(LauncherCommand::Probe(args)) => args.json.json,
@@ -162,6 +166,8 @@ pub fn format(command: &Command) -> Format {
 pub fn run(command: Command, context: &Context) -> Result<Outcome> {
     match command {
         Command::Config(ConfigCommand::Init(args)) => config_init::run(&args, context),
+        Command::Config(ConfigCommand::Show(args)) => config_show::run(&args, context),
+        Command::Config(ConfigCommand::Check(args)) => config_check::run(&args, context),
         Command::Launcher(LauncherCommand::List(args)) => launcher_list::run(&args, context),
         Command::Launcher(LauncherCommand::Show(args)) => launcher_show::run(&args, context),
         Command::Launcher(LauncherCommand::Probe(args)) => launcher_probe::run(&args, context),

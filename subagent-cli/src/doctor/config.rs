@@ -1,6 +1,6 @@
 //! The config file, and whether what it names is installed.
 
-use subagent_config::{LoadedConfig, discovery, installed, launcher};
+use subagent_config::{LoadedConfig, discovery, installed, launcher, unknown};
 use subagentd::life::{idle_exit_seconds, retention_days};
 
 use super::facts::{Facts, State};
@@ -10,6 +10,7 @@ const GROUP: Group = Group::Config;
 const VARIABLES: &str = "config.variables";
 const FILE: &str = "config.file";
 const WORKSPACE: &str = "config.workspace";
+const UNKNOWN: &str = "config.unknownKey";
 const LAUNCHERS: &str = "config.launchers";
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
@@ -65,6 +66,10 @@ fn file(facts: &Facts) -> Vec<Finding> {
         false => Finding::ok(GROUP, FILE, format!("there is none ({path})"))
             .advise("make one with `subagent init`"),
     }];
+    found.extend(loaded.files.iter().flat_map(unknown::of_file).map(|key| {
+        Finding::warning(GROUP, UNKNOWN, key.to_string())
+            .advise("correct it, or remove it; `subagent config check` names all problems")
+    }));
     found.extend(launchers(facts, &loaded));
     found
 }

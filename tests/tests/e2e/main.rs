@@ -15,6 +15,7 @@ mod ci;
 mod circles;
 mod client_methods;
 mod client_rules;
+mod config_layers;
 mod contract;
 mod copies;
 mod daemon;

@@ -10,6 +10,8 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "worker rm",
     "doctor",
     "completions",
+    "config show",
+    "config check",
     "launcher login",
     "launcher logout",
     "session list",
