@@ -4,11 +4,13 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::markers::{CONFIG_FILE, DOT_SUBAGENT};
 use crate::template::TEMPLATE;
-use crate::write::{self, Replace};
+use crate::write::{Replace, atomically};
 use crate::{discovery, paths, workspace};
 
 /// For whom a config file is.
@@ -83,7 +85,29 @@ pub fn target(
 
 /// Writes the template to a [`target`], parents included, at once or not at all. A replaced file's permissions stay,
 /// and so does a link: what it leads to is written.
-pub fn init(mut path: PathBuf, scope: Scope, existing: Existing) -> Result<Initialized, ConfigError> {
+pub fn init(path: PathBuf, scope: Scope, existing: Existing) -> Result<Initialized, ConfigError> {
+    write(path, scope, existing, TEMPLATE)
+}
+
+/// A short config file that names the default launcher.
+#[must_use]
+pub fn with_default(launcher: &str) -> String {
+    // A JSON text is a YAML text, whatever is in the name.
+    let launcher = Value::from(launcher);
+    format!(
+        "# Configuration of subagent; docs/config.md has all keys, `subagent config show` what counts.\n\
+         # Built-in launchers need no entry here: `subagent launcher list` shows them.\n\
+         defaults:\n  launcher: {launcher}\n"
+    )
+}
+
+/// The same with another text.
+pub fn write(
+    mut path: PathBuf,
+    scope: Scope,
+    existing: Existing,
+    text: &str,
+) -> Result<Initialized, ConfigError> {
     if existing == Existing::Replace {
         path = match paths::end_of_links(&path) {
             Ok(end) => end,
@@ -107,7 +131,7 @@ pub fn init(mut path: PathBuf, scope: Scope, existing: Existing) -> Result<Initi
     if let Err(cause) = std::fs::create_dir_all(folder) {
         return Err(ConfigError::ConfigUnwritable { path, cause });
     }
-    match write::atomically(&path, TEMPLATE.as_bytes(), mode, replace) {
+    match atomically(&path, text.as_bytes(), mode, replace) {
         Ok(()) => Ok(Initialized { path, scope, overwritten: before.is_some() }),
         // Somebody was quicker.
         Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Err(ConfigError::ConfigExists { path }),

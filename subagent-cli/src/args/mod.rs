@@ -41,7 +41,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 use agents::{LauncherLogin, LauncherLogout, LauncherProbe, SessionCommand};
 use answer::Answer;
 use completions::Completions;
-use config::{ConfigCheck, ConfigShow};
+use config::{ConfigCheck, ConfigShow, Init};
 use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
 use daemon::DaemonCommand;
 use definitions::AgentCommand;
@@ -109,6 +109,7 @@ Exit codes: 0 success, 1 error, 2 wrong usage.";
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Command {
+    Init(Init),
     /// The config file: which agents can be started, and how
     #[command(subcommand)]
     Config(ConfigCommand),

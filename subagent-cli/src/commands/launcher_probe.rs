@@ -74,6 +74,22 @@ fn handshake(agent: &Agent<'_>, args: &LauncherProbe) -> Result<(Value, Answer)>
     }
 }
 
+/// What the agent says of itself, asked in an empty folder, and kept for later looks.
+///
+/// # Errors
+/// Everything that goes wrong but for a login that it wants.
+pub(super) fn asked(agent: &Agent<'_>, context: &Context) -> Result<Value> {
+    let answer = agent.ask_in(Place::Empty, Question::Handshake, Patience::of(agent.launcher, None))?;
+    match &answer.error {
+        Some(error) if error.code != Code::AuthRequired => Err(agent.failure(answer)),
+        _ => {
+            let told = agent.told(&answer);
+            note(agent, &told, context);
+            Ok(told)
+        }
+    }
+}
+
 /// A time that was typed.
 pub(super) fn patience(seconds: f64) -> Result<std::time::Duration> {
     let time = std::time::Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());

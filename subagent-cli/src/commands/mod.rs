@@ -31,6 +31,8 @@ mod doctor;
 mod environment_again;
 mod git_status;
 mod hook;
+mod init;
+mod installing;
 mod launcher_found;
 mod launcher_list;
 mod launcher_login;
@@ -93,6 +95,7 @@ use preconditions::{has_state, named_worker};
 #[must_use]
 pub fn format(command: &Command) -> Format {
     Format::of(match command {
+        Command::Init(args) => args.json.json,
         Command::Config(ConfigCommand::Init(args)) => args.json.json,
         Command::Config(ConfigCommand::Show(args)) => args.json.json,
         Command::Config(ConfigCommand::Check(args)) => args.json.json,
@@ -165,6 +168,7 @@ pub fn format(command: &Command) -> Format {
 /// The command's.
 pub fn run(command: Command, context: &Context) -> Result<Outcome> {
     match command {
+        Command::Init(args) => init::run(&args, context),
         Command::Config(ConfigCommand::Init(args)) => config_init::run(&args, context),
         Command::Config(ConfigCommand::Show(args)) => config_show::run(&args, context),
         Command::Config(ConfigCommand::Check(args)) => config_check::run(&args, context),
@@ -221,7 +225,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Prune(args) => prune::run(&args, context),
         Command::Backup(args) => backup::run(args, context),
         Command::Restore(args) => restore::run(args, context),
-        Command::Completions(args) => Ok(completions::run(&args)),
+        Command::Completions(args) => completions::run(&args, context),
         Command::Demo => crate::demo::run(),
     }
 }

@@ -28,6 +28,7 @@ mod examples;
 mod failpoints;
 mod fault_fs;
 mod few_descriptors;
+mod first_run;
 mod floods;
 mod full_disk;
 mod human_output;

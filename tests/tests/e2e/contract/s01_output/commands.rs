@@ -10,6 +10,7 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "worker rm",
     "doctor",
     "completions",
+    "init",
     "config show",
     "config check",
     "launcher login",
