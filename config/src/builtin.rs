@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::environment::Environment;
+pub use crate::known::NAMES;
 use crate::launcher::find_program;
 use crate::model::{Launcher, Timeouts};
 
@@ -34,12 +35,6 @@ const KNOWN: [Known; 7] = [
     Known { name: "kiro", program: ("kiro-cli", &["acp"]), package: None },
     Known { name: "opencode", program: ("opencode", &["acp"]), package: None },
 ];
-
-/// The names of the launchers that are known without a file, sorted.
-#[must_use]
-pub fn names() -> Vec<&'static str> {
-    KNOWN.iter().map(|known| known.name).collect()
-}
 
 /// The launchers that are known without a file, as the caller's PATH has them.
 #[must_use]
@@ -133,7 +128,7 @@ mod tests {
         let template = file::parse(Path::new("t.yaml"), TEMPLATE.as_bytes()).unwrap();
         let known = launchers(&env(Path::new("/nonexistent")));
         assert_eq!(known, template.launchers);
-        assert_eq!(known.keys().map(String::as_str).collect::<Vec<_>>(), names());
+        assert!(known.keys().eq(NAMES));
     }
 
     #[test]

@@ -301,7 +301,7 @@ mod tests {
         ) {
             let found = load(flag.map(Path::new), cwd.map(Path::new), &self.env(variable)).unwrap();
             assert_eq!((&found.path, found.source, found.loaded), (&self.base.join(file), source, true));
-            let known = builtin::names();
+            let known = builtin::NAMES;
             let own: Vec<&str> = found.config.launchers.keys().map(String::as_str).collect();
             let own: Vec<&str> = own.into_iter().filter(|name| !known.contains(name)).collect();
             let below = if source == ConfigSource::Project && self.base.join(USER).exists() {
@@ -385,7 +385,7 @@ mod tests {
             (found.path, found.loaded, &found.config.role_hints),
             (place.base.join(USER), false, &std::collections::BTreeMap::new())
         );
-        assert!(found.config.launchers.keys().eq(builtin::names()));
+        assert!(found.config.launchers.keys().eq(builtin::NAMES));
     }
 
     #[test]

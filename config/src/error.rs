@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 use subagent_protocol::{Code, Error};
 
-use crate::builtin;
+use crate::known;
 use crate::policy::Position;
 
 /// A failure to find, read, understand or write what this crate is about. None of them is worth a blind retry.
@@ -412,7 +412,7 @@ fn known_launchers(known: &[String]) -> String {
 fn names_of(known: &[String]) -> String {
     // Those of files come first: they are the caller's own.
     let (built_in, own): (Vec<&str>, Vec<&str>) =
-        known.iter().map(String::as_str).partition(|name| builtin::names().contains(name));
+        known.iter().map(String::as_str).partition(|name| known::NAMES.contains(name));
     format!("known: {}", [own, built_in].concat().join(", "))
 }
 

@@ -25,6 +25,7 @@ pub mod hooks;
 pub mod idle;
 pub mod init;
 pub mod installed;
+mod known;
 pub mod launcher;
 mod layers;
 mod markers;

@@ -81,7 +81,7 @@ fn line(keys: &Keys, at: &[String]) -> Option<u64> {
 /// Launchers that are named and that no file has.
 fn dangling(documents: &[(PathBuf, Value, Keys)]) -> Vec<Problem> {
     let is_known = |name: &str| {
-        builtin::names().contains(&name)
+        builtin::NAMES.contains(&name)
             || documents.iter().any(|(_, document, _)| document["launchers"].get(name).is_some())
     };
     let mut found = Vec::new();

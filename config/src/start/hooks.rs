@@ -1,6 +1,6 @@
 //! The hooks of a worker: those of the user's own config file, of the config file that counts, and of its definition.
 //!
-//! Config files are not merged, but for their hooks: a project must not switch off a hook of the user that denies.
+//! The user's own hooks always apply: a project must not switch off a hook of the user that denies.
 
 use std::path::{Path, PathBuf};
 
