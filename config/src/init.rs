@@ -89,15 +89,17 @@ pub fn init(path: PathBuf, scope: Scope, existing: Existing) -> Result<Initializ
     write(path, scope, existing, TEMPLATE)
 }
 
-/// A short config file that names the default launcher.
+/// The template without the launchers that are built in, and with this default launcher.
 #[must_use]
 pub fn with_default(launcher: &str) -> String {
+    const AFTER_LAUNCHERS: &str = "# What agents may do without asking you";
+    let rest = TEMPLATE.find(AFTER_LAUNCHERS).and_then(|at| TEMPLATE.get(at..)).unwrap_or_default();
     // A JSON text is a YAML text, whatever is in the name.
-    let launcher = Value::from(launcher);
+    let named = format!("  launcher: {}\n", Value::from(launcher));
     format!(
-        "# Configuration of subagent; docs/config.md has all keys, `subagent config show` what counts.\n\
-         # Built-in launchers need no entry here: `subagent launcher list` shows them.\n\
-         defaults:\n  launcher: {launcher}\n"
+        "# Configuration of subagent; `subagent config show --origin` shows what counts, `subagent config check` problems.\n\
+         # Built-in launchers need no entry here: `subagent launcher list` shows them.\n\n{}",
+        rest.replace("  launcher: codex\n", &named)
     )
 }
 
@@ -203,6 +205,14 @@ mod tests {
         let loaded = discovery::load(None, None, &place.env("")).unwrap();
         assert_eq!((loaded.path, loaded.loaded), (path, true));
         assert_eq!(loaded.config.defaults.launcher.as_deref(), Some("codex"));
+    }
+
+    #[test]
+    fn the_short_file_has_the_roles_and_the_default() {
+        let text = with_default("a: b");
+        let config = crate::file::parse(Path::new("c.yaml"), text.as_bytes()).unwrap();
+        assert_eq!(config.defaults.launcher.as_deref(), Some("a: b"));
+        assert!(config.launchers.is_empty() && config.role_hints.contains_key("reviewer"));
     }
 
     #[test]

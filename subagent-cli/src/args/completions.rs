@@ -12,14 +12,14 @@ use super::JsonFlag;
 Examples:
   source <(subagent completions bash)
   subagent completions --install
-  subagent completions zsh --install")]
+  subagent completions --install zsh")]
 pub struct Completions {
-    /// For which shell [default with --install: the one in SHELL]
-    #[arg(required_unless_present = "install")]
+    /// For which shell
+    #[arg(required = true, conflicts_with = "install")]
     pub shell: Option<Shell>,
-    /// Write it where the shell looks for it
-    #[arg(long)]
-    pub install: bool,
+    /// Write it where the shell looks for it [default: the shell in SHELL]
+    #[arg(long, value_name = "SHELL", num_args = 0..=1)]
+    pub install: Option<Option<Shell>>,
     /// Which form of output.
     #[command(flatten)]
     pub json: JsonFlag,

@@ -92,7 +92,7 @@ pub struct Cli {
 
 const ROOT_EXAMPLES: &str = "\
 Quick start:
-  subagent config init
+  subagent init
   subagent controller init --cwd .
   subagent worker start --launcher codex --json
   subagent send --worker-id w_0123456789 --text 'List the open questions.'

@@ -41,18 +41,25 @@ pub(crate) fn legacy(wanted: Legacy, named: Option<&str>) -> Result<Outcome> {
             .recommend("name the shell")
             .with("recommendedCommand", "subagent completions bash")
     })?;
-    match wanted {
-        Legacy::Show => Ok(printed(shell)),
-        Legacy::Install => {
-            Ok(Outcome::Lines(format!("Type this:\n  subagent completions {} --install", word(shell))))
+    let install = match (wanted, shell) {
+        (Legacy::Show, _) => return Ok(printed(shell)),
+        (Legacy::Install, Shell::Bash) => {
+            "Add this line to ~/.bashrc:\n  source <(subagent completions bash)"
         }
-    }
+        (Legacy::Install, Shell::Zsh) => {
+            "Type this, with a folder of your fpath, and start a new shell:\n  subagent completions zsh > ~/.zfunc/_subagent"
+        }
+        (Legacy::Install, Shell::Fish) => {
+            "Type this:\n  subagent completions fish > ~/.config/fish/completions/subagent.fish"
+        }
+    };
+    Ok(Outcome::Lines(install.to_owned()))
 }
 
 pub(super) fn run(args: &Completions, context: &Context) -> Result<Outcome> {
     match (args.shell, args.install) {
-        (Some(shell), false) => Ok(printed(shell)),
-        (shell, _) => install(shell, context),
+        (Some(shell), None) => Ok(printed(shell)),
+        (named, installed) => install(installed.flatten().or(named), context),
     }
 }
 
@@ -86,7 +93,7 @@ fn install(shell: Option<Shell>, context: &Context) -> Result<Outcome> {
     let shell = shell.or_else(|| installing::login_shell(&context.env)).ok_or_else(|| {
         Failure::argument("SHELL names no shell with completions")
             .recommend("name the shell: bash, zsh or fish")
-            .with("recommendedCommand", "subagent completions bash --install")
+            .with("recommendedCommand", "subagent completions --install bash")
     })?;
     let target = installing::completions(shell, script(shell), &context.env)
         .ok_or_else(|| Failure::argument("the home directory is unknown; set HOME"))?;

@@ -59,7 +59,7 @@ fn with_yes_all_is_there_and_a_second_time_changes_nothing() {
     let done = |step: &str| (step.to_owned(), "done".to_owned());
     assert_eq!(states(&data), [done("config"), done("completions"), done("skill")]);
     let config = fs::read_to_string(sandbox.file(USER)).unwrap();
-    assert!(config.ends_with("defaults:\n  launcher: \"codex\"\n"), "{config}");
+    assert!(config.contains("defaults:\n  launcher: \"codex\"\n"), "{config}");
     let script = sandbox.file("home/.local/share/bash-completion/completions/subagent");
     assert!(fs::read_to_string(script).unwrap().contains("complete"));
     let skill = sandbox.file("home/.claude/skills/subagent-manager/SKILL.md");
@@ -124,7 +124,7 @@ fn completions_are_installed_into_folders_that_do_not_exist() {
         ("zsh", ".zfunc/_subagent"),
         ("fish", ".config/fish/completions/subagent.fish"),
     ] {
-        let install = || sandbox.run(&["completions", shell, "--install"]);
+        let install = || sandbox.run(&["completions", "--install", shell]);
         let data = install().data_of("completions.installed");
         let path = sandbox.file("home").join(file);
         assert_eq!((&data["path"], &data["state"]), (&json!(path), &json!("done")));
@@ -135,5 +135,9 @@ fn completions_are_installed_into_folders_that_do_not_exist() {
         install().error("INVALID_ARGUMENT");
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine\n");
     }
+    fs::remove_dir_all(sandbox.file("home/.zfunc")).unwrap();
+    let own = sandbox.subagent(&["completions", "--install"]).env("SHELL", "/usr/bin/zsh").run();
+    assert_eq!(own.data_of("completions.installed")["shell"], "zsh");
+    sandbox.run(&["completions", "--install"]).error("INVALID_ARGUMENT");
     sandbox.finish();
 }

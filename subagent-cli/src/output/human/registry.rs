@@ -1,5 +1,7 @@
 //! What the config file holds: launchers and roles.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::view::{View, items, shown, word};
@@ -16,16 +18,20 @@ pub(super) fn launchers(view: &mut View, data: &Value) -> Option<()> {
     for item in items.iter().chain(built_in) {
         let agent = agent(&item["handshake"]);
         let state = word(item, "state");
-        let from = item["file"].as_str().unwrap_or_else(|| word(item, "origin"));
         table.row([
             (Style::Strong, word(item, "name")),
             (Style::of_state(state), state),
-            (Style::Plain, from),
+            (Style::Plain, word(item, "origin")),
             (Style::Plain, word(item, "command")),
             (Style::Plain, agent.as_str()),
         ]);
     }
     view.put(&table);
+    let files: BTreeMap<&str, &str> =
+        items.iter().filter_map(|item| Some((item["file"].as_str()?, word(item, "origin")))).collect();
+    for (file, origin) in files {
+        view.page.word(Style::Dim, origin).plain("  ").word(Style::Dim, file).end();
+    }
     Some(())
 }
 
