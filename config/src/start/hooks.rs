@@ -155,7 +155,11 @@ mod tests {
     fn a_file_of_the_user_that_is_wrong_is_not_passed_over() {
         let (_dir, base, env) = place();
         std::fs::write(base.join("home/.config/subagent/config.yaml"), "hooks: {Stopp: []}").unwrap();
-        let loaded = discovery::load(None, None, &env).unwrap();
+        let error = discovery::load(None, None, &env).unwrap_err();
+        assert!(error.message().contains("Stopp"), "{error}");
+        // A file that was named counts alone, but for hooks.
+        let named = base.join("ws/.subagent/config.yaml");
+        let loaded = discovery::load(Some(&named), None, &env).unwrap();
         let error = of_worker(&loaded, &[], &env, Vec::new()).unwrap_err();
         assert_eq!(error.code, subagent_protocol::Code::ConfigParseError);
         assert!(error.message.contains("Stopp"), "{}", error.message);
