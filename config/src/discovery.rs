@@ -1,12 +1,16 @@
 //! Which config file a command uses, and loading it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::markers::{self, CONFIG_FILE, DOT_SUBAGENT};
 use crate::model::Config;
-use crate::{file, paths, workspace};
+use crate::policy::Rule;
+use crate::{builtin, file, layers, paths, workspace};
 
 /// Why a config file is the one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,50 +25,193 @@ pub enum ConfigSource {
     User,
 }
 
+impl ConfigSource {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Flag => "flag",
+            Self::Variable => "variable",
+            Self::Project => "project",
+            Self::User => "user",
+        }
+    }
+}
+
+/// One of the files that a config is made of.
+#[derive(Clone, PartialEq)]
+pub struct ConfigFile {
+    /// The file, absolute and without symbolic links.
+    pub path: PathBuf,
+    /// Why it counts.
+    pub source: ConfigSource,
+    pub(crate) text: String,
+    pub(crate) document: Value,
+}
+
+impl fmt::Debug for ConfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What the file says may be secret.
+        write!(f, "{} {}", self.source.as_str(), self.path.display())
+    }
+}
+
+/// The rules of the user's own file, below those of a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserRules {
+    /// The file.
+    pub path: PathBuf,
+    /// Its rules.
+    pub rules: Vec<Rule>,
+}
+
 /// A config and where it is from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedConfig {
-    /// What the file says; empty if there is none.
+    /// What the files and the built-in launchers say together. Rules and hooks are those of `path` alone.
     pub config: Config,
-    /// The file, absolute and without symbolic links as far as it exists.
+    /// The uppermost file, absolute and without symbolic links as far as it exists.
     pub path: PathBuf,
     /// Why it is this one.
     pub source: ConfigSource,
     /// Whether there was a file.
     pub loaded: bool,
+    /// All files, the lowest first.
+    pub files: Vec<ConfigFile>,
+    /// Rules of the user's own file where a project's file counts over it.
+    pub user_rules: Option<UserRules>,
+}
+
+impl LoadedConfig {
+    /// What is known without any file.
+    #[must_use]
+    pub fn built_in(env: &Environment) -> Self {
+        Self {
+            config: Config { launchers: builtin::launchers(env), ..Config::default() },
+            path: PathBuf::new(),
+            source: ConfigSource::User,
+            loaded: false,
+            files: Vec::new(),
+            user_rules: None,
+        }
+    }
+
+    /// The file that says this of a launcher; none if it is built in.
+    #[must_use]
+    pub fn file_of_launcher(&self, name: &str) -> Option<&ConfigFile> {
+        self.files.iter().rev().find(|file| !file.document["launchers"][name].is_null())
+    }
+
+    /// The user's own file, where a project's counts over it.
+    #[must_use]
+    pub fn user_file(&self) -> Option<&Path> {
+        let [user, _] = self.files.as_slice() else { return None };
+        Some(&user.path)
+    }
 }
 
 /// Finds and loads the config of a command: `--config` > `SUBAGENT_CONFIG` > the nearest `.subagent/config.yaml` from
-/// `--cwd` (or else the caller's working directory) upward > `~/.config/subagent/config.yaml`.
+/// `--cwd` (or else the caller's working directory) upward over `~/.config/subagent/config.yaml`. A file that was named
+/// counts alone. The built-in launchers are below all of them.
 ///
-/// Only the last may be missing: a file that was named must exist (`CONFIG_PARSE_ERROR`).
+/// A file that was named must exist (`CONFIG_PARSE_ERROR`).
 pub fn load(
     config_flag: Option<&Path>,
     typed_cwd: Option<&Path>,
     env: &Environment,
 ) -> Result<LoadedConfig, ConfigError> {
-    load_by(file::load, locate(config_flag, typed_cwd, env)?)
+    let (path, source) = locate(config_flag, typed_cwd, env)?;
+    let below = user_path(env).filter(|_| source == ConfigSource::Project);
+    load_by(file::load, path, source, below, env)
 }
 
-/// The same of regular files alone: whoever may write where the config is must not hold up who reads it.
+/// The files that count for a command, the lowest first.
+pub(crate) fn files(
+    config_flag: Option<&Path>,
+    typed_cwd: Option<&Path>,
+    env: &Environment,
+) -> Result<Vec<(PathBuf, ConfigSource)>, ConfigError> {
+    let (path, source) = locate(config_flag, typed_cwd, env)?;
+    let user = user_path(env).filter(|user| source == ConfigSource::Project && *user != path);
+    let mut files: Vec<_> = user.map(|user| (user, ConfigSource::User)).into_iter().collect();
+    files.retain(|(path, _)| path.try_exists().unwrap_or(true));
+    match (path.try_exists().unwrap_or(true), origin(source)) {
+        (true, _) => files.push((path, source)),
+        (false, None) => {}
+        (false, Some(origin)) => return Err(ConfigError::ConfigMissing { path, origin }),
+    }
+    Ok(files)
+}
+
+/// The same of regular files alone: whoever may write where the config is must not hold up who reads it. `user` is the
+/// user's own file if `config` is that of a project over it.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_regular(config: Option<&Path>, env: &Environment) -> Result<LoadedConfig, ConfigError> {
-    load_by(file::load_regular, locate(config, None, env)?)
+pub fn load_regular(
+    config: Option<&Path>,
+    user: Option<&Path>,
+    env: &Environment,
+) -> Result<LoadedConfig, ConfigError> {
+    let (path, source) = match (config, user) {
+        (Some(config), Some(_)) => (paths::resolve(config, env), ConfigSource::Project),
+        _ => locate(config, None, env)?,
+    };
+    let below = user.map(Path::to_owned).or_else(|| user_path(env));
+    load_by(file::load_regular, path, source, below.filter(|_| source == ConfigSource::Project), env)
 }
 
 fn load_by(
-    read: impl FnOnce(&Path) -> Result<Config, ConfigError>,
-    (path, source): (PathBuf, ConfigSource),
+    read: impl Fn(&Path) -> Result<file::Written, ConfigError>,
+    path: PathBuf,
+    source: ConfigSource,
+    below: Option<PathBuf>,
+    env: &Environment,
 ) -> Result<LoadedConfig, ConfigError> {
-    let exists = path.try_exists().unwrap_or(true);
-    let config = match (exists, origin(source)) {
-        (true, _) => read(&path)?,
-        (false, None) => Config::default(),
-        (false, Some(origin)) => return Err(ConfigError::ConfigMissing { path, origin }),
+    let mut loaded = LoadedConfig { path, source, ..LoadedConfig::built_in(env) };
+    loaded.loaded = loaded.path.try_exists().unwrap_or(true);
+    if let (false, Some(origin)) = (loaded.loaded, origin(source)) {
+        return Err(ConfigError::ConfigMissing { path: loaded.path, origin });
+    }
+    let below = below.filter(|user| *user != loaded.path && user.try_exists().unwrap_or(true));
+    let below = below.map(|user| (user, ConfigSource::User));
+    let own = loaded.loaded.then(|| (loaded.path.clone(), source));
+    let mut configs = Vec::new();
+    for (path, source) in below.into_iter().chain(own) {
+        let file::Written { text, mut document } = read(&path)?;
+        builtin::complete(&mut document, env);
+        configs.push(file::check(&path, &text, &document)?);
+        loaded.files.push(ConfigFile { path, source, text, document });
+    }
+    let (config, user) = match (configs.pop(), configs.pop()) {
+        (Some(upper), Some(lower)) => (over(upper, &loaded, &lower)?, Some(lower)),
+        (upper, _) => (upper.unwrap_or_default(), None),
     };
-    Ok(LoadedConfig { config, path, source, loaded: exists })
+    if let (Some(Config { permissions: Some(rules), .. }), [file, _]) = (user, loaded.files.as_slice()) {
+        loaded.user_rules = Some(UserRules { path: file.path.clone(), rules });
+    }
+    let built_in = std::mem::replace(&mut loaded.config, config);
+    for (name, launcher) in built_in.launchers {
+        loaded.config.launchers.entry(name).or_insert(launcher);
+    }
+    Ok(loaded)
+}
+
+/// The config of a project over the user's.
+fn over(project: Config, loaded: &LoadedConfig, user: &Config) -> Result<Config, ConfigError> {
+    let documents: Vec<&Value> = loaded.files.iter().map(|file| &file.document).collect();
+    let (mut merged, _) = layers::merge(&documents, Some(0));
+    // These are not of the document alone: they know their places in their files.
+    for key in ["permissions", "hooks", "notify"] {
+        merged.as_object_mut().map(|merged| merged.remove(key));
+    }
+    let config = file::check(&loaded.path, "", &merged)?;
+    Ok(Config {
+        permissions: project.permissions,
+        hooks: project.hooks,
+        notify: user.notify.clone(),
+        ..config
+    })
 }
 
 /// The path of the config file of a command, whether it exists or not.
@@ -154,7 +301,15 @@ mod tests {
         ) {
             let found = load(flag.map(Path::new), cwd.map(Path::new), &self.env(variable)).unwrap();
             assert_eq!((&found.path, found.source, found.loaded), (&self.base.join(file), source, true));
-            assert_eq!(found.config.launchers.keys().collect::<Vec<_>>(), [file]);
+            let known = builtin::NAMES;
+            let own: Vec<&str> = found.config.launchers.keys().map(String::as_str).collect();
+            let own: Vec<&str> = own.into_iter().filter(|name| !known.contains(name)).collect();
+            let below = if source == ConfigSource::Project && self.base.join(USER).exists() {
+                &[USER][..]
+            } else {
+                &[]
+            };
+            assert_eq!(own, [below, &[file]].concat());
         }
     }
 
@@ -173,13 +328,64 @@ mod tests {
     }
 
     #[test]
+    fn a_project_counts_key_by_key_over_the_user() {
+        let project = "ws/.subagent/config.yaml";
+        let place = Place::new(&[USER, project]);
+        let write = |file: &str, text: &str| fs::write(place.base.join(file), text).unwrap();
+        write(
+            USER,
+            "launchers: {codex: {command: mine, env: {KEY: secret}}, gemini: {env: {KEY: k}}}\n\
+             permissions: {execute: {'rm *': deny}}\nnotify: [{to: bell}]\ndefaults: {launcher: codex}\n\
+             budgets: {worker: {turns: 5}}\n",
+        );
+        write(
+            project,
+            "permissions: {execute: allow}\nnotify: [{to: desktop}]\nbudgets: {worker: {turns: 9}}\n",
+        );
+        let found = load(None, None, &place.env("")).unwrap();
+        let config = &found.config;
+        assert_eq!(config.launchers["codex"].command, "mine");
+        assert_eq!(
+            (config.launchers["gemini"].command.as_str(), &*config.launchers["gemini"].env["KEY"]),
+            ("npx", "k")
+        );
+        assert_eq!(config.defaults.launcher.as_deref(), Some("codex"));
+        assert_eq!(config.budgets.worker.turns, Some(5));
+        assert_eq!(config.notify.iter().map(|sink| sink.to.as_str()).collect::<Vec<_>>(), ["bell"]);
+        assert_eq!(config.permissions.as_ref().unwrap().len(), 1);
+        assert_eq!(found.user_rules.as_ref().unwrap().rules.len(), 1);
+        assert_eq!(found.user_file(), Some(place.base.join(USER).as_path()));
+        let file = |name: &str| found.file_of_launcher(name).map(|file| file.source);
+        assert_eq!((file("codex"), file("kiro")), (Some(ConfigSource::User), None));
+        // The same again for tasks, by the paths alone.
+        let again = load_regular(Some(&found.path), found.user_file(), &place.env("")).unwrap();
+        assert_eq!(again, found);
+        // A file that was named counts alone.
+        let alone = load(Some(&found.path), None, &place.env("")).unwrap();
+        assert_eq!((alone.config.budgets.worker.turns, alone.user_rules), (Some(9), None));
+        // A launcher of the project is not mixed with the user's.
+        write(project, "launchers: {codex: {env: {URL: x}}}");
+        let found = load(None, None, &place.env("")).unwrap();
+        let codex = &found.config.launchers["codex"];
+        assert_eq!(codex.command, "npx");
+        assert!(codex.env.keys().eq(["URL"]), "{:?}", codex.env.keys());
+        // The user's own file must be right, too.
+        write(USER, "launchers: 7");
+        assert_eq!(
+            load(None, None, &place.env("")).unwrap_err().details()["path"],
+            place.base.join(USER).to_str().unwrap()
+        );
+    }
+
+    #[test]
     fn no_file_at_all_is_an_empty_config() {
         let place = Place::new(&[]);
         let found = load(None, None, &place.env("")).unwrap();
         assert_eq!(
-            (found.path, found.loaded, found.config),
-            (place.base.join(USER), false, Config::default())
+            (found.path, found.loaded, &found.config.role_hints),
+            (place.base.join(USER), false, &std::collections::BTreeMap::new())
         );
+        assert!(found.config.launchers.keys().eq(builtin::NAMES));
     }
 
     #[test]

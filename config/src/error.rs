@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 use subagent_protocol::{Code, Error};
 
+use crate::known;
 use crate::policy::Position;
 
 /// A failure to find, read, understand or write what this crate is about. None of them is worth a blind retry.
@@ -97,16 +98,21 @@ pub enum ConfigError {
         cwd: PathBuf,
     },
     /// The named launcher is not configured.
-    #[error("launcher `{name}` is not configured; {}", known_names(known, "launcher"))]
+    #[error("launcher `{name}` is not configured; {}", known_launchers(known))]
     LauncherNotFound {
         /// The name that was asked for.
         name: String,
         /// What is configured, sorted.
         known: Vec<String>,
     },
-    /// No launcher was named anywhere.
-    #[error("no launcher was chosen: use --launcher, or set defaults.launcher in the config file")]
-    LauncherNotChosen,
+    /// No launcher was named anywhere, and not exactly one agent is installed.
+    #[error("no launcher was chosen: {}", not_chosen(installed, known))]
+    LauncherNotChosen {
+        /// The launchers that can be started here, sorted.
+        installed: Vec<String>,
+        /// All launchers that are known.
+        known: Vec<String>,
+    },
     /// The named role has no hint.
     #[error("role `{name}` has no hint in the config file; {}", known_names(known, "role"))]
     RoleHintNotFound {
@@ -196,7 +202,7 @@ impl ConfigError {
             Self::ConfigUnwritable { .. } => "CONFIG_UNWRITABLE",
             Self::HomeUnknown | Self::ScopeUnknown { .. } | Self::CwdUnusable { .. } => "INVALID_ARGUMENT",
             Self::WorkspaceRootNotFound { .. } => "WORKSPACE_ROOT_NOT_FOUND",
-            Self::LauncherNotFound { .. } | Self::LauncherNotChosen => "LAUNCHER_NOT_FOUND",
+            Self::LauncherNotFound { .. } | Self::LauncherNotChosen { .. } => "LAUNCHER_NOT_FOUND",
             Self::RoleHintNotFound { .. } => "ROLE_HINT_NOT_FOUND",
             Self::ControllerHintUnwritable { .. } => "CONTROLLER_HINT_UNWRITABLE",
             Self::StateDirUnwritable { .. } => "STATE_DIR_UNWRITABLE",
@@ -249,7 +255,7 @@ impl ConfigError {
             Self::ConfigExists { path } => {
                 put("path", text(path));
             }
-            Self::HomeUnknown | Self::LauncherNotChosen => {}
+            Self::HomeUnknown | Self::LauncherNotChosen { .. } => {}
             Self::ScopeUnknown { scope } => {
                 put("scope", scope.as_str().into());
             }
@@ -396,6 +402,27 @@ fn at(line: Option<u64>, column: Option<u64>) -> String {
         (Some(line), Some(column)) => format!(":{line}:{column}"),
         (Some(line), None) => format!(":{line}"),
         _ => String::new(),
+    }
+}
+
+fn known_launchers(known: &[String]) -> String {
+    format!("{} (`subagent init` finds installed agents)", names_of(known))
+}
+
+fn names_of(known: &[String]) -> String {
+    // Those of files come first: they are the caller's own.
+    let (built_in, own): (Vec<&str>, Vec<&str>) =
+        known.iter().map(String::as_str).partition(|name| known::NAMES.contains(name));
+    format!("known: {}", [own, built_in].concat().join(", "))
+}
+
+fn not_chosen(installed: &[String], known: &[String]) -> String {
+    match installed {
+        [] => format!("no agent is installed; install one, then run `subagent init`; {}", names_of(known)),
+        several => format!(
+            "use --launcher with one of these: {}; `subagent init` sets a default",
+            several.join(", ")
+        ),
     }
 }
 

@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
 use crate::agents::keys;
-use crate::check::{self, Checked};
+use crate::check::{self as checks, Checked};
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
 use crate::model::Config;
@@ -27,19 +27,26 @@ const PIPE_SECONDS: u16 = 10;
 /// How many bytes of a file's own words an error quotes at one place.
 const MOST_QUOTED: usize = 400;
 
-/// Reads and checks a config file. A pipe is read to its end, so that process substitution works.
+/// A config file as it was written.
+pub(crate) struct Written {
+    /// Its text.
+    pub(crate) text: String,
+    /// What the text says, not checked.
+    pub(crate) document: Value,
+}
+
+/// Reads a config file. A pipe is read to its end, so that process substitution works.
 ///
 /// Everything that can go wrong, a missing file included, is a `CONFIG_PARSE_ERROR`.
-pub fn load(path: &Path) -> Result<Config, ConfigError> {
+pub(crate) fn load(path: &Path) -> Result<Written, ConfigError> {
     let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
-    parse(path, &read(path).map_err(unreadable)?)
+    written(path, read(path).map_err(unreadable)?)
 }
 
 /// The same of a regular file alone, for who must not be held up by whoever writes into a pipe.
-pub(crate) fn load_regular(path: &Path) -> Result<Config, ConfigError> {
+pub(crate) fn load_regular(path: &Path) -> Result<Written, ConfigError> {
     let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
-    let bytes = regular::open_to_read(path).and_then(all_of).map_err(unreadable)?;
-    parse(path, &bytes)
+    written(path, regular::open_to_read(path).and_then(all_of).map_err(unreadable)?)
 }
 
 /// Reads a file of another shape in the same way.
@@ -51,16 +58,19 @@ pub(crate) fn load_with<T>(path: &Path, check: impl FnOnce(&Value) -> Checked<T>
 
 /// Checks the bytes of a config file; `path` only serves the error.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
-    parse_with(path, bytes, |document| {
-        let mut config = validate::config(document)?;
-        if let Some(rules) = config.permissions.take() {
-            // The bytes are text, as the document was read from them.
-            let positions = policy::located(str::from_utf8(bytes).unwrap_or_default());
-            config.permissions = Some(policy::place_rules(rules, &document["permissions"], &positions));
-        }
-        place_hooks(&mut config.hooks, bytes);
-        Ok(config)
-    })
+    let Written { text, document } = written(path, bytes.to_vec())?;
+    check(path, &text, &document)
+}
+
+/// Checks a document that was read from this text.
+pub(crate) fn check(path: &Path, text: &str, document: &Value) -> Result<Config, ConfigError> {
+    let mut config = located(path, text, validate::config(document))?;
+    if let Some(rules) = config.permissions.take() {
+        let positions = policy::located(text);
+        config.permissions = Some(policy::place_rules(rules, &document["permissions"], &positions));
+    }
+    place_hooks(&mut config.hooks, text.as_bytes());
+    Ok(config)
 }
 
 /// Puts places and the file's hash to hooks that were read from these bytes.
@@ -76,7 +86,7 @@ pub(crate) fn load_hooks(path: &Path) -> Result<FileHooks, ConfigError> {
     let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
     let bytes = regular::open_to_read(path).and_then(all_of).map_err(unreadable)?;
     parse_with(path, &bytes, |document| {
-        let Some(root) = check::object(Some(document), || "root".to_owned())? else {
+        let Some(root) = checks::object(Some(document), || "root".to_owned())? else {
             return Ok(FileHooks::default());
         };
         let mut hooks = hooks::of_config(root)?;
@@ -90,14 +100,29 @@ fn parse_with<T>(
     bytes: &[u8],
     check: impl FnOnce(&Value) -> Checked<T>,
 ) -> Result<T, ConfigError> {
-    let text = str::from_utf8(bytes).map_err(|error| not_utf8(path, bytes, error.valid_up_to()))?;
-    let document = syntax::parse(text).map_err(|found| ConfigError::ConfigSyntax {
-        path: path.to_owned(),
-        problem: brief(found.problem),
-        line: found.line,
-        column: found.column,
+    let Written { text, document } = written(path, bytes.to_vec())?;
+    located(path, &text, check(&document))
+}
+
+fn written(path: &Path, bytes: Vec<u8>) -> Result<Written, ConfigError> {
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        not_utf8(path, error.as_bytes(), valid)
     })?;
-    check(&document).map_err(|found| ConfigError::ConfigInvalid {
+    match syntax::parse(&text) {
+        Ok(document) => Ok(Written { text, document }),
+        Err(found) => Err(ConfigError::ConfigSyntax {
+            path: path.to_owned(),
+            problem: brief(found.problem),
+            line: found.line,
+            column: found.column,
+        }),
+    }
+}
+
+/// Says where in the text something is wrong.
+fn located<T>(path: &Path, text: &str, checked: Checked<T>) -> Result<T, ConfigError> {
+    checked.map_err(|found| ConfigError::ConfigInvalid {
         path: path.to_owned(),
         at: policy::located(text)
             .of(&found.place)
@@ -182,7 +207,7 @@ fn not_utf8(path: &Path, bytes: &[u8], valid: usize) -> ConfigError {
 mod tests {
     use super::*;
 
-    fn check(bytes: &[u8]) -> Result<Config, ConfigError> {
+    fn checked(bytes: &[u8]) -> Result<Config, ConfigError> {
         parse(Path::new("/ws/config.yaml"), bytes)
     }
 
@@ -192,7 +217,7 @@ mod tests {
         let large = dir.path().join("large");
         File::create(&large).unwrap().set_len(MAX_BYTES + 1).unwrap();
         for path in [dir.path().to_owned(), dir.path().join("none"), large] {
-            let error = load(&path).unwrap_err();
+            let error = load(&path).err().unwrap();
             assert_eq!(error.code(), "CONFIG_PARSE_ERROR");
             assert_eq!(error.details()["path"], path.to_str().unwrap());
             assert!(!error.details()["error"].as_str().unwrap().is_empty());
@@ -224,15 +249,15 @@ mod tests {
         nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         File::create(at("large")).unwrap().set_len(MAX_BYTES + 1).unwrap();
         std::fs::write(at("file"), "defaults: {launcher: a}").unwrap();
-        assert_eq!(load_regular(&at("file")).unwrap(), load(&at("file")).unwrap());
-        let told = |name: &str| load_regular(&at(name)).unwrap_err().message();
+        assert_eq!(load_regular(&at("file")).unwrap().text, load(&at("file")).unwrap().text);
+        let told = |name: &str| load_regular(&at(name)).err().unwrap().message();
         assert!(told("pipe").contains("not a regular file"), "{}", told("pipe"));
         assert!(told("large").contains("larger than"), "{}", told("large"));
     }
 
     #[test]
     fn not_utf8_is_located() {
-        let error = check(b"a: 1\n# \xc3\xa9t\xe9\n").unwrap_err();
+        let error = checked(b"a: 1\n# \xc3\xa9t\xe9\n").unwrap_err();
         assert_eq!(error.code(), "CONFIG_PARSE_ERROR");
         let details = error.details();
         assert_eq!((details["line"].as_u64(), details["column"].as_u64()), (Some(2), Some(5)), "{error}");
@@ -240,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_syntax_error_names_file_line_and_column() {
-        let error = check(b"launchers:\n  a: {command: x}\n  a: {command: y}\n").unwrap_err();
+        let error = checked(b"launchers:\n  a: {command: x}\n  a: {command: y}\n").unwrap_err();
         let details = error.details();
         assert_eq!(details["path"], "/ws/config.yaml");
         assert_eq!((details["line"].as_u64(), details["column"].as_u64()), (Some(3), Some(3)), "{error}");
@@ -249,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_schema_error_names_file_and_field() {
-        let error = check(b"launchers:\n  a:\n    command: x\n    args: [1]\n").unwrap_err();
+        let error = checked(b"launchers:\n  a:\n    command: x\n    args: [1]\n").unwrap_err();
         assert_eq!(error.code(), "CONFIG_PARSE_ERROR");
         let details = error.details();
         assert_eq!(details["field"], "launchers.a.args");
@@ -264,7 +289,7 @@ mod tests {
     fn an_error_does_not_repeat_a_name_without_end() {
         for name in ["x".repeat(50_000), "é".repeat(50_000)] {
             for bad in [format!("launchers: {{{name}: {{command: 1}}}}"), format!("{name}: [")] {
-                let error = check(bad.as_bytes()).unwrap_err();
+                let error = checked(bad.as_bytes()).unwrap_err();
                 assert!(error.message().len() < 1_500, "{} bytes", error.message().len());
                 assert!(serde_json::to_string(&error.details()).unwrap().len() < 1_500);
             }
@@ -273,8 +298,8 @@ mod tests {
 
     #[test]
     fn json_and_yaml_say_the_same() {
-        let yaml = check(b"launchers: {a: {command: x, args: ['-y']}}\ndefaults: {launcher: a}\n").unwrap();
-        let json = check(
+        let yaml = checked(b"launchers: {a: {command: x, args: ['-y']}}\ndefaults: {launcher: a}\n").unwrap();
+        let json = checked(
             br#"{"launchers": {"a": {"command": "x", "args": ["-y"]}}, "defaults": {"launcher": "a"}}"#,
         );
         assert_eq!(yaml, json.unwrap());
@@ -282,14 +307,14 @@ mod tests {
 
     #[test]
     fn an_empty_file_is_an_empty_config() {
-        assert_eq!(check(b"").unwrap(), Config::default());
-        assert_eq!(check(b"\xef\xbb\xbf").unwrap(), Config::default());
+        assert_eq!(checked(b"").unwrap(), Config::default());
+        assert_eq!(checked(b"\xef\xbb\xbf").unwrap(), Config::default());
     }
 
     proptest::proptest! {
         #[test]
         fn any_bytes_give_a_config_or_a_parse_error(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
-            if let Err(error) = check(&bytes) {
+            if let Err(error) = checked(&bytes) {
                 proptest::prop_assert_eq!(error.code(), "CONFIG_PARSE_ERROR");
                 proptest::prop_assert!(error.details().contains_key("path"));
             }
@@ -302,7 +327,7 @@ mod tests {
                 *place = byte;
             }
             bytes.truncate(cut);
-            if let Err(error) = check(&bytes) {
+            if let Err(error) = checked(&bytes) {
                 proptest::prop_assert_eq!(error.code(), "CONFIG_PARSE_ERROR");
             }
         }

@@ -4,11 +4,13 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::markers::{CONFIG_FILE, DOT_SUBAGENT};
 use crate::template::TEMPLATE;
-use crate::write::{self, Replace};
+use crate::write::{Replace, atomically};
 use crate::{discovery, paths, workspace};
 
 /// For whom a config file is.
@@ -83,7 +85,31 @@ pub fn target(
 
 /// Writes the template to a [`target`], parents included, at once or not at all. A replaced file's permissions stay,
 /// and so does a link: what it leads to is written.
-pub fn init(mut path: PathBuf, scope: Scope, existing: Existing) -> Result<Initialized, ConfigError> {
+pub fn init(path: PathBuf, scope: Scope, existing: Existing) -> Result<Initialized, ConfigError> {
+    write(path, scope, existing, TEMPLATE)
+}
+
+/// The template without the launchers that are built in, and with this default launcher.
+#[must_use]
+pub fn with_default(launcher: &str) -> String {
+    const AFTER_LAUNCHERS: &str = "# What agents may do without asking you";
+    let rest = TEMPLATE.find(AFTER_LAUNCHERS).and_then(|at| TEMPLATE.get(at..)).unwrap_or_default();
+    // A JSON text is a YAML text, whatever is in the name.
+    let named = format!("  launcher: {}\n", Value::from(launcher));
+    format!(
+        "# Configuration of subagent; `subagent config show --origin` shows what counts, `subagent config check` problems.\n\
+         # Built-in launchers need no entry here: `subagent launcher list` shows them.\n\n{}",
+        rest.replace("  launcher: codex\n", &named)
+    )
+}
+
+/// The same with another text.
+pub fn write(
+    mut path: PathBuf,
+    scope: Scope,
+    existing: Existing,
+    text: &str,
+) -> Result<Initialized, ConfigError> {
     if existing == Existing::Replace {
         path = match paths::end_of_links(&path) {
             Ok(end) => end,
@@ -107,7 +133,7 @@ pub fn init(mut path: PathBuf, scope: Scope, existing: Existing) -> Result<Initi
     if let Err(cause) = std::fs::create_dir_all(folder) {
         return Err(ConfigError::ConfigUnwritable { path, cause });
     }
-    match write::atomically(&path, TEMPLATE.as_bytes(), mode, replace) {
+    match atomically(&path, text.as_bytes(), mode, replace) {
         Ok(()) => Ok(Initialized { path, scope, overwritten: before.is_some() }),
         // Somebody was quicker.
         Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Err(ConfigError::ConfigExists { path }),
@@ -179,6 +205,14 @@ mod tests {
         let loaded = discovery::load(None, None, &place.env("")).unwrap();
         assert_eq!((loaded.path, loaded.loaded), (path, true));
         assert_eq!(loaded.config.defaults.launcher.as_deref(), Some("codex"));
+    }
+
+    #[test]
+    fn the_short_file_has_the_roles_and_the_default() {
+        let text = with_default("a: b");
+        let config = crate::file::parse(Path::new("c.yaml"), text.as_bytes()).unwrap();
+        assert_eq!(config.defaults.launcher.as_deref(), Some("a: b"));
+        assert!(config.launchers.is_empty() && config.role_hints.contains_key("reviewer"));
     }
 
     #[test]

@@ -17,10 +17,13 @@ pub fn choose_launcher<'a>(
     role: &str,
 ) -> Result<(&'a str, &'a Launcher), ConfigError> {
     let preferred = || config.role_hints.get(role).and_then(|hint| hint.preferred_launcher.as_deref());
-    let name = present(given)
-        .or_else(preferred)
-        .or(config.defaults.launcher.as_deref())
-        .ok_or(ConfigError::LauncherNotChosen)?;
+    let name =
+        present(given).or_else(preferred).or(config.defaults.launcher.as_deref()).ok_or_else(|| {
+            ConfigError::LauncherNotChosen {
+                installed: Vec::new(),
+                known: config.launchers.keys().cloned().collect(),
+            }
+        })?;
     Ok((name, config.launcher(name)?))
 }
 

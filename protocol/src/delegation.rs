@@ -88,6 +88,10 @@ pub struct DelegationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub config: Option<PathBuf>,
+    /// The user's own config file, absolute, where `config` is that of a project over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub user_config: Option<PathBuf>,
     /// `--agents`: definitions, as JSON text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents: Option<String>,

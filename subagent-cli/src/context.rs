@@ -1,16 +1,19 @@
 //! What a command knows of its caller: environment, owner handle, workspace. Asks nobody but the system.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use subagent_config::discovery::{self, LoadedConfig};
 use subagent_config::environment::account_home;
-use subagent_config::{Environment, Workspace};
+use subagent_config::{Environment, Workspace, unknown};
 use subagent_protocol::api::Handle;
+use subagent_protocol::clean::one_line;
 
 use crate::args::Typed;
 use crate::failure::{Failure, Result};
-use crate::output::Format;
+use crate::output::terminal::Terminal;
+use crate::output::{Format, complain};
 
 /// How much of a part of the owner handle is looked at: twice what the longest can have.
 const MOST_PART_CHARS: usize = 256;
@@ -86,7 +89,9 @@ impl Context {
     /// # Errors
     /// `CONFIG_PARSE_ERROR`, `INVALID_ARGUMENT`.
     pub fn config(&self, flag: Option<&Path>, typed_cwd: Option<&Path>) -> Result<LoadedConfig> {
-        Ok(discovery::load(flag, typed_cwd, &self.env)?)
+        let loaded = discovery::load(flag, typed_cwd, &self.env)?;
+        warn_of_unknown_keys(&loaded);
+        Ok(loaded)
     }
 
     /// For a command that needs no config: a file that was named must still be right.
@@ -98,6 +103,17 @@ impl Context {
             Some(path) => self.config(Some(path), None).map(drop),
             None => Ok(()),
         }
+    }
+}
+
+/// Says once which keys of the files mean nothing, if a person sees it.
+fn warn_of_unknown_keys(loaded: &LoadedConfig) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if Terminal::of_stderr().is_none() || WARNED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    for key in loaded.files.iter().flat_map(unknown::of_file) {
+        complain(&format!("warning: {}", one_line(&key.to_string())));
     }
 }
 

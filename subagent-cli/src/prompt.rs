@@ -5,7 +5,7 @@
 use subagent_config::{Config, RoleDefaults, RoleHint};
 
 /// The skill as it is installed.
-const SKILL: &str = include_str!("../../skills/subagent-manager/SKILL.md");
+pub(crate) const SKILL: &str = include_str!("../../skills/subagent-manager/SKILL.md");
 
 /// What the last section begins with.
 const ROLES: &str = "Role hints:";

@@ -3,7 +3,7 @@
 //! What an agent's tasks are run with is the daemon's to find out; nothing of it is sent from below a worker.
 
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
@@ -136,6 +136,7 @@ impl Giver {
             choice: controller::choice(named.as_deref(), &workspace),
             workspace: workspace.root,
             cwd,
+            user_config: loaded.user_file().map(Path::to_owned),
             config: loaded.loaded.then_some(loaded.path),
             launcher: present(self.wish.launcher.clone()),
             agents: present(self.wish.agents.clone()),

@@ -26,6 +26,11 @@ impl Keys {
         None
     }
 
+    /// Whether this very key is in the text.
+    pub(crate) fn has(&self, path: &[&str]) -> bool {
+        self.0.contains_key(&path.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
+    }
+
     /// Of a place in the document; the root's own keys have no dots in them.
     pub(super) fn of_place(&self, place: &Place) -> Option<Position> {
         let (field, key) = match place {

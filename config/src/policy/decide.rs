@@ -389,21 +389,36 @@ impl Node {
             Some(denied) if denied.action == Action::Deny => Some(denied),
             // It may deny it: then no later rule allows it.
             Some(own) if denies(&own) => {
-                Some(strictest(self.last(places, query, |_| true).into_iter().chain([own])))
+                Some(strictest(self.last_of_files(places, query).into_iter().chain([own])))
             }
-            _ => self.last(places, query, |_| true),
+            _ => self.last_of_files(places, query),
         }
+    }
+
+    /// The last rule of all layers that fits; but no rule of a project loosens what the user's own file denies.
+    fn last_of_files(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
+        let all = self.last(places, query, |_| true);
+        if !self.has_user_layer() {
+            return all;
+        }
+        let user = self.last(places, query, |kind| kind != LayerKind::Config).filter(Answer::is_users_deny);
+        all.into_iter().chain(user).reduce(stricter)
+    }
+
+    fn has_user_layer(&self) -> bool {
+        self.layers().iter().any(|layer| layer.kind == LayerKind::User)
     }
 
     /// What its last rule says for an MCP tool that one of these labels names; none if it allows it.
     fn by_labels(&self, labels: &[String]) -> Option<Answer> {
-        let rules = self
-            .layers()
-            .iter()
-            .rev()
-            .flat_map(|layer| layer.rules.iter().rev().map(move |rule| (layer, rule)));
-        let (layer, rule) = rules.into_iter().find(|(_, rule)| rule.names_label(labels) == Fits::Yes)?;
-        (rule.action > Action::Allow).then(|| self.says(layer, rule, rule.action, None))
+        let last = |which: fn(LayerKind) -> bool| {
+            let layers = self.layers().iter().rev().filter(|layer| which(layer.kind));
+            let mut rules = layers.flat_map(|layer| layer.rules.iter().rev().map(move |rule| (layer, rule)));
+            let (layer, rule) = rules.find(|(_, rule)| rule.names_label(labels) == Fits::Yes)?;
+            (rule.action > Action::Allow).then(|| self.says(layer, rule, rule.action, None))
+        };
+        let user = last(|kind| kind != LayerKind::Config).filter(Answer::is_users_deny);
+        last(|_| true).into_iter().chain(user).reduce(stricter)
     }
 
     /// The last rule of these layers that fits; stricter, if a later one may fit.
@@ -485,6 +500,11 @@ impl Rule {
 impl Answer {
     fn judged(self, kind: Kind, subject: Option<String>) -> Judged {
         Judged { kind, subject, action: self.action, by: self.by, note: self.note.map(str::to_owned) }
+    }
+
+    /// Whether a `deny` of the user's own file said so, or may.
+    fn is_users_deny(&self) -> bool {
+        self.by.as_ref().is_some_and(|by| by.layer == LayerKind::User && by.action == Action::Deny)
     }
 
     /// The same, of the node that is so far from the root.

@@ -35,6 +35,8 @@ pub use tool::Kind;
 pub enum LayerKind {
     /// The definition of the agent.
     Definition,
+    /// `permissions` of the user's own file, below those of a project. No rule of the project loosens its `deny`.
+    User,
     /// `permissions` of the config file.
     Config,
     /// Rules that the owner added.
@@ -43,13 +45,14 @@ pub enum LayerKind {
 
 impl LayerKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Definition, Self::Config, Self::Owner];
+    pub const ALL: [Self; 4] = [Self::Definition, Self::User, Self::Config, Self::Owner];
 
     /// The word that stands for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Definition => "definition",
+            Self::User => "user",
             Self::Config => "config",
             Self::Owner => "owner",
         }

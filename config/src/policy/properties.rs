@@ -42,7 +42,7 @@ fn a_rule() -> impl Strategy<Value = Rule> {
 }
 
 fn a_node() -> impl Strategy<Value = Node> {
-    let layers = proptest::collection::vec(proptest::collection::vec(a_rule(), 0..5), 3);
+    let layers = proptest::collection::vec(proptest::collection::vec(a_rule(), 0..5), 4);
     let tools = prop_oneof![Just(Vec::new()), proptest::collection::vec(a_rule(), 1..4)];
     (layers, tools).prop_map(|(layers, tools)| {
         let kinds = LayerKind::ALL.into_iter().zip(layers);
@@ -125,6 +125,22 @@ proptest! {
         let owner = Layer { kind: LayerKind::Owner, source: None, rules: added };
         let alone = of(vec![Node::new("n", vec![definition.clone()])]).decide(&call, &real);
         let both = of(vec![Node::new("n", vec![owner, definition])]).decide(&call, &real);
+        let denied = |part: &&Judged| part.action == Action::Deny && part.by.is_some();
+        for part in alone.judged.iter().filter(denied) {
+            let still = both.judged.iter().any(|other| other.subject == part.subject && other.action == Action::Deny);
+            prop_assert!(still, "{part:?}");
+        }
+    }
+
+    /// What the user's own file denies stays denied, whatever a project adds.
+    #[test]
+    fn no_rule_of_a_project_loosens_a_denial_of_the_user(
+        own in proptest::collection::vec(a_rule(), 0..5), added in proptest::collection::vec(a_rule(), 0..5), call in a_call(),
+    ) {
+        let user = Layer { kind: LayerKind::User, source: None, rules: own };
+        let project = Layer { kind: LayerKind::Config, source: None, rules: added };
+        let alone = of(vec![Node::new("n", vec![user.clone()])]).decide(&call, &real);
+        let both = of(vec![Node::new("n", vec![project, user])]).decide(&call, &real);
         let denied = |part: &&Judged| part.action == Action::Deny && part.by.is_some();
         for part in alone.judged.iter().filter(denied) {
             let still = both.judged.iter().any(|other| other.subject == part.subject && other.action == Action::Deny);

@@ -1,5 +1,7 @@
 //! Whether a worker may give tasks to other agents, and what these are made of.
 
+use std::path::Path;
+
 use subagent_protocol::delegation::DelegationSpec;
 use subagent_protocol::policy::PolicyLayer;
 
@@ -19,6 +21,7 @@ pub fn spec(
         workspace: place.workspace.to_owned(),
         home: policy::home(place.env),
         config: place.loaded.loaded.then(|| place.loaded.path.clone()),
+        user_config: place.loaded.user_file().map(Path::to_owned),
         agents: agents.filter(|text| !text.trim().is_empty()),
         limits: config.unwrap_or_default(),
         token_hash: None,

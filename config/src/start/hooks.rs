@@ -1,6 +1,6 @@
 //! The hooks of a worker: those of the user's own config file, of the config file that counts, and of its definition.
 //!
-//! Config files are not merged, but for their hooks: a project must not switch off a hook of the user that denies.
+//! The user's own hooks always apply: a project must not switch off a hook of the user that denies.
 
 use std::path::{Path, PathBuf};
 
@@ -155,7 +155,11 @@ mod tests {
     fn a_file_of_the_user_that_is_wrong_is_not_passed_over() {
         let (_dir, base, env) = place();
         std::fs::write(base.join("home/.config/subagent/config.yaml"), "hooks: {Stopp: []}").unwrap();
-        let loaded = discovery::load(None, None, &env).unwrap();
+        let error = discovery::load(None, None, &env).unwrap_err();
+        assert!(error.message().contains("Stopp"), "{error}");
+        // A file that was named counts alone, but for hooks.
+        let named = base.join("ws/.subagent/config.yaml");
+        let loaded = discovery::load(Some(&named), None, &env).unwrap();
         let error = of_worker(&loaded, &[], &env, Vec::new()).unwrap_err();
         assert_eq!(error.code, subagent_protocol::Code::ConfigParseError);
         assert!(error.message.contains("Stopp"), "{}", error.message);

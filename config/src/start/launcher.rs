@@ -12,9 +12,9 @@ use subagent_protocol::{Code, Error, Result};
 use super::wire::millis;
 use crate::environment::{Environment, inherited_environment};
 use crate::model::{self, ACP_STDIO};
-use crate::{ResolvedLauncher, launcher, role};
+use crate::{ConfigError, ResolvedLauncher, installed, launcher, role};
 
-/// The launcher, and what its command means here.
+/// The launcher, and what its command means here. Where none is named, the only one that is installed is taken.
 ///
 /// # Errors
 /// `LAUNCHER_NOT_FOUND`.
@@ -25,7 +25,11 @@ pub fn choose<'a>(
     cwd: &Path,
     env: &Environment,
 ) -> Result<(&'a model::Launcher, ResolvedLauncher)> {
-    let (name, _) = role::choose_launcher(config, named, role)?;
+    let name = match role::choose_launcher(config, named, role) {
+        Ok((name, _)) => name,
+        Err(ConfigError::LauncherNotChosen { .. }) => installed::only(config, cwd, env)?,
+        Err(error) => return Err(error.into()),
+    };
     let launcher = config.launcher(name)?;
     Ok((launcher, launcher::resolve(name, launcher, cwd, env)))
 }

@@ -50,7 +50,7 @@ pub struct Said<'a> {
 /// # Errors
 /// `INVALID_ARGUMENT{flag,rule,column}` for a flag that is no rule.
 pub fn layers(loaded: &LoadedConfig, flags: &Flags) -> Result<Vec<Layer>> {
-    let mut layers: Vec<Layer> = of_config(loaded).into_iter().collect();
+    let mut layers = of_config(loaded);
     let rules = of_flags(flags)?;
     if !rules.is_empty() {
         layers.push(Layer { kind: LayerKind::Owner, source: None, rules });
@@ -58,12 +58,17 @@ pub fn layers(loaded: &LoadedConfig, flags: &Flags) -> Result<Vec<Layer>> {
     Ok(layers)
 }
 
-/// The layer of `permissions`, if the config says anything of it.
+/// The layers of `permissions`: that of the file that counts, and that of the user's own file below a project's.
 #[must_use]
-pub fn of_config(loaded: &LoadedConfig) -> Option<Layer> {
-    let rules = loaded.config.permissions.clone()?;
-    let source = Some(loaded.path.to_string_lossy().into_owned());
-    Some(Layer { kind: LayerKind::Config, source, rules })
+pub fn of_config(loaded: &LoadedConfig) -> Vec<Layer> {
+    let layer = |kind, path: &Path, rules: &[Rule]| Layer {
+        kind,
+        source: Some(path.to_string_lossy().into_owned()),
+        rules: rules.to_vec(),
+    };
+    let user = loaded.user_rules.as_ref().map(|user| layer(LayerKind::User, &user.path, &user.rules));
+    let own = loaded.config.permissions.as_deref().map(|rules| layer(LayerKind::Config, &loaded.path, rules));
+    user.into_iter().chain(own).collect()
 }
 
 fn of_flags(flags: &Flags) -> Result<Vec<Rule>> {
@@ -171,7 +176,14 @@ mod tests {
         let rules: Vec<Rule> = permissions.iter().map(rule).collect();
         let permissions = Some(rules).filter(|rules| !rules.is_empty());
         let config = Config { permissions, ..Config::default() };
-        LoadedConfig { config, path: "/c".into(), source: ConfigSource::Flag, loaded: true }
+        LoadedConfig {
+            config,
+            path: "/c".into(),
+            source: ConfigSource::Flag,
+            loaded: true,
+            files: Vec::new(),
+            user_rules: None,
+        }
     }
 
     fn told(loaded: &LoadedConfig, flags: &Flags, definition: Option<PolicyLayer>) -> Option<Vec<String>> {

@@ -147,6 +147,10 @@ pub struct TaskPlace {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub config: Option<PathBuf>,
+    /// The user's own config file, absolute, where `config` is that of a project over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub user_config: Option<PathBuf>,
     /// The launcher of an agent that names none; without it the config's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<String>,

@@ -4,16 +4,22 @@ use clap::{Args, ValueEnum};
 
 use super::JsonFlag;
 
-/// Print a script that completes commands and flags in a shell
+/// Print a script that completes commands and flags in a shell, or install it
+///
+/// With --install the script is written where the shell looks for it, folders included.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   source <(subagent completions bash)
-  subagent completions zsh > ~/.zfunc/_subagent
-  subagent completions fish > ~/.config/fish/completions/subagent.fish")]
+  subagent completions --install
+  subagent completions --install zsh")]
 pub struct Completions {
     /// For which shell
-    pub shell: Shell,
+    #[arg(required = true, conflicts_with = "install")]
+    pub shell: Option<Shell>,
+    /// Write it where the shell looks for it [default: the shell in SHELL]
+    #[arg(long, value_name = "SHELL", num_args = 0..=1)]
+    pub install: Option<Option<Shell>>,
     /// Which form of output.
     #[command(flatten)]
     pub json: JsonFlag,

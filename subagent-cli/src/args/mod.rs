@@ -7,6 +7,7 @@ pub mod agents;
 pub mod answer;
 pub mod budgets;
 pub mod completions;
+pub mod config;
 pub mod controllers;
 pub mod daemon;
 pub mod definitions;
@@ -41,6 +42,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 use agents::{LauncherLogin, LauncherLogout, LauncherProbe, SessionCommand};
 use answer::Answer;
 use completions::Completions;
+use config::{ConfigCheck, ConfigShow, Init};
 use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
 use daemon::DaemonCommand;
 use definitions::AgentCommand;
@@ -92,7 +94,7 @@ pub struct Cli {
 
 const ROOT_EXAMPLES: &str = "\
 Quick start:
-  subagent config init
+  subagent init
   subagent controller init --cwd .
   subagent worker start --launcher codex --json
   subagent send --worker-id w_0123456789 --text 'List the open questions.'
@@ -109,6 +111,7 @@ Exit codes: 0 success, 1 error, 2 wrong usage.";
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Command {
+    Init(Init),
     /// The config file: which agents can be started, and how
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -193,6 +196,8 @@ Examples:
 #[command(defer = true)]
 pub enum ConfigCommand {
     Init(ConfigInit),
+    Show(ConfigShow),
+    Check(ConfigCheck),
 }
 
 /// `subagent launcher ...`

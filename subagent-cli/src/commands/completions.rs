@@ -6,10 +6,12 @@ use clap::CommandFactory as _;
 use clap_complete::{Shell as Generator, generate};
 use serde_json::json;
 
+use super::installing::{self, There};
+use crate::args::Cli;
 use crate::args::completions::{Completions, Shell};
-use crate::args::{Cli, JsonFlag};
+use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::{Outcome, text};
 
 /// The flags of the Python program.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +42,7 @@ pub(crate) fn legacy(wanted: Legacy, named: Option<&str>) -> Result<Outcome> {
             .with("recommendedCommand", "subagent completions bash")
     })?;
     let install = match (wanted, shell) {
-        (Legacy::Show, _) => return Ok(run(&Completions { shell, json: JsonFlag { json: false } })),
+        (Legacy::Show, _) => return Ok(printed(shell)),
         (Legacy::Install, Shell::Bash) => {
             "Add this line to ~/.bashrc:\n  source <(subagent completions bash)"
         }
@@ -54,14 +56,68 @@ pub(crate) fn legacy(wanted: Legacy, named: Option<&str>) -> Result<Outcome> {
     Ok(Outcome::Lines(install.to_owned()))
 }
 
-pub(super) fn run(args: &Completions) -> Outcome {
-    let (name, generator) = match args.shell {
-        Shell::Bash => ("bash", Generator::Bash),
-        Shell::Zsh => ("zsh", Generator::Zsh),
-        Shell::Fish => ("fish", Generator::Fish),
+pub(super) fn run(args: &Completions, context: &Context) -> Result<Outcome> {
+    match (args.shell, args.install) {
+        (Some(shell), None) => Ok(printed(shell)),
+        (named, installed) => install(installed.flatten().or(named), context),
+    }
+}
+
+fn printed(shell: Shell) -> Outcome {
+    let script = script(shell);
+    Outcome::report("completions.generated", json!({"shell": word(shell), "script": script}), script)
+}
+
+fn word(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Bash => "bash",
+        Shell::Zsh => "zsh",
+        Shell::Fish => "fish",
+    }
+}
+
+/// The script for a shell.
+pub(super) fn script(shell: Shell) -> String {
+    let generator = match shell {
+        Shell::Bash => Generator::Bash,
+        Shell::Zsh => Generator::Zsh,
+        Shell::Fish => Generator::Fish,
     };
     let mut script = Vec::new();
     generate(generator, &mut Cli::command(), "subagent", &mut script);
-    let script = String::from_utf8_lossy(&script).into_owned();
-    Outcome::report("completions.generated", json!({"shell": name, "script": script}), script)
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+/// Writes the script where the shell looks for it. An older script of ours is replaced, another file is not.
+fn install(shell: Option<Shell>, context: &Context) -> Result<Outcome> {
+    let shell = shell.or_else(|| installing::login_shell(&context.env)).ok_or_else(|| {
+        Failure::argument("SHELL names no shell with completions")
+            .recommend("name the shell: bash, zsh or fish")
+            .with("recommendedCommand", "subagent completions --install bash")
+    })?;
+    let target = installing::completions(shell, script(shell), &context.env)
+        .ok_or_else(|| Failure::argument("the home directory is unknown; set HOME"))?;
+    let state = match target.there() {
+        There::Same => "unchanged",
+        There::Other if !is_ours(&target.path) => {
+            let message = format!("{} is not a script of subagent; move it away", target.path.display());
+            return Err(Failure::argument(message).with("path", path_value(&target.path)));
+        }
+        There::Nothing | There::Other => {
+            target.write()?;
+            "done"
+        }
+    };
+    let after = installing::after(shell);
+    let data = json!({
+        "shell": word(shell), "path": path_value(&target.path), "state": state, "recommendedAction": after,
+    });
+    let shown = text::fields(&data, &["shell", "path", "state", "recommendedAction"]);
+    Ok(Outcome::report("completions.installed", data, shown))
+}
+
+/// Whether a file is a script that an older version has made.
+fn is_ours(path: &std::path::Path) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.contains("_subagent") || text.contains("complete -c subagent")
 }

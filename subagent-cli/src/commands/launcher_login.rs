@@ -9,6 +9,7 @@ use subagent_config::launcher::find_program;
 use subagent_config::start::environment;
 use subagent_protocol::Code;
 use subagent_protocol::ask::{LoginKind, Question, terminal_command};
+use subagent_protocol::clean::one_line;
 
 use super::agent_asked::Agent;
 use super::launcher_probe::patience;
@@ -24,7 +25,8 @@ pub(super) fn login(args: &LauncherLogin, context: &Context) -> Result<Outcome> 
     let time = patience(args.timeout_seconds)?;
     let method = present(args.method.clone()).or_else(|| agent.launcher.auth_method.clone());
     let question = Question::Login { method };
-    let answer = agent.ask(question, Patience { request: time, ..Patience::of(agent.launcher, None) })?;
+    let patience = Patience { request: time, ..Patience::of(agent.launcher, None) };
+    let answer = agent.ask(question, patience).map_err(|failure| to_choose(failure, &args.name))?;
     let method = answer.method.unwrap_or_default();
     let mut data = json!({
         "name": args.name, "method": method["id"], "methodName": method["name"], "loggedIn": true,
@@ -58,6 +60,29 @@ pub(super) fn logout(args: &LauncherLogout, context: &Context) -> Result<Outcome
     let data = json!({"name": args.name, "loggedOut": true});
     let shown = text::fields(&data, &["name", "loggedOut"]);
     Ok(Outcome::report("launcher.logout", data, shown))
+}
+
+/// Lists the ways to log in where one has to be chosen, and the command that does.
+fn to_choose(mut failure: Failure, launcher: &str) -> Failure {
+    let methods = failure.details.get("authMethods").and_then(Value::as_array);
+    let told: Vec<(String, String)> = methods
+        .into_iter()
+        .flatten()
+        .filter_map(|method| {
+            let id = one_line(method["id"].as_str()?);
+            Some((id, method["name"].as_str().map(one_line).unwrap_or_default()))
+        })
+        .collect();
+    let Some((first, _)) = told.first().filter(|_| failure.is(Code::InvalidArgument)) else { return failure };
+    let line = |(id, name): &(String, String)| match name.is_empty() {
+        true => id.clone(),
+        false => format!("{id} ({name})"),
+    };
+    let words = ["subagent", "launcher", "login", launcher, "--method", first];
+    let command = shell_words::join(words);
+    let lines: Vec<String> = told.iter().map(line).collect();
+    failure.message = format!("{}: {}", failure.message, lines.join(", "));
+    failure.with("recommendedCommand", command)
 }
 
 /// The names of the variables that a method wants, and whether it can do without.

@@ -6,6 +6,7 @@ use subagent_protocol::Code;
 use subagent_protocol::ask::{Answer, Question};
 
 use super::agent_asked::{Agent, workspace_of};
+use super::launcher_found;
 use crate::args::agents::LauncherProbe;
 use crate::ask::{Patience, Place};
 use crate::context::{Context, path_value, present_path};
@@ -16,9 +17,11 @@ pub(super) fn run(args: &LauncherProbe, context: &Context) -> Result<Outcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let launcher = loaded.config.launcher(&args.name)?;
     let found = launcher::resolve(&args.name, launcher, &context.env.cwd, &context.env);
+    let of = launcher_found::found(&loaded, &args.name, launcher, context);
+    let state = of.get("state").and_then(Value::as_str).unwrap_or_default();
     let path = found.resolved_path.as_deref().map_or(Value::Null, path_value);
     let mut lines = vec![
-        format!("{}: {}", found.name, if found.available { "available" } else { "missing" }),
+        format!("{}: {state}", found.name),
         format!("command: {}", found.command),
         format!("effectiveCommand: {}", found.effective_command),
         format!("effectiveArgs: {}", one_line::line(found.effective_args.clone().into())),
@@ -36,6 +39,12 @@ pub(super) fn run(args: &LauncherProbe, context: &Context) -> Result<Outcome> {
         "resolvedCommandPath": path,
         "envKeys": found.env_keys,
     });
+    if let Some(package) = of.get("package").and_then(Value::as_str) {
+        lines.push(format!("package: {package} (npx fetches it at the first start)"));
+    }
+    if let Some(data) = data.as_object_mut() {
+        data.extend(of.clone());
+    }
     if let Some(problem) = found.problem {
         lines.push(format!("problem: {problem}"));
         data["problem"] = problem.to_string().into();
@@ -62,6 +71,22 @@ fn handshake(agent: &Agent<'_>, args: &LauncherProbe) -> Result<(Value, Answer)>
     match &answer.error {
         Some(error) if error.code != Code::AuthRequired => Err(agent.failure(answer)),
         _ => Ok((agent.told(&answer), answer)),
+    }
+}
+
+/// What the agent says of itself, asked in an empty folder, and kept for later looks.
+///
+/// # Errors
+/// Everything that goes wrong but for a login that it wants.
+pub(super) fn asked(agent: &Agent<'_>, context: &Context) -> Result<Value> {
+    let answer = agent.ask_in(Place::Empty, Question::Handshake, Patience::of(agent.launcher, None))?;
+    match &answer.error {
+        Some(error) if error.code != Code::AuthRequired => Err(agent.failure(answer)),
+        _ => {
+            let told = agent.told(&answer);
+            note(agent, &told, context);
+            Ok(told)
+        }
     }
 }
 

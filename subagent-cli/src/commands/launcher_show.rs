@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::agent_asked::{noted, workspace_of};
+use super::launcher_found;
 use crate::args::local::LauncherName;
 use crate::context::Context;
 use crate::failure::Result;
@@ -26,6 +27,7 @@ pub(super) fn run(args: &LauncherName, context: &Context) -> Result<Outcome> {
         "env": env,
         "handshake": noted(workspace_of(context).as_ref(), &args.name, launcher),
     });
+    launcher_found::add(&mut data, &loaded, &args.name, launcher, context);
     let options = &launcher.options;
     for (key, value) in [("mode", &options.mode), ("model", &options.model)] {
         if let Some(value) = value {

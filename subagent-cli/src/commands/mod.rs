@@ -17,8 +17,10 @@ mod budgets;
 mod cancel;
 mod chosen_options;
 pub(crate) mod completions;
+mod config_check;
 mod config_init;
 mod contract_form;
+mod config_show;
 mod controller_attach;
 mod controller_grant;
 mod controller_init;
@@ -30,6 +32,9 @@ mod doctor;
 mod environment_again;
 mod git_status;
 mod hook;
+mod init;
+mod installing;
+mod launcher_found;
 mod launcher_list;
 mod launcher_login;
 mod launcher_probe;
@@ -96,7 +101,10 @@ use preconditions::{has_state, named_worker};
 #[must_use]
 pub fn format(command: &Command) -> Format {
     Format::of(match command {
+        Command::Init(args) => args.json.json,
         Command::Config(ConfigCommand::Init(args)) => args.json.json,
+        Command::Config(ConfigCommand::Show(args)) => args.json.json,
+        Command::Config(ConfigCommand::Check(args)) => args.json.json,
         Command::Launcher(LauncherCommand::List(args)) => args.json.json,
         Command::Launcher(LauncherCommand::Show(args)) => args.json.json,
         Command::Launcher(LauncherCommand::Probe(args)) => args.json.json,
@@ -171,7 +179,10 @@ pub fn format(command: &Command) -> Format {
 /// The command's.
 pub fn run(command: Command, context: &Context) -> Result<Outcome> {
     match command {
+        Command::Init(args) => init::run(&args, context),
         Command::Config(ConfigCommand::Init(args)) => config_init::run(&args, context),
+        Command::Config(ConfigCommand::Show(args)) => config_show::run(&args, context),
+        Command::Config(ConfigCommand::Check(args)) => config_check::run(&args, context),
         Command::Launcher(LauncherCommand::List(args)) => launcher_list::run(&args, context),
         Command::Launcher(LauncherCommand::Show(args)) => launcher_show::run(&args, context),
         Command::Launcher(LauncherCommand::Probe(args)) => launcher_probe::run(&args, context),
@@ -230,7 +241,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Prune(args) => prune::run(&args, context),
         Command::Backup(args) => backup::run(args, context),
         Command::Restore(args) => restore::run(args, context),
-        Command::Completions(args) => Ok(completions::run(&args)),
+        Command::Completions(args) => completions::run(&args, context),
         Command::Demo => crate::demo::run(),
     }
 }

@@ -1,9 +1,8 @@
 //! The config file, and whether what it names is installed.
 
-use subagent_config::{discovery, launcher};
+use subagent_config::{LoadedConfig, discovery, installed, launcher, unknown};
 use subagentd::life::{idle_exit_seconds, retention_days};
 
-use super::database::counted;
 use super::facts::{Facts, State};
 use super::finding::{Finding, Group};
 
@@ -11,6 +10,7 @@ const GROUP: Group = Group::Config;
 const VARIABLES: &str = "config.variables";
 const FILE: &str = "config.file";
 const WORKSPACE: &str = "config.workspace";
+const UNKNOWN: &str = "config.unknownKey";
 const LAUNCHERS: &str = "config.launchers";
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
@@ -61,32 +61,42 @@ fn file(facts: &Facts) -> Vec<Finding> {
         }
     };
     let path = loaded.path.display();
-    if !loaded.loaded {
-        return vec![
-            Finding::ok(GROUP, FILE, format!("there is none ({path})"))
-                .advise("make one with `subagent config init`"),
-        ];
-    }
-    let mut found = vec![Finding::ok(GROUP, FILE, format!("{path} is loaded"))];
+    let mut found = vec![match loaded.loaded {
+        true => Finding::ok(GROUP, FILE, format!("{path} is loaded")),
+        false => Finding::ok(GROUP, FILE, format!("there is none ({path})"))
+            .advise("make one with `subagent init`"),
+    }];
+    found.extend(loaded.files.iter().flat_map(unknown::of_file).map(|key| {
+        Finding::warning(GROUP, UNKNOWN, key.to_string())
+            .advise("correct it, or remove it; `subagent config check` names all problems")
+    }));
+    found.extend(launchers(facts, &loaded));
+    found
+}
+
+/// Launchers of files that cannot be started, else which agents are installed.
+fn launchers(facts: &Facts, loaded: &LoadedConfig) -> Vec<Finding> {
     let cwd = facts.cwd.as_ref().unwrap_or(&facts.env.cwd);
-    let before = found.len();
-    for (name, launcher) in &loaded.config.launchers {
-        if let Some(problem) = launcher::resolve(name, launcher, cwd, &facts.env).problem {
-            let quoted = shell_words::quote(name).into_owned();
-            found.push(
-                Finding::warning(GROUP, LAUNCHERS, format!("{name} cannot be started: {problem}")).advise(
-                    format!("install it, or change its command; see `subagent launcher probe {quoted}`"),
-                ),
-            );
-        }
-    }
-    if found.len() == before {
-        let count = loaded.config.launchers.len();
-        found.push(Finding::ok(
-            GROUP,
-            LAUNCHERS,
-            format!("{}, all of them installed", counted(count, "launcher")),
-        ));
+    let all = installed::all(&loaded.config, cwd, &facts.env);
+    let of_files = loaded.config.launchers.iter().filter(|(name, _)| loaded.file_of_launcher(name).is_some());
+    let problems =
+        of_files.filter_map(|(name, of)| Some((name, launcher::resolve(name, of, cwd, &facts.env).problem?)));
+    let mut found: Vec<Finding> = problems
+        .map(|(name, problem)| {
+            let quoted = shell_words::quote(name);
+            Finding::warning(GROUP, LAUNCHERS, format!("{name} is missing: {problem}"))
+                .advise(format!("install it, or change its command; see `subagent launcher probe {quoted}`"))
+        })
+        .collect();
+    if found.is_empty() {
+        let of = |word: &str| {
+            let names = all.iter().filter(|(_, presence)| presence.as_str() == word).map(|(name, _)| *name);
+            let names: Vec<&str> = names.collect();
+            (!names.is_empty()).then(|| format!("{word}: {}", names.join(", ")))
+        };
+        let words = ["available", "fetchable", "missing"].map(of);
+        let seen = words.into_iter().flatten().collect::<Vec<_>>().join("; ");
+        found.push(Finding::ok(GROUP, LAUNCHERS, seen));
     }
     found
 }

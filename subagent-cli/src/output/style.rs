@@ -28,7 +28,7 @@ impl Style {
         match state {
             "idle" | "active" | "completed" | "available" => Self::Good,
             "error" | "failed" | "conflicted" | "missing" | "lost" => Self::Bad,
-            "waiting_approval" | "canceling" | "canceled" | "orphaned" => Self::Attention,
+            "fetchable" | "waiting_approval" | "canceling" | "canceled" | "orphaned" => Self::Attention,
             "starting" | "running" | "in_progress" => Self::Active,
             "stopped" | "dormant" => Self::Dim,
             _ => Self::Plain,

@@ -40,7 +40,7 @@ impl ConfigFile {
         self.stamp = Some(stamp);
         self.version += 1;
         let read = match (&self.path, stamp) {
-            (Some(path), Some(_)) => discovery::load_regular(Some(path), &self.environment)
+            (Some(path), Some(_)) => discovery::load_regular(Some(path), None, &self.environment)
                 .map(|loaded| loaded.config.notify)
                 .map_err(|error| error.message()),
             _ => Ok(Vec::new()),

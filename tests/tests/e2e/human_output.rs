@@ -293,7 +293,11 @@ fn launchers_are_shown_with_what_they_run() {
     let mut sandbox = Sandbox::new();
     sandbox.launcher("gone", Launcher::new("no-such-program".to_owned(), ["--acp"]));
     let screen = sandbox.command("subagent").args(["launcher", "list"]).on_screen();
-    assert!(screen.lines()[0].starts_with("LAUNCHER  COMMAND"), "{:?}", screen.lines());
+    assert!(
+        screen.lines()[0].split_whitespace().eq(["LAUNCHER", "STATE", "FROM", "COMMAND", "AGENT"]),
+        "{:?}",
+        screen.lines()
+    );
     let screen = sandbox.command("subagent").args(["launcher", "probe", "gone"]).on_screen();
     assert_eq!(screen.lines()[0], "gone  missing");
     assert!(screen.text().contains("no-such-program --acp"), "{:?}", screen.lines());

@@ -140,6 +140,7 @@ impl Scene<'_> {
             "subagent controller init" => (Vec::new(), &["CONTROLLER_OWNERSHIP_CONFLICT"]),
             "subagent controller attach" => (words(&["--takeover"]), &[]),
             "subagent controller release" => (words(&["--force"]), &[]),
+            "subagent init" => (words(&["--yes", "--no-handshake", "--no-skill"]), &[]),
             "subagent config init" => (words(&["--path", &file, "--force"]), &[]),
             "subagent launcher show" => (words(&["demo"]), &[]),
             "subagent launcher probe" => (words(&["demo", "--handshake"]), &[]),
@@ -184,6 +185,8 @@ impl Scene<'_> {
             | "subagent daemon status"
             | "subagent daemon logs"
             | "subagent daemon list"
+            | "subagent config show"
+            | "subagent config check"
             | "subagent launcher list"
             | "subagent role list"
             | "subagent agent list"

@@ -18,8 +18,15 @@ impl Machine {
         let methods = self.methods();
         let method = match named {
             Some(named) => methods.iter().find(|method| method["id"] == named),
-            None if methods.len() == 1 => methods.first(),
-            None => None,
+            None => {
+                // One of an unknown type cannot be taken, unless there is no other to choose.
+                let mut usable = methods.iter().filter(|method| LoginKind::of(method).is_some());
+                match (usable.next(), usable.next(), methods.as_slice()) {
+                    (Some(only), None, _) => Some(only),
+                    (None, _, [only]) => Some(only),
+                    _ => None,
+                }
+            }
         };
         let wrong = |message: String, action: &str| {
             Error::new(Code::InvalidArgument, message)

@@ -11,7 +11,10 @@ impl Node {
         match own {
             // It is final.
             Some(denied) if denied.action == Action::Deny => Some(denied),
-            _ => self.weakest(query, |_| true),
+            _ => {
+                let user = self.weakest(query, |kind| kind != LayerKind::Config);
+                user.filter(Answer::is_users_deny).or_else(|| self.weakest(query, |_| true))
+            }
         }
     }
 

@@ -79,7 +79,7 @@ fn some_rules() -> impl Strategy<Value = Vec<Rule>> {
 }
 
 fn a_node(granting: bool) -> impl Strategy<Value = Node> {
-    let layers = proptest::collection::vec(some_rules(), 3);
+    let layers = proptest::collection::vec(some_rules(), 4);
     let lists = prop_oneof![4 => Just(Vec::new()), 1 => proptest::collection::vec(some_rules(), 1..3)];
     let granted = match granting {
         true => prop_oneof![3 => Just(None), 1 => some_rules().prop_map(Some)].boxed(),

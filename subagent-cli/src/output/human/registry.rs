@@ -1,5 +1,7 @@
 //! What the config file holds: launchers and roles.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::view::{View, items, shown, word};
@@ -8,19 +10,28 @@ use crate::output::table::Table;
 
 pub(super) fn launchers(view: &mut View, data: &Value) -> Option<()> {
     let items = items(data)?;
-    if none(view, data, items, "launchers") {
+    let built_in = data["builtIn"].as_array().map_or(&[][..], Vec::as_slice);
+    if built_in.is_empty() && none(view, data, items, "launchers") {
         return Some(());
     }
-    let mut table = Table::new(&["LAUNCHER", "COMMAND", "AGENT"]);
-    for item in items {
+    let mut table = Table::new(&["LAUNCHER", "STATE", "FROM", "COMMAND", "AGENT"]);
+    for item in items.iter().chain(built_in) {
         let agent = agent(&item["handshake"]);
+        let state = word(item, "state");
         table.row([
             (Style::Strong, word(item, "name")),
+            (Style::of_state(state), state),
+            (Style::Plain, word(item, "origin")),
             (Style::Plain, word(item, "command")),
             (Style::Plain, agent.as_str()),
         ]);
     }
     view.put(&table);
+    let files: BTreeMap<&str, &str> =
+        items.iter().filter_map(|item| Some((item["file"].as_str()?, word(item, "origin")))).collect();
+    for (file, origin) in files {
+        view.page.word(Style::Dim, origin).plain("  ").word(Style::Dim, file).end();
+    }
     Some(())
 }
 
@@ -65,6 +76,8 @@ pub(super) fn launcher(view: &mut View, data: &Value) -> Option<()> {
         ("backend", Style::Plain, shown(&data["backend"]["kind"])),
         ("command", Style::Plain, command_line(&data["command"], &data["args"])),
         ("variables", Style::Plain, env.join(", ")),
+        ("state", Style::Plain, word(data, "state").to_owned()),
+        ("from", Style::Plain, data["file"].as_str().unwrap_or_else(|| word(data, "origin")).to_owned()),
     ]);
     handshake(view, &data["handshake"]);
     Some(())
@@ -109,7 +122,11 @@ fn handshake(view: &mut View, told: &Value) {
 }
 
 pub(super) fn probed(view: &mut View, data: &Value) -> Option<()> {
-    let state = if data["available"].as_bool()? { "available" } else { "missing" };
+    let state = match (data["state"].as_str(), data["available"].as_bool()?) {
+        (Some(state), _) => state,
+        (None, true) => "available",
+        (None, false) => "missing",
+    };
     view.page.word(Style::Strong, word(data, "name")).plain("  ");
     view.state(state);
     view.page.end();
@@ -117,6 +134,7 @@ pub(super) fn probed(view: &mut View, data: &Value) -> Option<()> {
         ("backend", Style::Plain, shown(&data["backendKind"])),
         ("command", Style::Plain, command_line(&data["effectiveCommand"], &data["effectiveArgs"])),
         ("program", Style::Plain, shown(&data["resolvedCommandPath"])),
+        ("to fetch", Style::Plain, shown(&data["package"])),
         ("variables", Style::Plain, list(&data["envKeys"])),
         ("problem", Style::Bad, shown(&data["problem"])),
     ]);

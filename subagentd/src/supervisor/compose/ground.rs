@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use subagent_config::agents::{Catalog, Definition, Mode};
 use subagent_config::environment::account_home;
 use subagent_config::start::agent::{given, usable};
-use subagent_config::{Config, ConfigSource, Environment, LoadedConfig, discovery};
+use subagent_config::{Environment, LoadedConfig, discovery};
 use subagent_protocol::api::TaskPlace;
 use subagent_protocol::delegation::DelegationSpec;
 use subagent_protocol::{Code, Error, Result};
@@ -38,14 +38,9 @@ impl Ground {
         // A launcher may have given its agent another one.
         env.home.clone_from(&delegation.home);
         let loaded = match &delegation.config {
-            Some(config) => discovery::load_regular(Some(config), &env)?,
+            Some(config) => discovery::load_regular(Some(config), delegation.user_config.as_deref(), &env)?,
             // What lies there now may be its agent's own.
-            None => LoadedConfig {
-                config: Config::default(),
-                path: PathBuf::new(),
-                source: ConfigSource::User,
-                loaded: false,
-            },
+            None => LoadedConfig::built_in(&env),
         };
         Self::found(env, loaded, delegation.agents.as_deref(), &delegation.workspace)
     }
@@ -55,14 +50,15 @@ impl Ground {
     /// # Errors
     /// The same; `INVALID_INPUT{field}` for a place that is none.
     pub(super) fn of_manager(place: &TaskPlace) -> Result<Self> {
-        let paths = [Some(&place.workspace), Some(&place.cwd), place.config.as_ref()];
+        let paths =
+            [Some(&place.workspace), Some(&place.cwd), place.config.as_ref(), place.user_config.as_ref()];
         let is_text = |path: &&PathBuf| path.is_absolute() && path.to_str().is_some();
         if !paths.into_iter().flatten().all(|path| is_text(&path)) {
-            let message = "workspace, cwd and config of a task are absolute paths";
+            let message = "workspace, cwd, config and userConfig of a task are absolute paths";
             return Err(Error::new(Code::InvalidInput, message).with("field", "manager"));
         }
         let env = environment(&place.env, &place.cwd).or_home(account_home);
-        let loaded = discovery::load_regular(place.config.as_deref(), &env)?;
+        let loaded = discovery::load_regular(place.config.as_deref(), place.user_config.as_deref(), &env)?;
         Self::found(env, loaded, place.agents.as_deref(), &place.workspace)
     }
 

@@ -85,9 +85,10 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     let options = parent.options(&mut resolved.spec, &launched);
     modes::no_wider(definition, &options, &parent.spec.options, launched.is_parents)?;
     let layers = match definition {
-        Some(_) => {
-            [layer.clone()].into_iter().chain(rules::of_config(&ground.loaded).map(rules::wire)).collect()
-        }
+        Some(_) => [layer.clone()]
+            .into_iter()
+            .chain(rules::of_config(&ground.loaded).into_iter().map(rules::wire))
+            .collect(),
         // It has the parent's, which hold for all below it.
         None => vec![layer.clone()],
     };
@@ -170,6 +171,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         workspace: ground.workspace.clone(),
         home: rules::home(&ground.env),
         config: ground.loaded.loaded.then(|| ground.loaded.path.clone()),
+        user_config: ground.loaded.user_file().map(std::path::Path::to_owned),
         agents: place.agents.clone().filter(|text| !text.trim().is_empty()),
         limits,
         token_hash: None,

@@ -108,6 +108,7 @@ impl World {
             workspace: self.dir.path().to_owned(),
             cwd: self.dir.path().to_owned(),
             config: None,
+            user_config: None,
             launcher: Some("one".to_owned()),
             agents: None,
             env: [("HOME", self.dir.path().to_str().unwrap()), ("SUBAGENT_CTL_TOKEN", "t")]

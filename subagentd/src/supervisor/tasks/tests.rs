@@ -29,6 +29,7 @@ async fn world(limits: TaskLimits) -> World {
         workspace: dir.path().into(),
         home: None,
         config: None,
+        user_config: None,
         agents: None,
         limits,
         token_hash: None,

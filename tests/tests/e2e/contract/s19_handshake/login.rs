@@ -59,12 +59,23 @@ fn of_several_ways_one_is_chosen_and_the_others_are_listed() {
         let ids = error["details"]["authMethods"].as_array().unwrap();
         assert_eq!(ids.iter().map(|method| &method["id"]).collect::<Vec<_>>(), ["a", "b", "c"]);
         assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("--method"), "{error}");
+        assert_eq!(error["details"]["recommendedCommand"], "subagent launcher login agent --method a");
+        assert!(error["message"].as_str().unwrap().ends_with(": a (A), b (B), c (C)"), "{error}");
     }
     assert_eq!(with("a").data_of("launcher.login")["loggedIn"], true);
     let data = with("b").data_of("launcher.login");
     assert_eq!(data["loggedIn"], false);
     assert_eq!(data["variables"], json!([{"name": "B_KEY", "label": null, "optional": false}]));
     assert_eq!(data["link"], "https://keys.example");
+    sandbox.finish();
+}
+
+#[test]
+fn the_only_way_of_a_known_type_is_taken() {
+    let methods = json!([{"id": "a", "name": "A"}, {"id": "c", "name": "C", "type": "_telepathy"}]);
+    let initialize = initialize(&methods, &json!({}));
+    let sandbox = scripted(&["--answer", "initialize", &initialize, "--answer", "authenticate", "{}"]);
+    assert_eq!(sandbox.run(&LOGIN).data_of("launcher.login")["method"], "a");
     sandbox.finish();
 }
 

@@ -1,0 +1,204 @@
+//! Whether the agent of a launcher is installed. Looks at files, starts nothing.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::environment::Environment;
+use crate::error::ConfigError;
+use crate::launcher::{self, ResolvedLauncher};
+use crate::model::{Config, Launcher};
+
+/// Whether an agent can be started, and what has to be fetched for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Presence {
+    /// Its program is here.
+    Available,
+    /// Only `npx` is here; it would fetch this package.
+    Fetchable(String),
+    /// Its program is not here.
+    Missing,
+}
+
+impl Presence {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Fetchable(_) => "fetchable",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// Whether the agent of this launcher is installed for a worker in `cwd`.
+#[must_use]
+pub fn presence(launcher: &Launcher, resolved: &ResolvedLauncher, cwd: &Path, env: &Environment) -> Presence {
+    let Some(program) = &resolved.exec_path else { return Presence::Missing };
+    if program.file_name() != Some(OsStr::new("npx")) {
+        return Presence::Available;
+    }
+    let Some((name, version)) = package(&resolved.effective_args) else { return Presence::Available };
+    let path = launcher.env.get("PATH").map(OsStr::new).or_else(|| env.var("PATH")).unwrap_or_default();
+    let found = folders(program, path, cwd, env).iter().any(|folder| has(&folder.join(name), version));
+    match found {
+        true => Presence::Available,
+        false => Presence::Fetchable(name.to_owned()),
+    }
+}
+
+/// All launchers of a config, and whether their agents are installed.
+#[must_use]
+pub fn all<'a>(config: &'a Config, cwd: &Path, env: &Environment) -> Vec<(&'a str, Presence)> {
+    let of = |(name, launcher): (&'a String, &Launcher)| {
+        let resolved = launcher::resolve(name, launcher, cwd, env);
+        (name.as_str(), presence(launcher, &resolved, cwd, env))
+    };
+    config.launchers.iter().map(of).collect()
+}
+
+/// The launcher that is taken where none is named: the only one that is installed, else the only one that can be fetched.
+///
+/// # Errors
+/// `LAUNCHER_NOT_FOUND` without details.
+pub fn only<'a>(config: &'a Config, cwd: &Path, env: &Environment) -> Result<&'a str, ConfigError> {
+    let all = all(config, cwd, env);
+    let of = |wanted: fn(&Presence) -> bool| -> Vec<&'a str> {
+        all.iter().filter(|(_, presence)| wanted(presence)).map(|(name, _)| *name).collect()
+    };
+    let available = of(|presence| *presence == Presence::Available);
+    let fetchable = of(|presence| matches!(presence, Presence::Fetchable(_)));
+    match (available.as_slice(), fetchable.as_slice()) {
+        ([one], _) | ([], [one]) => Ok(one),
+        ([], several) | (several, _) => Err(ConfigError::LauncherNotChosen {
+            installed: several.iter().map(|&name| name.to_owned()).collect(),
+            known: config.launchers.keys().cloned().collect(),
+        }),
+    }
+}
+
+/// The package that `npx` runs, and the version that is asked for.
+fn package(args: &[String]) -> Option<(&str, Option<&str>)> {
+    let mut args = args.iter().map(String::as_str);
+    let spec = loop {
+        match args.next()? {
+            "-p" | "--package" => break args.next()?,
+            "-c" | "--call" => return None,
+            flag if flag.starts_with("--package=") => break &flag["--package=".len()..],
+            flag if flag.starts_with('-') => {}
+            word => break word,
+        }
+    };
+    // The first character may be the `@` of a scope.
+    let at = spec.char_indices().skip(1).find(|(_, char)| *char == '@').map(|(at, _)| at);
+    let (name, version) = at.map_or((spec, None), |at| (&spec[..at], Some(&spec[at + 1..])));
+    // A path, an address or a repository is fetched in other ways.
+    let is_name = !name.is_empty() && !name.starts_with(['.', '/']) && !name.contains([':', '\\']);
+    (is_name && !name.contains("..")).then_some((name, version))
+}
+
+/// Where `npx` finds packages without fetching them: above the folder, beside the programs of the PATH, in its cache.
+fn folders(npx: &Path, path: &OsStr, cwd: &Path, env: &Environment) -> Vec<PathBuf> {
+    const MODULES: &str = "node_modules";
+    let mut found: Vec<PathBuf> = cwd.ancestors().map(|folder| folder.join(MODULES)).collect();
+    let bins = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    found.extend(bins.filter_map(|bin| Some(bin.parent()?.join("lib").join(MODULES))));
+    // `npx` itself is a package beside the others.
+    if let Ok(real) = npx.canonicalize() {
+        found.extend(real.ancestors().filter(|folder| folder.ends_with(MODULES)).map(Path::to_owned));
+    }
+    let cache = env.var("npm_config_cache").or_else(|| env.var("NPM_CONFIG_CACHE")).map(PathBuf::from);
+    let cache = cache.or_else(|| Some(env.home.as_ref()?.join(".npm")));
+    let runs = cache.and_then(|cache| std::fs::read_dir(cache.join("_npx")).ok());
+    found.extend(runs.into_iter().flatten().flatten().map(|run| run.path().join(MODULES)));
+    found
+}
+
+/// Whether a package is in this folder, in the version that is asked for. A range or a tag needs the registry.
+fn has(folder: &Path, version: Option<&str>) -> bool {
+    let file = folder.join("package.json");
+    match version {
+        None => file.is_file(),
+        Some(version) => {
+            let read = crate::regular::read(&file).ok();
+            let manifest = read.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+            manifest.is_some_and(|manifest| manifest["version"] == version)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn the_package_is_the_first_word_that_is_no_flag() {
+        let told = |args: &[&str]| {
+            let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+            package(&args).map(|(name, version)| (name.to_owned(), version.map(str::to_owned)))
+        };
+        let plain = |name: &str| Some((name.to_owned(), None));
+        assert_eq!(told(&["-y", "@google/gemini-cli", "--acp"]), plain("@google/gemini-cli"));
+        assert_eq!(told(&["cline", "x"]), plain("cline"));
+        assert_eq!(told(&["-p", "a", "b"]), plain("a"));
+        assert_eq!(told(&["--package=@s/a", "b"]), plain("@s/a"));
+        assert_eq!(told(&["@s/a@1.2.3"]), Some(("@s/a".to_owned(), Some("1.2.3".to_owned()))));
+        assert_eq!(told(&["a@latest"]), Some(("a".to_owned(), Some("latest".to_owned()))));
+        for none in [&[][..], &["-y"], &["./a"], &["github:a/b"], &["-c", "a"], &["a/../../b"]] {
+            assert_eq!(told(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn the_only_one_that_is_installed_is_taken() {
+        let env = Environment::new([("PATH".into(), "/nonexistent".into())], "/");
+        let of = |commands: &[&str]| {
+            let mut config = Config::default();
+            for command in commands {
+                config.launchers.insert((*command).to_owned(), Launcher::new(*command));
+            }
+            only(&config, Path::new("/"), &env).map(str::to_owned).map_err(|error| error.message())
+        };
+        assert_eq!(of(&["/bin/sh", "codex"]).unwrap(), "/bin/sh");
+        let several = of(&["/bin/sh", "/bin/ls"]).unwrap_err();
+        assert!(several.contains("/bin/ls, /bin/sh") && several.contains("subagent init"), "{several}");
+        let none = of(&["codex"]).unwrap_err();
+        assert!(none.contains("no agent is installed") && none.contains("known: codex"), "{none}");
+    }
+
+    #[test]
+    fn a_package_is_fetchable_until_it_is_somewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        for folder in ["node/bin", "ws", "home"] {
+            fs::create_dir_all(base.join(folder)).unwrap();
+        }
+        fs::write(base.join("node/bin/npx"), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(base.join("node/bin/npx"), fs::Permissions::from_mode(0o755)).unwrap();
+        let vars = [("PATH".into(), base.join("node/bin").into()), ("HOME".into(), base.join("home").into())];
+        let env = Environment::new(vars, base.join("ws"));
+        let of = |args: &[&str], command: &str| {
+            let args = args.iter().map(|&arg| arg.to_owned()).collect();
+            let launcher = Launcher { args, ..Launcher::new(command) };
+            let resolved = launcher::resolve("a", &launcher, &env.cwd, &env);
+            presence(&launcher, &resolved, &env.cwd, &env)
+        };
+        let fetchable = Presence::Fetchable("@s/a".to_owned());
+        for place in ["ws/node_modules", "node/lib/node_modules", "home/.npm/_npx/0f/node_modules"] {
+            assert_eq!(of(&["-y", "@s/a"], "npx"), fetchable, "{place}");
+            let folder = base.join(place).join("@s/a");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("package.json"), r#"{"version": "1.0.0"}"#).unwrap();
+            assert_eq!(of(&["-y", "@s/a"], "npx"), Presence::Available, "{place}");
+            assert_eq!(of(&["@s/a@1.0.0"], "npx"), Presence::Available);
+            for other in ["@s/a@2.0.0", "@s/a@latest"] {
+                assert_eq!(of(&[other], "npx"), fetchable);
+            }
+            fs::remove_dir_all(folder).unwrap();
+        }
+        assert_eq!(of(&[], "no-such-agent"), Presence::Missing);
+        assert_eq!(of(&[], "/bin/sh"), Presence::Available);
+    }
+}

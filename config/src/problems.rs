@@ -1,0 +1,173 @@
+//! All that is wrong with a config, not only the first problem: for `config check`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::agents::keys::{self, Keys};
+use crate::check::Violation;
+use crate::discovery::{self, ConfigSource};
+use crate::environment::Environment;
+use crate::error::ConfigError;
+use crate::unknown::UnknownKey;
+use crate::{builtin, file, unknown, validate};
+
+/// Something that a file must not say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, counted from 1, where known.
+    pub line: Option<u64>,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// What a check of all files that count has found.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// The files, the lowest first.
+    pub files: Vec<(PathBuf, ConfigSource)>,
+    /// What keeps a file from being used.
+    pub problems: Vec<Problem>,
+    /// Keys that mean nothing.
+    pub unknown: Vec<UnknownKey>,
+    /// Names that nothing has, with their places.
+    pub dangling: Vec<Problem>,
+}
+
+/// Checks the files that count for a command.
+///
+/// # Errors
+/// `CONFIG_PARSE_ERROR` for a named file that is missing, `INVALID_ARGUMENT` for the folder.
+pub fn of_command(
+    config_flag: Option<&Path>,
+    typed_cwd: Option<&Path>,
+    env: &Environment,
+) -> Result<Checked, ConfigError> {
+    let mut checked = Checked::default();
+    let mut documents = Vec::new();
+    for (path, source) in discovery::files(config_flag, typed_cwd, env)? {
+        checked.files.push((path.clone(), source));
+        match file::load(&path) {
+            Ok(file::Written { text, mut document }) => {
+                builtin::complete(&mut document, env);
+                let keys = keys::of(&text);
+                for (at, violation) in violations(&document) {
+                    let message = format!("{} {}", violation.place, violation.problem);
+                    checked.problems.push(Problem { file: path.clone(), line: line(&keys, &at), message });
+                }
+                checked.unknown.extend(unknown::of_document(&path, &text, &document));
+                documents.push((path, document, keys));
+            }
+            Err(error) => {
+                let line = error.details().get("line").and_then(Value::as_u64);
+                let message = match error {
+                    ConfigError::ConfigSyntax { problem, .. } => problem,
+                    other => other.message(),
+                };
+                checked.problems.push(Problem { file: path, line, message });
+            }
+        }
+    }
+    checked.dangling = dangling(&documents);
+    Ok(checked)
+}
+
+fn line(keys: &Keys, at: &[String]) -> Option<u64> {
+    keys.of(&at.iter().map(String::as_str).collect::<Vec<_>>()).map(|at| at.line)
+}
+
+/// Launchers that are named and that no file has.
+fn dangling(documents: &[(PathBuf, Value, Keys)]) -> Vec<Problem> {
+    let is_known = |name: &str| {
+        builtin::NAMES.contains(&name)
+            || documents.iter().any(|(_, document, _)| document["launchers"].get(name).is_some())
+    };
+    let mut found = Vec::new();
+    for (path, document, keys) in documents {
+        let default = ["defaults", "launcher"].map(str::to_owned).to_vec();
+        let roles = document["roleHints"].as_object().into_iter().flat_map(Map::keys);
+        let hints =
+            roles.map(|role| vec!["roleHints".to_owned(), role.clone(), "preferredLauncher".to_owned()]);
+        for at in std::iter::once(default).chain(hints) {
+            let value = at.iter().try_fold(document, |value, key| value.get(key));
+            let name = value.and_then(Value::as_str).map(str::trim).unwrap_or_default();
+            if !name.is_empty() && !is_known(name) {
+                let message = format!("`{}` names the launcher `{name}`, which no file has", at.join("."));
+                found.push(Problem { file: path.clone(), line: line(keys, &at), message });
+            }
+        }
+    }
+    found
+}
+
+/// All violations of a document, each with the keys that lead to it.
+fn violations(document: &Value) -> Vec<(Vec<String>, Violation)> {
+    let mut found = Vec::new();
+    below(document, &mut Vec::new(), &mut found);
+    found
+}
+
+/// Checks one value by itself, and what is in it by itself where it is wrong: a check stops at the first problem.
+fn below(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, Violation)>) {
+    let Err(violation) = validate::config(&alone(value, path)) else { return };
+    let before = found.len();
+    for (key, value) in value.as_object().into_iter().flatten() {
+        path.push(key.clone());
+        below(value, path, found);
+        path.pop();
+    }
+    if found.iter().skip(before).all(|(_, other)| *other != violation) {
+        found.push((path.clone(), violation));
+    }
+}
+
+/// A document that holds this value alone; a launcher has a command besides.
+fn alone(value: &Value, path: &[String]) -> Value {
+    path.iter().enumerate().rev().fold(value.clone(), |value, (depth, key)| {
+        let mut holder = Map::new();
+        holder.insert(key.clone(), value);
+        let is_program = match path.get(..depth) {
+            Some([root, _]) => root == "launchers" || root == "mcpServers",
+            Some([root, _, servers, _]) => root == "launchers" && servers == "mcpServers",
+            _ => false,
+        };
+        if is_program && key != "command" {
+            holder.insert("command".to_owned(), "x".into());
+        }
+        Value::Object(holder)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("c.yaml");
+        std::fs::write(&file, text).unwrap();
+        let checked = of_command(Some(&file), None, &Environment::new([], dir.path())).unwrap();
+        let all = checked.problems.iter().chain(&checked.dangling);
+        all.map(|problem| format!("{}: {}", problem.line.unwrap_or(0), problem.message)).collect()
+    }
+
+    #[test]
+    fn all_problems_are_told_with_their_lines() {
+        let text = "launchers:\n  a:\n    args: [1]\n    env:\n      K: 7\n      L: 8\n  b:\n    command: x\n    queueLimit: -1\n\
+                    permissions:\n  execute:\n    'a*': maybe\n    'b*': never\ndefaults:\n  launcher: nobody\n";
+        let found = told(text);
+        let lines: Vec<&str> = found.iter().map(|line| line.split(':').next().unwrap()).collect();
+        assert_eq!(lines, ["3", "5", "6", "2", "9", "12", "13", "15"], "{found:#?}");
+        assert!(found[3].contains("launchers.a.command"), "{found:#?}");
+    }
+
+    #[test]
+    fn syntax_and_what_is_right() {
+        assert_eq!(told("a: b: c\n").len(), 1);
+        assert!(told("a: b: c\n")[0].starts_with("1: "));
+        assert_eq!(told("launchers: {codex: {env: {K: v}}}\ndefaults: {launcher: gemini}\n"), [""; 0]);
+        assert_eq!(told("[1]"), ["0: the document must be a mapping, not a list"]);
+    }
+}

@@ -1,0 +1,192 @@
+//! Keys of a config file that mean nothing, and which one was probably meant. Pure.
+//!
+//! They are no errors: an older program reads a newer file. Sections that refuse unknown keys by themselves are not here.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::agents::keys::{self, Keys};
+use crate::discovery::ConfigFile;
+
+/// A key that means nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownKey {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, counted from 1, where known.
+    pub line: Option<u64>,
+    /// The keys that lead to it, and it itself.
+    pub path: Vec<String>,
+    /// The known key that is spelled alike.
+    pub similar: Option<&'static str>,
+}
+
+impl UnknownKey {
+    /// What is wrong, without the place.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        let similar = self.similar.map(|key| format!("; did you mean `{key}`?")).unwrap_or_default();
+        format!("unknown key `{}`{similar}", self.path.join("."))
+    }
+}
+
+impl fmt::Display for UnknownKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
+        write!(f, "{}{line}: {}", self.file.display(), self.problem())
+    }
+}
+
+/// What may stand at a place of a document.
+enum Shape {
+    /// Anything: it is free, or checked elsewhere.
+    Any,
+    /// A mapping of names that the user chose.
+    Named(&'static Self),
+    /// A mapping of these keys.
+    Keys(&'static [(&'static str, Self)]),
+}
+
+use Shape::{Any, Keys as Of, Named};
+
+const SERVERS: Shape = Named(&Of(&[
+    ("type", Any),
+    ("command", Any),
+    ("args", Any),
+    ("env", Any),
+    ("url", Any),
+    ("headers", Any),
+]));
+
+const LAUNCHER: Shape = Of(&[
+    ("backend", Of(&[("kind", Any)])),
+    ("command", Any),
+    ("args", Any),
+    ("env", Any),
+    (
+        "timeouts",
+        Of(&[
+            ("startupSeconds", Any),
+            ("initializeSeconds", Any),
+            ("sessionSeconds", Any),
+            ("turnSeconds", Any),
+            ("cancelGraceSeconds", Any),
+        ]),
+    ),
+    ("authMethod", Any),
+    ("idleTimeout", Any),
+    ("queueLimit", Any),
+    ("prefixTools", Any),
+    ("mode", Any),
+    ("model", Any),
+    ("configOptions", Any),
+    ("tiers", Any),
+    ("mcpServers", SERVERS),
+]);
+
+const ROLE: Shape = Of(&[
+    ("preferredLauncher", Any),
+    ("promptLanguage", Any),
+    ("responseLanguage", Any),
+    ("delegationHint", Any),
+    ("recommendedSkills", Any),
+]);
+
+const ROOT: Shape = Of(&[
+    ("launchers", Named(&LAUNCHER)),
+    ("mcpServers", SERVERS),
+    ("permissions", Any),
+    ("approvals", Of(&[("timeoutSeconds", Any), ("onTimeout", Any)])),
+    ("budgets", Any),
+    ("delegation", Any),
+    ("hooks", Any),
+    ("notify", Any),
+    ("roleDefaults", Of(&[("promptLanguage", Any), ("responseLanguage", Any)])),
+    ("roleHints", Named(&ROLE)),
+    ("defaults", Of(&[("launcher", Any), ("role", Any)])),
+]);
+
+/// The unknown keys of a file, in its order.
+#[must_use]
+pub fn of_file(file: &ConfigFile) -> Vec<UnknownKey> {
+    of_document(&file.path, &file.text, &file.document)
+}
+
+pub(crate) fn of_document(file: &Path, text: &str, document: &Value) -> Vec<UnknownKey> {
+    let mut paths = Vec::new();
+    look(&ROOT, document, &mut Vec::new(), &mut paths);
+    if paths.is_empty() {
+        return Vec::new();
+    }
+    let keys: Keys = keys::of(text);
+    let of = |(path, similar): (Vec<String>, Option<&'static str>)| {
+        let at = keys.of(&path.iter().map(String::as_str).collect::<Vec<_>>());
+        UnknownKey { file: file.to_owned(), line: at.map(|at| at.line), path, similar }
+    };
+    paths.into_iter().map(of).collect()
+}
+
+fn look(
+    shape: &'static Shape,
+    value: &Value,
+    path: &mut Vec<String>,
+    found: &mut Vec<(Vec<String>, Option<&'static str>)>,
+) {
+    let Some(entries) = value.as_object() else { return };
+    for (key, value) in entries {
+        path.push(key.clone());
+        match shape {
+            Any => {}
+            Named(below) => look(below, value, path, found),
+            Of(known) => match known.iter().find(|(name, _)| name == key) {
+                Some((_, below)) => look(below, value, path, found),
+                None => found.push((path.clone(), similar(key, known))),
+            },
+        }
+        path.pop();
+    }
+}
+
+/// The key that is spelled most alike, if it is enough so.
+fn similar(key: &str, known: &'static [(&'static str, Shape)]) -> Option<&'static str> {
+    /// As much alike as clap wants it for its own suggestions.
+    const ENOUGH: f64 = 0.7;
+    let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
+    let scored = known.iter().map(|(name, _)| (*name, strsim::jaro(&plain(name), &plain(key))));
+    let best = scored.max_by(|(_, one), (_, other)| one.total_cmp(other));
+    best.filter(|(_, score)| *score > ENOUGH).map(|(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::syntax;
+
+    fn told(text: &str) -> Vec<String> {
+        let found = of_document(Path::new("/c.yaml"), text, &syntax::parse(text).unwrap());
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_misspelled_key_has_a_line_and_a_suggestion() {
+        let text = "launchers:\n  a:\n    comand: x\n    command: y\n    timeouts: {turn_seconds: 5}\ndefalts: {}\n\
+                    roleHints: {r: {zzz: 1}}\n";
+        let expected = [
+            "/c.yaml:3: unknown key `launchers.a.comand`; did you mean `command`?",
+            "/c.yaml:5: unknown key `launchers.a.timeouts.turn_seconds`; did you mean `turnSeconds`?",
+            "/c.yaml:6: unknown key `defalts`; did you mean `defaults`?",
+            "/c.yaml:7: unknown key `roleHints.r.zzz`",
+        ];
+        assert_eq!(told(text), expected);
+    }
+
+    #[test]
+    fn the_reference_and_the_template_have_no_unknown_key() {
+        let (_, block) = include_str!("../../docs/config.md").split_once("```yaml\n").unwrap();
+        assert_eq!(told(block.split_once("```").unwrap().0), [""; 0]);
+        assert_eq!(told(crate::template::TEMPLATE), [""; 0]);
+        assert_eq!(told("7"), [""; 0]);
+    }
+}

@@ -1,0 +1,221 @@
+//! `init`: the first steps of a user, one after the other, each of them optional. No daemon is involved.
+
+mod agents;
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use subagent_config::init::{self, Existing, Scope};
+use subagent_protocol::clean::one_line;
+
+use super::installing::{self, Target, There};
+use super::{completions, launcher_login};
+use crate::args::agents::LauncherLogin;
+use crate::args::config::Init;
+use crate::args::{ConfigFlag, JsonFlag};
+use crate::context::{Context, path_value, present};
+use crate::failure::Result;
+use crate::output::{Format, Outcome, tell};
+use agents::{Agent, Login};
+
+/// How the steps are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// All of them, without a question.
+    Yes,
+    /// One question before each.
+    Ask,
+    /// None: they are only named.
+    Plan,
+}
+
+/// The steps so far.
+struct Steps {
+    mode: Mode,
+    done: Vec<Value>,
+    lines: Vec<String>,
+}
+
+pub(super) fn run(args: &Init, context: &Context) -> Result<Outcome> {
+    let at_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let mode = match (args.yes, at_terminal && context.format == Format::Text) {
+        (true, _) => Mode::Yes,
+        (false, true) => Mode::Ask,
+        (false, false) => Mode::Plan,
+    };
+    let loaded = context.config(None, None)?;
+    let mut steps = Steps { mode, done: Vec::new(), lines: Vec::new() };
+    let asks = !args.no_handshake && mode != Mode::Plan;
+    let agents = agents::find(&loaded, asks, context);
+    if mode == Mode::Ask {
+        agents.iter().for_each(|agent| tell(&format!("{}\n", agent.line())));
+    } else {
+        steps.lines.extend(agents.iter().map(Agent::line));
+    }
+    if let Some(named) = present(args.launcher.clone()) {
+        loaded.config.launcher(&named)?;
+    }
+    if !args.no_config {
+        steps.config(args, &agents, context)?;
+    }
+    steps.logins(&agents, context);
+    if !args.no_completions {
+        steps.completions(context)?;
+    }
+    if !args.no_skill {
+        for target in installing::skills(&context.env) {
+            steps.file("skill", &target)?;
+        }
+    }
+    if mode == Mode::Plan {
+        steps.lines.push("nothing was changed: repeat it at a terminal, or with --yes".to_owned());
+    }
+    let data = json!({
+        "changed": steps.done.iter().any(|step| step["state"] == "done"),
+        "agents": agents.iter().map(Agent::data).collect::<Vec<_>>(),
+        "steps": steps.done,
+    });
+    Ok(Outcome::report("init.done", data, steps.lines.join("\n")))
+}
+
+impl Steps {
+    fn note(&mut self, step: &str, state: &str, what: &str, path: Option<&Path>) {
+        let line = match path {
+            Some(path) => format!("{state}: {what} ({})", path.display()),
+            None => format!("{state}: {what}"),
+        };
+        self.lines.push(line);
+        self.done.push(json!({"step": step, "state": state, "what": what, "path": path.map(path_value)}));
+    }
+
+    /// Whether a step is taken; if not, it is noted why.
+    fn takes(&mut self, step: &str, what: &str, path: Option<&Path>) -> bool {
+        let question = match path {
+            Some(path) => format!("Write {what} to {}?", path.display()),
+            None => format!("{what}?"),
+        };
+        match self.mode {
+            Mode::Yes => return true,
+            Mode::Ask if confirmed(&question) => return true,
+            Mode::Ask => self.note(step, "skipped", what, path),
+            Mode::Plan => self.note(step, "would do", what, path),
+        }
+        false
+    }
+
+    /// A file that another program looks for. One that exists stays as it is.
+    fn file(&mut self, step: &str, target: &Target) -> Result<()> {
+        let state = match target.there() {
+            There::Same => "unchanged",
+            There::Other => "kept",
+            There::Nothing if self.takes(step, &target.what, Some(&target.path)) => {
+                target.write()?;
+                "done"
+            }
+            There::Nothing => return Ok(()),
+        };
+        self.note(step, state, &target.what, Some(&target.path));
+        Ok(())
+    }
+
+    fn config(&mut self, args: &Init, agents: &[Agent], context: &Context) -> Result<()> {
+        let path = init::target(None, Scope::User, None, &context.env)?;
+        if path.symlink_metadata().is_ok() {
+            self.note("config", "kept", "the config file", Some(&path));
+            return Ok(());
+        }
+        let launcher = match present(args.launcher.clone()) {
+            Some(named) => Some(named),
+            None => agents::default_of(agents).map(str::to_owned).or_else(|| self.chosen(agents)),
+        };
+        let Some(launcher) = launcher else {
+            let what = match agents.iter().any(Agent::can_start) {
+                true => "a config file: several agents can be started; name one with --launcher",
+                false => "a config file: no agent is installed",
+            };
+            self.note("config", "skipped", what, None);
+            return Ok(());
+        };
+        let what = format!("a config file with the default launcher {launcher}");
+        if self.takes("config", &what, Some(&path)) {
+            init::write(path.clone(), Scope::User, Existing::Keep, &init::with_default(&launcher))?;
+            self.note("config", "done", &what, Some(&path));
+        }
+        Ok(())
+    }
+
+    /// The launcher that a person chooses, or the first one that answers.
+    fn chosen(&self, agents: &[Agent]) -> Option<String> {
+        let able: Vec<&Agent> = agents.iter().filter(|agent| agent.can_start()).collect();
+        match self.mode {
+            Mode::Plan => None,
+            Mode::Yes => agents::first_of(agents).map(str::to_owned),
+            Mode::Ask if able.is_empty() => None,
+            Mode::Ask => {
+                let lines =
+                    able.iter().enumerate().map(|(at, agent)| format!("  {} {}\n", at + 1, agent.name));
+                tell(&format!("Default launcher:\n{}Number (none: skip): ", lines.collect::<String>()));
+                let number: usize = answer()?.trim().parse().ok()?;
+                Some(able.get(number.checked_sub(1)?)?.name.clone())
+            }
+        }
+    }
+
+    /// Offers a login where an agent wants one.
+    fn logins(&mut self, agents: &[Agent], context: &Context) {
+        for agent in agents.iter().filter(|agent| agent.login == Login::Wanted) {
+            let command = format!("subagent launcher login {}", shell_words::quote(&agent.name));
+            let what = format!("log in to {}: {command}", agent.name);
+            if self.mode != Mode::Ask {
+                self.note("login", "would do", &what, None);
+                continue;
+            }
+            if !self.takes("login", &format!("Log in to {}", agent.name), None) {
+                continue;
+            }
+            let login = LauncherLogin {
+                name: agent.name.clone(),
+                method: None,
+                timeout_seconds: 600.0,
+                config: ConfigFlag::default(),
+                json: JsonFlag { json: false },
+            };
+            // The other steps do not depend on it.
+            match launcher_login::login(&login, context) {
+                Ok(_) => self.note("login", "done", &format!("log in to {}", agent.name), None),
+                Err(failure) => {
+                    let why = one_line(&failure.message);
+                    self.note("login", "failed", &format!("{what}: {why}"), None);
+                }
+            }
+        }
+    }
+
+    fn completions(&mut self, context: &Context) -> Result<()> {
+        let Some(shell) = installing::login_shell(&context.env) else {
+            self.note("completions", "skipped", "completions: SHELL is not bash, zsh or fish", None);
+            return Ok(());
+        };
+        let Some(target) = installing::completions(shell, completions::script(shell), &context.env) else {
+            return Ok(());
+        };
+        let is_new = target.there() == There::Nothing;
+        self.file("completions", &target)?;
+        if is_new && target.there() == There::Same {
+            self.lines.push(format!("next: {}", installing::after(shell)));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a person agrees; the end of the input is a no.
+fn confirmed(question: &str) -> bool {
+    tell(&format!("{question} [y/N] "));
+    answer().is_some_and(|text| ["y", "yes"].contains(&text.trim().to_lowercase().as_str()))
+}
+
+fn answer() -> Option<String> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).ok().filter(|length| *length > 0).map(|_| line)
+}

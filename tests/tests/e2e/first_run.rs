@@ -1,0 +1,143 @@
+//! `subagent init` and `completions --install`: what a new user has afterwards, and that nothing of his is changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{On, Sandbox};
+
+use crate::config_layers::{USER, agent, bare, write};
+
+/// All files below the home, with what they say.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.path() {
+            path if path.is_dir() => found.extend(files(&path)),
+            path => drop(found.insert(path.clone(), fs::read(path).unwrap())),
+        }
+    }
+    found
+}
+
+fn states(data: &Value) -> Vec<(String, String)> {
+    let word = |step: &Value, key: &str| step[key].as_str().unwrap().to_owned();
+    data["steps"].as_array().unwrap().iter().map(|step| (word(step, "step"), word(step, "state"))).collect()
+}
+
+/// A bare sandbox with one agent that is installed, and a home of somebody who uses Claude Code and bash.
+fn newcomer(flags: &str) -> Sandbox {
+    let mut sandbox = bare();
+    agent(&sandbox, "codex-acp", flags);
+    fs::create_dir_all(sandbox.file("home/.claude")).unwrap();
+    sandbox.set_env("SHELL", "/bin/bash");
+    sandbox
+}
+
+#[test]
+fn without_a_terminal_and_without_yes_nothing_is_changed() {
+    let sandbox = newcomer("");
+    let before = files(&sandbox.file("home"));
+    let data = sandbox.run(&["init"]).data_of("init.done");
+    assert_eq!(data["changed"], false);
+    let would = |step: &str| (step.to_owned(), "would do".to_owned());
+    assert_eq!(states(&data), [would("config"), would("completions"), would("skill")]);
+    let text = sandbox.command("subagent").args(["init"]).run();
+    assert!(text.text().contains("--yes") && text.text().contains(&sandbox.file_name(USER)), "{text}");
+    assert_eq!(files(&sandbox.file("home")), before);
+    assert!(!sandbox.file("sessions-codex-acp").exists(), "no agent was started");
+    sandbox.finish();
+}
+
+#[test]
+fn with_yes_all_is_there_and_a_second_time_changes_nothing() {
+    let sandbox = newcomer("");
+    let data = sandbox.run(&["init", "--yes"]).data_of("init.done");
+    let codex = data["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == "codex").unwrap();
+    assert_eq!(codex, &json!({"name": "codex", "state": "available", "loggedIn": true, "error": null}));
+    let done = |step: &str| (step.to_owned(), "done".to_owned());
+    assert_eq!(states(&data), [done("config"), done("completions"), done("skill")]);
+    let config = fs::read_to_string(sandbox.file(USER)).unwrap();
+    assert!(config.contains("defaults:\n  launcher: \"codex\"\n"), "{config}");
+    let script = sandbox.file("home/.local/share/bash-completion/completions/subagent");
+    assert!(fs::read_to_string(script).unwrap().contains("complete"));
+    let skill = sandbox.file("home/.claude/skills/subagent-manager/SKILL.md");
+    assert!(fs::read_to_string(skill).unwrap().contains("name: subagent-manager"));
+    let before = files(&sandbox.file("home"));
+    let again = sandbox.run(&["init", "--yes"]).data_of("init.done");
+    assert_eq!(again["changed"], false, "{again}");
+    assert_eq!(files(&sandbox.file("home")), before);
+    sandbox.init();
+    assert_eq!(sandbox.run(&["worker", "start"]).data_of("worker.started")["launcher"], "codex");
+    sandbox.finish();
+}
+
+#[test]
+fn what_is_there_stays_as_it_is() {
+    let sandbox = newcomer("");
+    let skill = "home/.claude/skills/subagent-manager/SKILL.md";
+    for file in [USER, skill, "home/.local/share/bash-completion/completions/subagent"] {
+        write(&sandbox.file(file), "# mine\n");
+    }
+    let before = files(&sandbox.file("home"));
+    let data = sandbox.run(&["init", "--yes"]).data_of("init.done");
+    let kept = |step: &str| (step.to_owned(), "kept".to_owned());
+    assert_eq!(states(&data), [kept("config"), kept("completions"), kept("skill")]);
+    assert_eq!(files(&sandbox.file("home")), before);
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_wants_a_login_is_named_with_the_command() {
+    let sandbox = newcomer("--needs-auth");
+    let flags = ["init", "--yes", "--no-completions", "--no-skill"];
+    let data = sandbox.run(&flags).data_of("init.done");
+    assert_eq!(states(&data)[1], ("login".to_owned(), "would do".to_owned()));
+    assert!(data["steps"][1]["what"].as_str().unwrap().contains("subagent launcher login codex"), "{data}");
+    sandbox.run(&["init", "--yes", "--launcher", "nobody"]).error("LAUNCHER_NOT_FOUND");
+    sandbox.finish();
+}
+
+#[test]
+fn at_a_terminal_each_step_is_a_question() {
+    let sandbox = newcomer("");
+    let asked = sandbox.command("subagent").args(["init"]).at_terminal(200, On::All);
+    asked.wait_for("default launcher codex");
+    asked.types("y\n");
+    asked.wait_for("completions for bash");
+    asked.types("n\n");
+    asked.wait_for("for Claude Code");
+    asked.types("\n");
+    let screen = asked.screen();
+    assert!(screen.text().contains("skipped: completions for bash"), "{}", screen.text());
+    assert!(sandbox.file(USER).exists());
+    assert!(!sandbox.file("home/.local").exists() && !sandbox.file("home/.claude/skills").exists());
+    sandbox.finish();
+}
+
+#[test]
+fn completions_are_installed_into_folders_that_do_not_exist() {
+    let sandbox = bare();
+    for (shell, file) in [
+        ("bash", ".local/share/bash-completion/completions/subagent"),
+        ("zsh", ".zfunc/_subagent"),
+        ("fish", ".config/fish/completions/subagent.fish"),
+    ] {
+        let install = || sandbox.run(&["completions", "--install", shell]);
+        let data = install().data_of("completions.installed");
+        let path = sandbox.file("home").join(file);
+        assert_eq!((&data["path"], &data["state"]), (&json!(path), &json!("done")));
+        let script = sandbox.command("subagent").args(["completions", shell]).run();
+        assert_eq!(fs::read_to_string(&path).unwrap().trim_end(), script.text().trim_end());
+        assert_eq!(install().data_of("completions.installed")["state"], "unchanged");
+        fs::write(&path, "mine\n").unwrap();
+        install().error("INVALID_ARGUMENT");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine\n");
+    }
+    fs::remove_dir_all(sandbox.file("home/.zfunc")).unwrap();
+    let own = sandbox.subagent(&["completions", "--install"]).env("SHELL", "/usr/bin/zsh").run();
+    assert_eq!(own.data_of("completions.installed")["shell"], "zsh");
+    sandbox.run(&["completions", "--install"]).error("INVALID_ARGUMENT");
+    sandbox.finish();
+}
