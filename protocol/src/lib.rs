@@ -57,6 +57,7 @@ pub mod until;
 pub mod update;
 pub mod webhook;
 pub mod words;
+pub mod work_tree;
 
 pub use error::{Code, Error, Result};
 
