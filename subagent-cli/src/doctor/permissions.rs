@@ -23,7 +23,7 @@ const LOOK: &str = "permissions.look";
 const GITIGNORE: &str = "permissions.gitignore";
 
 /// What is ours in a state dir; a user's own folder may hold more.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "state.db",
     "state.db-wal",
     "state.db-shm",
@@ -36,6 +36,7 @@ const OURS: [&str; 12] = [
     "runtimes",
     "handoffs",
     "launchers",
+    "bases",
 ];
 const OTHERS: u32 = 0o077;
 const OTHERS_MAY_WRITE: u32 = 0o002;
@@ -185,7 +186,7 @@ fn files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
 fn kind(path: &Path) -> Option<Finding> {
     let meta = fs::symlink_metadata(path).ok().filter(|meta| !meta.is_symlink())?;
     let name = path.file_name()?.to_string_lossy();
-    let folder = ["logs", "runtimes", "handoffs", "launchers"].contains(&&*name)
+    let folder = ["logs", "runtimes", "handoffs", "launchers", "bases"].contains(&&*name)
         || name.starts_with(REPLACED_RUNTIMES);
     let fits = if folder { meta.is_dir() } else { meta.is_file() };
     (!fits).then(|| misplaced(path, if folder { "folder" } else { "file" }))

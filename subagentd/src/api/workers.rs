@@ -3,7 +3,8 @@
 use axum::extract::State;
 use serde::Deserialize;
 use subagent_protocol::api::{
-    SetOptions, StartWorker, WorkerList, WorkerLogs, WorkerSet, WorkerShown, WorkerStopped, WorkerView,
+    SetOptions, StartWorker, WorkerList, WorkerLogs, WorkerOverview, WorkerSet, WorkerShown, WorkerStopped,
+    WorkerView,
 };
 
 #[cfg(test)]
@@ -64,6 +65,17 @@ pub(super) async fn show(
 ) -> Outcome<WorkerShown> {
     reader.may_see(&api, &worker).await?;
     Ok(Reply("worker.shown", api.supervisor.show_worker(&worker).await?))
+}
+
+/// `GET /v1/workers/{worker}/overview`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/overview", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.overview`", body = Envelope<WorkerOverview>))))]
+pub(super) async fn overview(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(worker): Names<String>,
+) -> Outcome<WorkerOverview> {
+    reader.may_see(&api, &worker).await?;
+    Ok(Reply("worker.overview", api.supervisor.worker_overview(&worker).await?))
 }
 
 /// `POST /v1/workers/{worker}/stop`
