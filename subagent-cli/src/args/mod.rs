@@ -16,6 +16,7 @@ pub mod handoff;
 pub mod hooks;
 pub mod inbox;
 pub mod local;
+pub mod look;
 pub mod notify;
 pub mod numbers;
 pub mod options;
@@ -50,6 +51,7 @@ pub use flags::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag};
 use handoff::{Summary, WorkerContinue, WorkerHandoff};
 use inbox::ApprovalCommand;
 use local::{ConfigInit, LauncherList, LauncherName};
+use look::{Diff, Show};
 use options::WorkerSet;
 use policy::PolicyCommand;
 use prompt::PromptCommand;
@@ -144,6 +146,8 @@ pub enum Command {
     Send(Box<Send>),
     Watch(Watch),
     Wait(Wait),
+    Show(Show),
+    Diff(Diff),
     /// What agents ask: all open questions, one of them in full
     #[command(subcommand)]
     Approval(ApprovalCommand),

@@ -25,6 +25,7 @@ mod controller_recover;
 mod controller_release;
 mod controller_status;
 mod daemon;
+mod diff;
 mod doctor;
 mod environment_again;
 mod git_status;
@@ -36,6 +37,7 @@ mod launcher_show;
 mod live_wait;
 mod mcp;
 mod notify;
+mod overview;
 mod policy;
 mod policy_rules;
 mod preconditions;
@@ -51,6 +53,7 @@ mod send;
 mod send_agent;
 mod session_delete;
 mod session_list;
+mod show;
 mod summary;
 mod task;
 mod text_risk;
@@ -132,6 +135,8 @@ pub fn format(command: &Command) -> Format {
         Command::Send(args) => args.json.json,
         Command::Watch(args) => args.json.json,
         Command::Wait(args) => args.json.json,
+        Command::Show(args) => args.json.json,
+        Command::Diff(args) => args.json.json,
         Command::Approval(ApprovalCommand::List(args)) => args.json.json,
         Command::Approval(ApprovalCommand::Show(args)) => args.json.json,
         Command::Approve(args) => args.json.json,
@@ -198,6 +203,8 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Send(args) => send::run(*args, context),
         Command::Watch(args) => watch::run(args, context),
         Command::Wait(args) => wait::run(args, context),
+        Command::Show(args) => show::run(args, context),
+        Command::Diff(args) => diff::run(args, context),
         Command::Approval(command) => approval::run(&command, context),
         Command::Approve(args) => approve::run(args, context),
         Command::Answer(args) => answer::run(*args, context),

@@ -8,6 +8,7 @@ mod doctor;
 mod event;
 mod failure;
 mod inbox;
+mod overview;
 mod questions;
 mod registry;
 mod removal;
@@ -24,6 +25,7 @@ use subagent_protocol::clean::clean;
 use view::View;
 
 pub use failure::failure;
+pub use overview::{answer, doing};
 pub use stream::Stream;
 pub use view::now;
 
@@ -41,6 +43,7 @@ pub fn report(kind: &str, data: &Value, text: &str, terminal: Terminal) -> Strin
 fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
     match kind {
         "worker.listed" => workers::listed(view, data),
+        "worker.overview" => overview::shown(view, data),
         "worker.shown" => workers::shown(view, data),
         "worker.started" => workers::started(view, data),
         "worker.stopped" => workers::stopped(view, data),
