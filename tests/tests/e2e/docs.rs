@@ -66,6 +66,11 @@ fn the_rules() {
 }
 
 #[test]
+fn the_diff() {
+    run("docs/diff.md", "");
+}
+
+#[test]
 fn the_queue() {
     run("docs/queue.md", "");
 }
