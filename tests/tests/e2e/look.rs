@@ -101,6 +101,10 @@ fn a_diff_has_what_has_changed_since_the_first_turn_and_nothing_from_before() {
     let screen = sandbox.command("subagent").args(["diff"]).on_screen();
     assert!(screen.text().contains("nothing has changed since the first turn"), "{screen:?}");
 
+    // Git's own files in the state dir are as it needs them.
+    let doctor = sandbox.run(&["doctor"]).data_of("doctor.report").to_string();
+    assert!(!doctor.contains("/bases/"), "{doctor}");
+
     // The base goes with the worker.
     let base = sandbox.state_dir().join("bases").join(&worker);
     assert!(base.join("base.json").exists());

@@ -1,7 +1,8 @@
 //! What has changed in a work tree since its base was recorded.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -88,7 +89,7 @@ impl Scratch {
     fn new(base: &Path) -> std::io::Result<Self> {
         let scratch = Self(base.join(format!("compare.{}", std::process::id())));
         let _ = fs::remove_dir_all(&scratch.0);
-        fs::create_dir_all(scratch.0.join("objects"))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(scratch.0.join("objects"))?;
         match fs::copy(base.join("index"), scratch.0.join("index")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => Ok(scratch),
