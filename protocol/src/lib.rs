@@ -58,6 +58,7 @@ pub mod update;
 pub mod webhook;
 pub mod words;
 pub mod worker_name;
+pub mod work_tree;
 
 pub use error::{Code, Error, Result};
 

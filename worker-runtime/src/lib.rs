@@ -19,7 +19,7 @@
 //!
 //! `subagent-runtime ask` is started by the command line instead, to ask an agent something without a worker: see
 //! [`subagent_protocol::ask`]. The daemon starts `subagent-runtime command` to run one command of the user: see
-//! [`subagent_protocol::command_run`].
+//! [`subagent_protocol::command_run`]. One such command is `subagent-runtime base`: see [`work_tree`].
 
 mod acp;
 mod ask;
@@ -44,12 +44,13 @@ mod spawn;
 mod startup;
 mod stderr;
 mod watch;
+pub mod work_tree;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, `ask`, `command`, or `guard ...`.
+/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, `ask`, `command`, `base ...` or `guard ...`.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("run") => match run() {
@@ -65,8 +66,17 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },
+        Some("base") => match (args.next(), args.next()) {
+            (Some(cwd), Some(folder)) => {
+                work_tree::main(cwd.as_ref(), folder.as_ref());
+                ExitCode::SUCCESS
+            }
+            _ => fail("`base` needs a folder to look at and one to write to"),
+        },
         Some("guard") => guard::main(args),
-        _ => fail("this program is started by subagentd; expected `run`, `ask`, `command` or `guard`"),
+        _ => {
+            fail("this program is started by subagentd; expected `run`, `ask`, `command`, `base` or `guard`")
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod handoffs;
 mod hooks;
 mod inbox;
 mod options;
+mod overview;
 mod queue;
 mod removal;
 mod task_prune;
@@ -43,6 +44,7 @@ pub use inbox::{
     MOST_WAIT_MS, OnTimeout, OwnerRule, OwnerRules, RuleScope,
 };
 pub use options::{SetOptions, WorkerSet};
+pub use overview::{Doing, LastMessage, WorkerOverview};
 pub use queue::{
     GoOn, IfBusy, MOST_QUEUE_LIMIT, MoveTurn, QUEUE_LIMIT, QueueResumed, QueueView, TurnDropped, TurnList,
     TurnMoved, TurnProgress, TurnShown, TurnView, not_queued,

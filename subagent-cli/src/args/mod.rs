@@ -17,6 +17,7 @@ pub mod handoff;
 pub mod hooks;
 pub mod inbox;
 pub mod local;
+pub mod look;
 pub mod notify;
 pub mod numbers;
 pub mod options;
@@ -53,6 +54,7 @@ pub use flags::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag};
 use handoff::{Summary, WorkerContinue, WorkerHandoff};
 use inbox::ApprovalCommand;
 use local::{ConfigInit, LauncherList, LauncherName};
+use look::{Diff, Show};
 use options::WorkerSet;
 use overview::{Ls, StatusArgs};
 use policy::PolicyCommand;
@@ -154,6 +156,8 @@ pub enum Command {
     Send(Box<Send>),
     Watch(Watch),
     Wait(Wait),
+    Show(Show),
+    Diff(Diff),
     /// What agents ask: all open questions, one of them in full
     #[command(subcommand)]
     Approval(ApprovalCommand),

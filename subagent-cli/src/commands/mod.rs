@@ -28,6 +28,7 @@ mod controller_recover;
 mod controller_release;
 mod controller_status;
 mod daemon;
+mod diff;
 mod doctor;
 mod environment_again;
 mod git_status;
@@ -44,6 +45,7 @@ mod ls;
 mod mcp;
 mod notify;
 mod open_request;
+mod overview;
 mod policy;
 mod policy_rules;
 mod preconditions;
@@ -61,6 +63,7 @@ mod session_delete;
 mod session_list;
 mod several;
 mod status;
+mod show;
 mod summary;
 mod task;
 mod text_risk;
@@ -151,6 +154,8 @@ pub fn format(command: &Command) -> Format {
         Command::Send(args) => args.json.json,
         Command::Watch(args) => args.json.json,
         Command::Wait(args) => args.json.json,
+        Command::Show(args) => args.json.json,
+        Command::Diff(args) => args.json.json,
         Command::Approval(ApprovalCommand::List(args)) => args.json.json,
         Command::Approval(ApprovalCommand::Show(args)) => args.json.json,
         Command::Approve(args) => args.json.json,
@@ -225,6 +230,8 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Send(args) => send::run(*args, context),
         Command::Watch(args) => watch::run(args, context),
         Command::Wait(args) => wait::run(args, context),
+        Command::Show(args) => show::run(args, context),
+        Command::Diff(args) => diff::run(args, context),
         Command::Approval(command) => approval::run(&command, context),
         Command::Approve(args) => approve::run(args, context),
         Command::Answer(args) => answer::run(*args, context),

@@ -4,6 +4,7 @@
 //! anything that a user could not find out: it reads what the commands print.
 
 mod interrupt;
+mod next;
 mod shell;
 
 use std::fs;
@@ -11,6 +12,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use subagent_config::Environment;
 use subagent_protocol::Code;
 
 use crate::failure::{Failure, Result};
@@ -42,7 +44,10 @@ pub fn run() -> Result<Outcome> {
         let _ = shell.run("subagentd", &["stop", "--workers"]);
     }
     result?;
-    said(&format!("\nDone in {:.1} s. Nothing is left.", begun.elapsed().as_secs_f64()));
+    said(&format!("\nDone in {:.1} s. Nothing is left.\n", begun.elapsed().as_secs_f64()));
+    if let Ok(cwd) = std::env::current_dir() {
+        next::lines(&Environment::new(std::env::vars_os(), cwd)).iter().for_each(|line| said(line));
+    }
     Ok(Outcome::Printed(std::process::ExitCode::SUCCESS))
 }
 
@@ -71,7 +76,19 @@ fn show(shell: &Shell, folder: &Path) -> Result<()> {
     expect(&sent, "matchedEvent", "turn.completed")?;
     watch.end("Once upon a time.")?;
 
-    said("\n# 5. The agent asks for a permission. The turn waits for an answer, whoever dies in between");
+    said("\n# 5. The agent changes files. `diff` shows what has changed since its first turn");
+    shell.write(
+        "edit.txt",
+        "!edit create greeting.txt Hello,\\nword.\n!edit replace greeting.txt 2 world.\n",
+    )?;
+    let sent = shell.run("subagent", &["send", "--worker-id", &worker, "--text-file", "edit.txt"])?;
+    expect(&sent, "matchedEvent", "turn.completed")?;
+    let diff = shell.run("subagent", &["diff", &worker])?;
+    if !diff.contains("+world.") {
+        return Err(Failure::internal(format!("the diff lacks the agent's change:\n{diff}")));
+    }
+
+    said("\n# 6. The agent asks for a permission. The turn waits for an answer, whoever dies in between");
     shell.write("ask.txt", "!ask execute rm -rf build\n")?;
     let asked = shell.run("subagent", &["send", "--worker-id", &worker, "--text-file", "ask.txt"])?;
     let request = value(&asked, "requestId")?;
@@ -84,7 +101,7 @@ fn show(shell: &Shell, folder: &Path) -> Result<()> {
     // The turn goes on, and the next message would find the worker busy.
     shell.run("subagent", &["wait", "--worker-id", &worker, "--all"])?;
 
-    said("\n# 6. The daemon is killed in the middle of a turn. The turn goes on");
+    said("\n# 7. The daemon is killed in the middle of a turn. The turn goes on");
     shell.write("work.txt", &format!("Working.\n!sleep {WORK}\n!say Finished without a daemon.\n"))?;
     let accepted =
         shell.run("subagent", &["send", "--worker-id", &worker, "--text-file", "work.txt", "--no-wait"])?;
@@ -94,7 +111,7 @@ fn show(shell: &Shell, folder: &Path) -> Result<()> {
     said("  The next command starts another daemon, which takes the running worker over:");
     shell.wait_for_end(&worker, &turn, "Finished without a daemon.")?;
 
-    said("\n# 7. Stop. `stopped` is said only when the guard has proved that nothing is left");
+    said("\n# 8. Stop. `stopped` is said only when the guard has proved that nothing is left");
     let pids = shell.processes(&worker)?;
     shell.run("subagent", &["worker", "stop", &worker])?;
     shell.run("subagentd", &["stop"])?;

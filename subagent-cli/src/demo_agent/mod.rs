@@ -8,6 +8,7 @@
 mod agent;
 mod choices;
 mod commands;
+mod edits;
 mod elicitations;
 mod floods;
 mod inbox;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::edits::Edit;
 use super::shapes::Shape;
 
 /// How long `!flood` goes on.
@@ -22,6 +23,7 @@ pub(super) enum Directive {
     Stream(u64),
     Think(String),
     Tool { kind: String, title: String },
+    Edit(Edit),
     Plan(Vec<String>),
     Usage { used: u64, size: u64 },
     Tokens(String),
@@ -89,6 +91,7 @@ fn parse_line(line: &str) -> Result<Directive, String> {
             let (kind, title) = words.pair("KIND TITLE")?;
             Directive::Tool { kind, title }
         }
+        "edit" => Directive::Edit(Edit::parse(rest)?),
         "plan" => Directive::Plan(rest.split('|').map(|entry| entry.trim().to_owned()).collect()),
         "usage" => {
             let (used, size) = words.pair("USED SIZE")?;

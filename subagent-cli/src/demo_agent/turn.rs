@@ -176,6 +176,7 @@ impl Turn<'_> {
             Directive::Stream(count) => self.stream(count)?,
             Directive::Think(text) => self.record(updates::thought(&text))?,
             Directive::Tool { kind, title } => self.tool(&kind, &title)?,
+            Directive::Edit(edit) => return self.edit(&edit),
             Directive::Plan(entries) => self.record(updates::plan(&entries))?,
             Directive::Usage { used, size } => self.update(updates::usage(used, size))?,
             Directive::Tokens(json) => match serde_json::from_str(&json) {

@@ -9,6 +9,7 @@ use subagent_config::runtime_dir::REMEMBERED;
 use subagent_config::state_dir::{self, REPLACED_DATABASE, REPLACED_RUNTIMES, RESTORING_DATABASE};
 
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::work_tree;
 
 use super::facts::{Facts, State};
 use super::finding::{Finding, Group};
@@ -23,7 +24,7 @@ const LOOK: &str = "permissions.look";
 const GITIGNORE: &str = "permissions.gitignore";
 
 /// What is ours in a state dir; a user's own folder may hold more.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "state.db",
     "state.db-wal",
     "state.db-shm",
@@ -36,12 +37,15 @@ const OURS: [&str; 12] = [
     "runtimes",
     "handoffs",
     "launchers",
+    work_tree::FOLDER,
 ];
 const OTHERS: u32 = 0o077;
 const OTHERS_MAY_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 /// How deep our own files lie.
 const DEPTH: usize = 4;
+/// Git makes its objects read-only for their owner, too; they lie deeper than this.
+const DEPTH_OF_BASES: usize = 2;
 /// No more are looked at, and of what is wrong no more is told.
 const MOST_FILES: usize = 20_000;
 const MOST_TOLD: usize = 20;
@@ -163,7 +167,8 @@ fn files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     let put_aside = [REPLACED_DATABASE, REPLACED_RUNTIMES, RESTORING_DATABASE];
     ours.extend(begin_with(&put_aside, &facts.state_dir, unseen));
     for path in &ours {
-        walk(path, DEPTH, &mut seen, unseen);
+        let depth = if path.ends_with(work_tree::FOLDER) { DEPTH_OF_BASES } else { DEPTH };
+        walk(path, depth, &mut seen, unseen);
     }
     let others = seen.iter().filter_map(|(path, meta)| below(facts, path, meta)).collect::<Vec<_>>();
     let count = seen.len();
@@ -185,7 +190,7 @@ fn files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
 fn kind(path: &Path) -> Option<Finding> {
     let meta = fs::symlink_metadata(path).ok().filter(|meta| !meta.is_symlink())?;
     let name = path.file_name()?.to_string_lossy();
-    let folder = ["logs", "runtimes", "handoffs", "launchers"].contains(&&*name)
+    let folder = ["logs", "runtimes", "handoffs", "launchers", work_tree::FOLDER].contains(&&*name)
         || name.starts_with(REPLACED_RUNTIMES);
     let fits = if folder { meta.is_dir() } else { meta.is_file() };
     (!fits).then(|| misplaced(path, if folder { "folder" } else { "file" }))

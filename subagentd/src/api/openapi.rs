@@ -43,6 +43,7 @@ use super::{
         workers::list,
         workers::start,
         workers::show,
+        workers::overview,
         workers::stop,
         workers::set,
         workers::logs,

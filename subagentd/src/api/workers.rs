@@ -3,8 +3,8 @@
 use axum::extract::State;
 use serde::Deserialize;
 use subagent_protocol::api::{
-    RenameWorker, SetOptions, StartWorker, WorkerList, WorkerLogs, WorkerRenamed, WorkerSet, WorkerShown,
-    WorkerStopped, WorkerView,
+    RenameWorker, SetOptions, StartWorker, WorkerList, WorkerLogs, WorkerOverview, WorkerRenamed, WorkerSet,
+    WorkerShown, WorkerStopped, WorkerView,
 };
 
 #[cfg(test)]
@@ -68,6 +68,17 @@ pub(super) async fn show(
 ) -> Outcome<WorkerShown> {
     reader.may_see(&api, &worker).await?;
     Ok(Reply("worker.shown", api.supervisor.show_worker(&worker).await?))
+}
+
+/// `GET /v1/workers/{worker}/overview`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/overview", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.overview`", body = Envelope<WorkerOverview>))))]
+pub(super) async fn overview(
+    State(api): State<Api>,
+    reader: Reader,
+    Addressed(worker): Addressed,
+) -> Outcome<WorkerOverview> {
+    reader.may_see(&api, &worker).await?;
+    Ok(Reply("worker.overview", api.supervisor.worker_overview(&worker).await?))
 }
 
 /// `POST /v1/workers/{worker}/stop`

@@ -19,6 +19,7 @@ mod local;
 mod lost;
 mod policy;
 pub mod queue;
+pub(crate) mod recent;
 pub(crate) mod recovered;
 pub(crate) mod restart;
 mod send;

@@ -27,6 +27,7 @@ pub(crate) mod owner_rules;
 pub(crate) mod questions;
 pub(crate) mod questions_below;
 pub(crate) mod queue;
+pub(crate) mod recent;
 pub(crate) mod removal;
 pub(crate) mod rest;
 pub(crate) mod restore;

@@ -12,8 +12,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use subagent_config::state_dir::{REPLACED_DATABASE, REPLACED_RUNTIMES};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::time::Timestamp;
+use subagent_protocol::work_tree;
 use subagent_protocol::{Code, Error, Result};
 
+use super::base_folder::base_folder;
 use super::shared::Shared;
 use super::{handoffs, locks};
 use crate::store::removal;
@@ -32,6 +34,7 @@ const LOGS: [&str; 2] = [".log", ".log.1"];
 fn places(state_dir: &Path, worker: &str) -> Vec<PathBuf> {
     let runtimes = state_dir.join("runtimes");
     let mut places = vec![runtimes.join(worker), state_dir.join(handoffs::FOLDER).join(worker)];
+    places.push(base_folder(state_dir, worker));
     places.extend(LOGS.map(|end| runtimes.join(format!("{worker}{end}"))));
     places
 }
@@ -104,7 +107,7 @@ async fn blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -
 /// Everything in the state dir that has the name of a worker, with that name.
 fn candidates(state_dir: &Path) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
-    for folder in [state_dir.join("runtimes"), state_dir.join(handoffs::FOLDER)] {
+    for folder in ["runtimes", handoffs::FOLDER, work_tree::FOLDER].map(|name| state_dir.join(name)) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };

@@ -12,7 +12,15 @@ fn the_demo_shows_what_it_promises() {
     let output = sandbox.command("subagent").args(["demo"]).deadline(Duration::from_secs(60)).run();
     assert!(output.status.success(), "{output}");
     let said = output.to_string();
-    for promise in ["upon", "kill -9", "Finished without a daemon.", "state: stopped", "Nothing is left."] {
+    for promise in [
+        "upon",
+        "+world.",
+        "kill -9",
+        "Finished without a daemon.",
+        "state: stopped",
+        "Nothing is left.",
+        "Next, with an agent",
+    ] {
         assert!(said.contains(promise), "{promise} is missing:\n{said}");
     }
     // Its temporary folder and all of its processes are gone; `finish` looks for the processes.

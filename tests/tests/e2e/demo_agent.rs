@@ -237,6 +237,38 @@ fn a_script_becomes_updates_in_its_order() {
 }
 
 #[test]
+fn edits_change_files_and_are_reported_as_diffs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new/a.txt").to_str().unwrap().to_owned();
+    let (mut agent, session) = Agent::ready(&[]);
+    let diff =
+        |old: Value, new: &str| json!([{"type": "diff", "path": path, "oldText": old, "newText": new}]);
+
+    let (_, updates) = agent.turn(&session, &format!("!edit create {path} one\\ntwo"));
+    assert_eq!(kinds(&updates), ["tool_call", "tool_call_update"]);
+    assert_eq!((&updates[0]["kind"], &updates[0]["status"]), (&json!("edit"), &json!("in_progress")));
+    assert_eq!(updates[0]["locations"], json!([{"path": path}]));
+    assert_eq!(updates[0]["content"], diff(Value::Null, "one\ntwo\n"));
+    assert_eq!(
+        (&updates[1]["status"], &updates[1]["content"]),
+        (&json!("completed"), &updates[0]["content"])
+    );
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+
+    let (_, updates) = agent.turn(&session, &format!("!edit replace {path} 2 zwei"));
+    assert_eq!(updates[0]["content"], diff(json!("one\ntwo\n"), "one\nzwei\n"));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\nzwei\n");
+
+    let (_, updates) = agent.turn(&session, &format!("!edit delete {path}"));
+    assert_eq!(updates[0]["content"], diff(json!("one\nzwei\n"), ""));
+    assert!(!Path::new(&path).exists());
+
+    let (reason, updates) = agent.turn(&session, &format!("!edit delete {path}"));
+    let said = format!("demo-agent: line 1: !edit: {path}: no such file");
+    assert_eq!((reason.as_str(), texts(&updates)), ("end_turn", vec![said.as_str()]));
+}
+
+#[test]
 fn ends_of_a_turn_are_as_told() {
     let (mut agent, session) = Agent::ready(&[]);
     assert_eq!(agent.turn(&session, "!stop max_tokens\nnever").0, "max_tokens");

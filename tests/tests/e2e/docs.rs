@@ -71,6 +71,11 @@ fn the_names() {
 }
 
 #[test]
+fn the_diff() {
+    run("docs/diff.md", "");
+}
+
+#[test]
 fn the_queue() {
     run("docs/queue.md", "");
 }

@@ -38,6 +38,7 @@ mod inbox;
 mod invariants;
 mod job;
 mod local_commands;
+mod look;
 mod manager_died;
 mod many;
 mod many_workers;

@@ -163,7 +163,7 @@ impl Scene<'_> {
             }
             "subagent hook trust" => (words(&["--list"]), &[]),
             "subagent hook test" => (words(&["Stop"]), &[]),
-            "subagent summary" => (vec![self.worker()], &[]),
+            "subagent summary" | "subagent show" | "subagent diff" => (vec![self.worker()], &[]),
             "subagent budget set" => (words(&["--max-turns", "1000000"]), &[]),
             "subagent worker list"
             | "subagent task list"

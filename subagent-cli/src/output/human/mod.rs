@@ -8,6 +8,7 @@ mod doctor;
 mod event;
 mod failure;
 mod inbox;
+mod overview;
 mod questions;
 mod registry;
 mod removal;
@@ -27,6 +28,7 @@ use view::View;
 
 pub use content::Detail;
 pub use failure::failure;
+pub use overview::{answer, doing};
 pub use stream::Stream;
 pub use view::now;
 
@@ -72,6 +74,7 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "worker.listed" | "workers.listed" => workers::listed(view, data),
         "workers.overview" => workers::overview(view, data),
         "status.shown" => doctor::status(view, data),
+        "worker.overview" => overview::shown(view, data),
         "worker.shown" => workers::shown(view, data),
         "worker.started" => workers::started(view, data),
         "worker.stopped" => workers::stopped(view, data),

@@ -4,7 +4,7 @@
 
 mod messages;
 mod prune;
-mod shown;
+pub(super) mod shown;
 mod spawn;
 #[cfg(test)]
 mod tests;

@@ -106,7 +106,7 @@ fn statuses(text: &str) -> Result<Vec<TaskStatus>> {
 }
 
 /// A task; in a list with the beginning of its prompt alone.
-pub(super) fn view(row: &TaskRow, short: bool) -> TaskView {
+pub(in crate::supervisor) fn view(row: &TaskRow, short: bool) -> TaskView {
     let model = row.details.model.clone();
     let prompt = if short { beginning(&row.prompt, PREVIEW_CHARS) } else { &row.prompt };
     TaskView {

@@ -361,7 +361,10 @@ impl Actor {
             Action::Prompt { turn }
                 if self.runtime.as_ref().is_some_and(|runtime| runtime.is_asked(turn)) => {}
             Action::Prompt { turn } => match self.prompt(turn).await {
-                Ok(Some(command)) => self.command(command),
+                Ok(Some(command)) => {
+                    self.record_base(turn).await;
+                    self.command(command);
+                }
                 Ok(None) => {}
                 Err(error) => self.apply(Input::PromptRefused { turn, error: Some(error) }).await,
             },

@@ -5,6 +5,7 @@
 
 mod actor;
 mod apply;
+mod base;
 mod batch;
 mod blocked;
 mod budget;

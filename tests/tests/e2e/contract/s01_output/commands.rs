@@ -48,6 +48,8 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "notify test",
     "notify log",
     "summary",
+    "show",
+    "diff",
 ];
 
 /// A command that does something.

@@ -1,0 +1,129 @@
+//! `diff`: what has changed in a worker's folder since its first turn.
+//!
+//! Must not run anything that the folder names, and must not let its text act on a terminal.
+
+mod from_events;
+mod pager;
+mod rendered;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use subagent_protocol::api::WorkerOverview;
+use subagent_protocol::work_tree::TreeBase;
+use subagent_runtime::work_tree::{self, Changes, Limits};
+
+use super::overview;
+use crate::args::look::Diff;
+use crate::client::{Client, block_on, read};
+use crate::context::Context;
+use crate::failure::Result;
+use crate::output::terminal::Terminal;
+use crate::output::{self, Format, Outcome};
+use rendered::{Form, total};
+
+/// The longest that git compares.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest that `show` waits for a count.
+const PATIENCE_OF_COUNT: Duration = Duration::from_secs(2);
+
+/// What has changed, and how that is known.
+pub(super) struct Found {
+    pub(super) changes: Changes,
+    /// Why it comes from events; `None`: it comes from git.
+    pub(super) reason: Option<String>,
+}
+
+pub(super) fn run(args: Diff, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let mut client = Client::new(context, &workspace);
+    let (shown, found) = block_on(async move {
+        let data = overview::of(&mut client, args.worker, &workspace).await?;
+        let worker: WorkerOverview = read(data.clone())?;
+        let found = match compared(&worker, context, true, PATIENCE) {
+            Ok(changes) => Found { changes, reason: None },
+            Err(reason) => {
+                let changes = from_events::changes(&mut client, &worker.shown.worker).await?;
+                Found { changes, reason: Some(reason) }
+            }
+        };
+        Ok((data, found))
+    })?;
+    if context.format == Format::Json {
+        return Ok(Outcome::report("worker.diff", data(&shown, &found), String::new()));
+    }
+    let form = match (args.stat, args.name_only) {
+        (true, _) => Form::Stat,
+        (false, true) => Form::Names,
+        (false, false) => Form::Patch,
+    };
+    print(&found, form, overview::name(&shown))
+}
+
+/// What git says has changed; patches only if they are wanted.
+fn compared(
+    worker: &WorkerOverview,
+    context: &Context,
+    patches: bool,
+    patience: Duration,
+) -> std::result::Result<Changes, String> {
+    if worker.base.is_none() {
+        return Err("its folder was in no git work tree when its first turn began".to_owned());
+    }
+    let env: Vec<_> = context.env.vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let limits = Limits { files: 200_000, bytes: 1 << 30, until: Instant::now() + patience };
+    work_tree::compare(Path::new(&worker.base_folder), &env, patches, limits)
+}
+
+/// The number of changed files and lines, if git can count them quickly.
+pub(super) fn counted(worker: &WorkerOverview, context: &Context) -> Option<Value> {
+    let changes = compared(worker, context, false, PATIENCE_OF_COUNT).ok()?;
+    let (added, deleted) = total(&changes);
+    Some(json!({"files": changes.len(), "added": added, "deleted": deleted}))
+}
+
+fn data(worker: &Value, found: &Found) -> Value {
+    let (added, deleted) = total(&found.changes);
+    json!({
+        "workerId": worker["workerId"],
+        "source": if found.reason.is_none() { "git" } else { "events" },
+        "reason": found.reason,
+        "base": if found.reason.is_none() { worker["base"].clone() } else { Value::Null },
+        "files": found.changes,
+        "added": added,
+        "deleted": deleted,
+    })
+}
+
+fn print(found: &Found, form: Form, name: &str) -> Result<Outcome> {
+    let terminal = Terminal::of_stdout();
+    if let Some(reason) = &found.reason {
+        output::complain(&format!("note: these are the changes that the agent has reported: {reason}"));
+    }
+    if found.changes.is_empty() {
+        if Terminal::of_stderr().is_some() {
+            output::complain(&format!("nothing has changed since the first turn of {name}"));
+        }
+        return Ok(Outcome::Printed(ExitCode::SUCCESS));
+    }
+    let text = rendered::text(&found.changes, form, terminal);
+    let written = match terminal {
+        Some(_) => pager::page(&text),
+        None => output::print(&text),
+    };
+    Ok(Outcome::Printed(match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => output::unprintable(&error, 0),
+    }))
+}
+
+/// Why there is no base, for people; `None` if there is one.
+pub(super) fn reason(worker: &WorkerOverview) -> Option<&str> {
+    match &worker.base {
+        Some(TreeBase::Missing { reason }) => Some(reason),
+        Some(TreeBase::Recorded { .. }) => None,
+        None => Some("no git base"),
+    }
+}

@@ -1,0 +1,80 @@
+//! What to try after the demo, with the agents of this machine.
+
+use std::path::Path;
+
+use subagent_config::template::TEMPLATE;
+use subagent_config::{Environment, file, launcher};
+
+/// The program that fetches an agent and runs it.
+const FETCHES: &str = "npx";
+
+/// The lines after the demo.
+pub(super) fn lines(env: &Environment) -> Vec<String> {
+    let (installed, fetchable) = agents(env);
+    let listed = |what: &str, names: &[String]| match names {
+        [] => String::new(),
+        names => format!("{what}: {}. ", names.join(", ")),
+    };
+    let mut found = listed("Installed", &installed) + &listed(&format!("Fetched by {FETCHES}"), &fetchable);
+    let first = installed.first().or_else(|| fetchable.iter().find(|name| *name == "codex"));
+    if found.is_empty() {
+        found = "None was found in the PATH.".to_owned();
+    }
+    let mut lines =
+        vec!["Next, with an agent of this machine:".to_owned(), format!("  {}", found.trim_end())];
+    lines.push("  subagent config init".to_owned());
+    lines.push(match first.or(fetchable.first()) {
+        Some(agent) => format!("  subagent run --launcher {agent} --text 'What is this project about?'"),
+        None => "  subagent launcher list".to_owned(),
+    });
+    lines.push("  subagent doctor".to_owned());
+    lines
+}
+
+/// The agents of the config template: those that are installed, and those that would be fetched.
+fn agents(env: &Environment) -> (Vec<String>, Vec<String>) {
+    // A test of the template shows that it can be read.
+    let Ok(config) = file::parse(Path::new("template.yaml"), TEMPLATE.as_bytes()) else {
+        return (Vec::new(), Vec::new());
+    };
+    let found = config
+        .launchers
+        .iter()
+        .filter(|(name, one)| launcher::resolve(name, one, &env.cwd, env).available)
+        .map(|(name, one)| (name.clone(), one.command == FETCHES));
+    let (fetchable, installed): (Vec<_>, Vec<_>) = found.partition(|(_, fetched)| *fetched);
+    let names = |all: Vec<(String, bool)>| all.into_iter().map(|(name, _)| name).collect();
+    (names(installed), names(fetchable))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn an_installed_agent_comes_before_one_that_is_fetched() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Environment::new([("PATH".into(), dir.path().into())], dir.path());
+        let install = |name: &str| {
+            let path = dir.path().join(name);
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+        };
+        assert!(lines(&env).contains(&"  None was found in the PATH.".to_owned()));
+        install("npx");
+        let text = lines(&env).join("\n");
+        assert!(
+            text.contains("Fetched by npx: claude-code, cline, codex, ")
+                && text.contains("--launcher codex ")
+        );
+        install("opencode");
+        let text = lines(&env).join("\n");
+        assert!(
+            text.contains("Installed: opencode. Fetched") && text.contains("--launcher opencode "),
+            "{text}"
+        );
+    }
+}

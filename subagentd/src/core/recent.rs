@@ -1,0 +1,170 @@
+//! What a worker is at, and what it said last, put together from its newest events. Pure.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use subagent_protocol::api::{Doing, LastMessage};
+use subagent_protocol::event::{EventType, StoredEvent};
+use subagent_protocol::tool_calls::is_over;
+
+/// Bytes of the last message that are kept.
+const MAX_TEXT_BYTES: usize = 4096;
+/// Bytes of a title or an entry of a plan.
+const MAX_LINE_BYTES: usize = 300;
+
+/// Puts events together.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    /// Tool calls that are not over, with the order in which they began.
+    open: HashMap<String, (usize, String)>,
+    begun: usize,
+    plan: Doing,
+    message: LastMessage,
+    /// Whether the next text begins another message.
+    is_cut: bool,
+}
+
+impl Recent {
+    /// Takes an event; they come in order.
+    pub(crate) fn see(&mut self, event: StoredEvent) {
+        match event.event_type {
+            EventType::TurnStarted => {
+                self.open.clear();
+                self.plan = Doing::default();
+                self.is_cut = true;
+            }
+            EventType::ProgressMessage => {
+                if let Some(text) = event.into_text() {
+                    self.say(&text);
+                }
+            }
+            EventType::ProgressUpdate => {
+                let data = event.data();
+                // Sessions below the worker's are its own matter.
+                if data.get("sessionId").is_none() {
+                    self.update(event.kind.as_deref().unwrap_or_default(), &data);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        if std::mem::take(&mut self.is_cut) {
+            self.message = LastMessage::default();
+        }
+        let room = MAX_TEXT_BYTES.saturating_sub(self.message.text.len());
+        let kept = text.floor_char_boundary(room);
+        self.message.text.push_str(&text[..kept]);
+        self.message.truncated |= kept < text.len();
+    }
+
+    fn update(&mut self, kind: &str, data: &Value) {
+        let short = |text: &str| text[..text.floor_char_boundary(MAX_LINE_BYTES)].to_owned();
+        match kind {
+            "tool_call" | "tool_call_update" => {
+                self.is_cut = true;
+                let id = data["toolCallId"].as_str().unwrap_or_default();
+                let over =
+                    data["status"].as_str().is_some_and(|status| is_over(status) || status == "unknown");
+                if over {
+                    self.open.remove(id);
+                    return;
+                }
+                let title = data["title"].as_str().map(short);
+                match self.open.get_mut(id) {
+                    Some((_, known)) => *known = title.unwrap_or(std::mem::take(known)),
+                    None => {
+                        self.begun += 1;
+                        self.open.insert(id.to_owned(), (self.begun, title.unwrap_or_default()));
+                    }
+                }
+            }
+            "plan" => {
+                let entries = data["entries"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let of = |status: &'static str| entries.iter().filter(move |entry| entry["status"] == status);
+                self.plan = Doing {
+                    tool: None,
+                    step: of("in_progress").find_map(|entry| entry["content"].as_str()).map(short),
+                    steps_completed: of("completed").count(),
+                    steps: entries.len(),
+                };
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns what an open turn is at, and the last message.
+    pub(crate) fn finish(self) -> (Doing, Option<LastMessage>) {
+        let newest = self.open.into_values().max_by_key(|(begun, _)| *begun);
+        let doing =
+            Doing { tool: newest.map(|(_, title)| title).filter(|title| !title.is_empty()), ..self.plan };
+        let said = !self.message.text.trim().is_empty();
+        (doing, said.then_some(self.message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn recent(updates: &[(&str, Value)]) -> (Doing, Option<LastMessage>) {
+        let mut recent = Recent::default();
+        for (kind, data) in updates {
+            match *kind {
+                "message" => recent.say(data.as_str().unwrap_or_default()),
+                kind => recent.update(kind, data),
+            }
+        }
+        recent.finish()
+    }
+
+    fn call(id: &str, status: &str) -> (&'static str, Value) {
+        ("tool_call", json!({"toolCallId": id, "status": status, "title": format!("call {id}")}))
+    }
+
+    #[test]
+    fn the_newest_open_call_and_the_step_of_the_plan_are_what_is_done() {
+        let entry = |status: &str| json!({"content": format!("{status}!"), "status": status});
+        let plan = ["completed", "completed", "in_progress", "pending"].map(entry);
+        let (doing, _) = recent(&[
+            call("1", "in_progress"),
+            call("2", "pending"),
+            call("3", "completed"),
+            ("tool_call_update", json!({"toolCallId": "2", "status": "in_progress"})),
+            ("plan", json!({"entries": plan})),
+        ]);
+        let step = Some("in_progress!".to_owned());
+        assert_eq!(doing, Doing { tool: Some("call 2".into()), step, steps_completed: 2, steps: 4 });
+        let (doing, _) = recent(&[
+            call("1", "pending"),
+            ("tool_call_update", json!({"toolCallId": "1", "status": "unknown"})),
+        ]);
+        assert_eq!(doing, Doing::default());
+    }
+
+    #[test]
+    fn the_last_message_is_the_text_after_the_last_call_or_before_it() {
+        let text = |updates: &[(&str, Value)]| recent(updates).1.map(|message| message.text);
+        let (hello, bye) = (("message", json!("Hel")), ("message", json!("lo")));
+        assert_eq!(text(&[hello.clone(), bye.clone()]).as_deref(), Some("Hello"));
+        assert_eq!(text(&[hello.clone(), call("1", "completed"), bye]).as_deref(), Some("lo"));
+        assert_eq!(text(&[hello, call("1", "completed")]).as_deref(), Some("Hel"));
+        assert_eq!(text(&[("message", json!(" \n"))]), None);
+        let long = recent(&[("message", json!("ä".repeat(9999)))]).1.unwrap();
+        assert_eq!((long.text.len(), long.truncated), (MAX_TEXT_BYTES, true));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_updates_never_panic(text in r#"[\[\]{}:,"a-zA-Z]{0,80}"#) {
+            let data: Value = serde_json::from_str(&text).unwrap_or_else(|_| text.clone().into());
+            for kind in ["tool_call", "plan", "other", "message"] {
+                let _ = recent(&[(kind, data.clone()), (kind, data.clone())]);
+            }
+        }
+    }
+}

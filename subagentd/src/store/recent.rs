@@ -1,0 +1,37 @@
+//! The newest events of a worker, for a summary of what it does. The number that is read does not grow with its story.
+
+use rusqlite::{Connection, params};
+use subagent_protocol::Result;
+
+use super::error::StoreError;
+use super::events::{self, COLUMNS};
+use super::rows::RowId;
+use crate::core::recent::Recent;
+
+/// Events that are looked at.
+const MAX_EVENTS: i64 = 1000;
+/// The largest payload that is read. A large one is content, not a summary.
+const MAX_PAYLOAD_BYTES: i64 = 64 * 1024;
+
+/// Puts the newest events of a worker together.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn recent(connection: &Connection, worker: RowId) -> Result<Recent> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM (SELECT * FROM events WHERE worker = ?1 AND internal = 0
+           ORDER BY seq DESC LIMIT ?2) e
+         LEFT JOIN turns t ON t.id = e.turn WHERE length(e.payload) <= ?3 ORDER BY e.seq"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let mut rows =
+        statement.query(params![worker.0, MAX_EVENTS, MAX_PAYLOAD_BYTES]).map_err(StoreError::from)?;
+    let mut recent = Recent::default();
+    while let Some(row) = rows.next().map_err(StoreError::from)? {
+        // What cannot be read is left out, as everywhere.
+        if let Ok(event) = events::read(row) {
+            recent.see(event);
+        }
+    }
+    Ok(recent)
+}

@@ -1,0 +1,264 @@
+//! `show` and `diff`: what a worker does and has changed, for people.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command as Process;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{On, Sandbox, Screen, wait_until};
+
+/// Git in the workspace, without the settings of whoever runs the tests.
+fn git(sandbox: &Sandbox, args: &[&str]) -> String {
+    let mut command = Process::new("git");
+    command.args(args).current_dir(sandbox.workspace()).env("GIT_CONFIG_NOSYSTEM", "1");
+    command.env("GIT_CONFIG_GLOBAL", "/dev/null");
+    for who in ["AUTHOR", "COMMITTER"] {
+        command.env(format!("GIT_{who}_NAME"), "me").env(format!("GIT_{who}_EMAIL"), "me@example.com");
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn write(sandbox: &Sandbox, name: &str, text: &str) {
+    fs::write(sandbox.workspace().join(name), text).unwrap();
+}
+
+/// A worker in a repository with a change that is not committed.
+fn in_repository() -> (Sandbox, String) {
+    let sandbox = Sandbox::new();
+    git(&sandbox, &["init", "-q", "."]);
+    write(&sandbox, "a.txt", "one\ntwo\n");
+    write(&sandbox, "gone.txt", "gone\n");
+    git(&sandbox, &["add", "-A"]);
+    git(&sandbox, &["commit", "-qm", "first"]);
+    write(&sandbox, "a.txt", "one\nmine\n");
+    write(&sandbox, "untracked.txt", "mine\n");
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    (sandbox, worker)
+}
+
+fn diff(sandbox: &Sandbox, args: &[&str]) -> Value {
+    sandbox.run(&[&["diff"], args].concat()).data_of("worker.diff")
+}
+
+fn files(data: &Value) -> Vec<String> {
+    let files = data["files"].as_array().unwrap().iter();
+    files
+        .map(|file| {
+            let word = |key: &str| file[key].as_str().unwrap().to_owned();
+            format!("{} {} +{} -{}", word("status"), word("path"), file["added"], file["deleted"])
+        })
+        .collect()
+}
+
+/// The lines of a screen without what differs from run to run.
+fn snapshot(sandbox: &Sandbox, worker: &str, screen: &Screen) -> String {
+    let folder = sandbox.workspace().display().to_string();
+    let lines: Vec<String> = screen.lines().iter().map(|line| line.trim_end().to_owned()).collect();
+    let text = lines.join("\n").replace(worker, "w_0000000000").replace(&folder, "/ws");
+    text.trim_end().to_owned()
+}
+
+#[test]
+fn a_diff_has_what_has_changed_since_the_first_turn_and_nothing_from_before() {
+    let (sandbox, worker) = in_repository();
+    let status = git(&sandbox, &["status", "--porcelain"]);
+    let _ = sandbox
+        .send(&worker, "!edit create new/b.txt 1\\n2\n!edit replace a.txt 1 ONE\n!edit delete gone.txt");
+    // A later turn does not begin anew, and what others change counts: it is the folder's diff.
+    let _ = sandbox.send(&worker, "!edit create new/b.txt 1\\n2\\n3");
+    write(&sandbox, "untracked.txt", "mine\nand more\n");
+
+    let data = diff(&sandbox, &[&worker]);
+    let expected = [
+        "modified a.txt +1 -1",
+        "deleted gone.txt +0 -1",
+        "added new/b.txt +3 -0",
+        "modified untracked.txt +1 -0",
+    ];
+    assert_eq!((files(&data), &data["source"]), (expected.map(str::to_owned).to_vec(), &json!("git")));
+    assert_eq!((&data["added"], &data["deleted"]), (&json!(5), &json!(2)));
+    assert_eq!(data["base"]["head"], git(&sandbox, &["rev-parse", "HEAD"]).trim());
+    let patch = data["files"][0]["patch"].as_str().unwrap();
+    assert!(patch.ends_with("-one\n+ONE\n mine\n"), "{patch}");
+
+    // The only worker needs no name. In a pipe it is what `git apply` takes.
+    let patch = sandbox.command("subagent").args(["diff"]).run();
+    assert!(patch.text().starts_with("diff --git a/a.txt b/a.txt\n"), "{patch}");
+    fs::write(sandbox.file("patch"), patch.text()).unwrap();
+    git(&sandbox, &["apply", "-R", "--check", sandbox.file("patch").to_str().unwrap()]);
+    let names = sandbox.command("subagent").args(["diff", "--name-only"]).run();
+    assert_eq!(names.text(), "a.txt\ngone.txt\nnew/b.txt\nuntracked.txt\n");
+
+    git(&sandbox, &["apply", "-R", sandbox.file("patch").to_str().unwrap()]);
+    assert_eq!(git(&sandbox, &["status", "--porcelain"]), status, "the repository is as it was");
+    assert_eq!(git(&sandbox, &["for-each-ref", "--format=%(refname)"]).lines().count(), 1);
+    let nothing = sandbox.command("subagent").args(["diff"]).run();
+    assert_eq!((nothing.text(), nothing.stderr.as_str()), ("", ""));
+    let screen = sandbox.command("subagent").args(["diff"]).on_screen();
+    assert!(screen.text().contains("nothing has changed since the first turn"), "{screen:?}");
+
+    // Git's own files in the state dir are as it needs them.
+    let doctor = sandbox.run(&["doctor"]).data_of("doctor.report").to_string();
+    assert!(!doctor.contains("/bases/"), "{doctor}");
+
+    // The base goes with the worker.
+    let base = sandbox.state_dir().join("bases").join(&worker);
+    assert!(base.join("base.json").exists());
+    sandbox.run(&["worker", "rm", &worker, "--force"]).data_of("worker.removed");
+    wait_until("the base is removed", Duration::from_secs(30), || (!base.exists()).then_some(()));
+    sandbox.finish();
+}
+
+#[test]
+fn without_a_repository_the_diff_is_what_the_agent_has_reported() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send(&worker, "!edit create b.txt 1\n!edit create b.txt 1\\n2");
+    write(&sandbox, "other.txt", "not reported");
+    let data = diff(&sandbox, &[&worker]);
+    assert_eq!((files(&data), &data["source"]), (vec!["added b.txt +2 -0".to_owned()], &json!("events")));
+    assert!(data["reason"].as_str().unwrap().contains("no git work tree"), "{data}");
+    let patch = sandbox.command("subagent").args(["diff", &worker]).run();
+    assert_eq!(patch.text(), data["files"][0]["patch"].as_str().unwrap());
+    assert!(patch.stderr.contains("the agent has reported"), "{patch}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_repository_of_the_agent_runs_nothing_in_the_owners_name() {
+    let (sandbox, worker) = in_repository();
+    let seen = sandbox.file("seen");
+    let script = sandbox.file("evil");
+    fs::write(&script, format!("#!/bin/sh\necho \"$0 $*\" >> {}\n", seen.display())).unwrap();
+    let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o700);
+    fs::set_permissions(&script, mode).unwrap();
+    write(&sandbox, ".gitattributes", "* filter=evil diff=evil\n");
+    for name in ["core.fsmonitor", "filter.evil.clean", "diff.evil.textconv", "diff.external", "core.pager"] {
+        git(&sandbox, &["config", name, script.to_str().unwrap()]);
+    }
+    let _ = sandbox.send(&worker, "!edit create b.txt 1");
+    assert_eq!(files(&diff(&sandbox, &[])), ["added b.txt +1 -0"]);
+    assert_eq!(fs::read_to_string(&seen).unwrap_or_default(), "");
+    sandbox.finish();
+}
+
+#[test]
+fn text_of_files_cannot_act_on_a_terminal_and_the_pager_gets_it() {
+    let (sandbox, worker) = in_repository();
+    let _ = sandbox.send(&worker, "!edit create evil.txt \u{1b}]0;title\u{7}\u{1b}[2Jred");
+    let at = |pager: &str| {
+        let command = sandbox.command("subagent").args(["diff"]).env("GIT_PAGER", pager).env("TERM", "xterm");
+        command.at_terminal(80, On::Both).screen()
+    };
+    let screen = at("cat");
+    assert!(screen.bytes.contains("\u{1b}[32m+red\u{1b}[0m"), "{:?}", screen.bytes);
+    assert!(!screen.bytes.contains("title") && !screen.bytes.contains("[2J"), "{:?}", screen.bytes);
+    assert!(at("sed s/red/blue/").bytes.contains("+blue"));
+    assert!(at("/nonexistent/pager").bytes.contains("+red"), "shown without one");
+    sandbox.finish();
+}
+
+#[test]
+fn a_stat_fits_the_terminal() {
+    let (sandbox, worker) = in_repository();
+    let _ = sandbox
+        .send(&worker, "!edit create new/b.txt 1\\n2\n!edit replace a.txt 1 ONE\n!edit delete gone.txt");
+    let expected = " \
+a.txt     |   2 +-
+ gone.txt  |   1 -
+ new/b.txt |   2 ++
+ 3 files changed, +3 -2";
+    for columns in [80, 200] {
+        let command = sandbox.command("subagent").args(["diff", "--stat"]).env("PAGER", "cat");
+        let screen = command.env("NO_COLOR", "1").at_terminal(columns, On::Both).screen();
+        assert_eq!(snapshot(&sandbox, &worker, &screen), expected);
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn a_worker_is_shown_with_what_it_does_asks_has_said_and_changed() {
+    let (sandbox, worker) = in_repository();
+    let script = "Let me see.\n!edit create new/b.txt 1\\n2\n!plan Read it|Mend it\nI have written a file.\n\
+                  !ask execute rm -rf build\n";
+    let asked = sandbox.send(&worker, script);
+    let request = asked["requestId"].as_str().unwrap().to_owned();
+    let data = sandbox.run(&["show"]).data_of("worker.overview");
+    assert_eq!((&data["workerId"], &data["state"]), (&json!(worker), &json!("waiting_approval")));
+    assert_eq!(data["doing"]["tool"], "rm -rf build");
+    assert_eq!((&data["doing"]["step"], &data["doing"]["steps"]), (&json!("Read it"), &json!(2)));
+    assert_eq!(data["lastMessage"]["text"], "I have written a file.");
+    assert_eq!(data["changes"], json!({"files": 1, "added": 2, "deleted": 0}));
+    let plain = sandbox.command("subagent").args(["show", &worker]).run();
+    for line in
+        ["doing: rm -rf build · step 1 of 2: Read it", "filesChanged: 1 +2 -0", "state: waiting_approval"]
+    {
+        assert!(plain.text().lines().any(|found| found == line), "{line}: {plain}");
+    }
+    for columns in [80, 200] {
+        let command = sandbox.command("subagent").args(["show"]).env("NO_COLOR", "1");
+        let screen = command.at_terminal(columns, On::Both).screen();
+        let text = snapshot(&sandbox, &worker, &screen).replace(&request, "ap_0000000000");
+        let session = data["sessionId"].as_str().unwrap();
+        let text = text.replace(session, "SESSION").replace("just now", "NOW");
+        assert_eq!(text, SHOWN, "{columns} columns");
+    }
+    sandbox.approve(&worker, &json!(request), "allow").data_of("approval.decided");
+    sandbox.finish();
+}
+
+const SHOWN: &str = "\
+w_0000000000  waiting approval  NOW  worker
+  doing     rm -rf build · step 1 of 2: Read it
+  changed   1 file +2 -0  subagent diff w_0000000000
+  launcher  demo
+  cwd       /ws
+  session   SESSION
+  ? Permission requested for execute: rm -rf build  ap_0000000000 (subagent approve)
+    subagent approve --worker-id w_0000000000 --request ap_0000000000 --decision allow
+
+  | I have written a file.";
+
+#[test]
+fn a_git_that_hangs_holds_up_no_turn_for_long() {
+    let mut sandbox = Sandbox::new();
+    git(&sandbox, &["init", "-q", "."]);
+    let folder = sandbox.file("hangs");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("git"), "#!/bin/sh\nsleep 600 &\nwait\n").unwrap();
+    let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o700);
+    fs::set_permissions(folder.join("git"), mode).unwrap();
+    sandbox.set_env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", folder.display()));
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let sent = sandbox.send(&worker, "!edit create b.txt 1");
+    assert_eq!(sent["matchedEvent"]["type"], "turn.completed");
+    let data = diff(&sandbox, &[]);
+    assert_eq!((files(&data), &data["source"]), (vec!["added b.txt +1 -0".to_owned()], &json!("events")));
+    assert_eq!(data["reason"], "git did not finish in time");
+    sandbox.finish();
+}
+
+#[test]
+fn what_is_meant_must_be_clear() {
+    let sandbox = Sandbox::new();
+    let none = sandbox.run(&["show"]).error("WORKER_NOT_FOUND");
+    assert!(none["message"].as_str().unwrap().contains("no worker"), "{none}");
+    sandbox.init();
+    let workers = [sandbox.start("demo"), sandbox.start("demo")];
+    for command in ["show", "diff"] {
+        let several = sandbox.run(&[command]).error("INVALID_ARGUMENT");
+        assert!(
+            workers.iter().all(|worker| several["message"].as_str().unwrap().contains(worker)),
+            "{several}"
+        );
+        let turn = sandbox.run(&[command, "turn_0123456789"]).error("INVALID_ARGUMENT");
+        assert_eq!(turn["details"]["recommendedCommand"], "subagent turn show turn_0123456789");
+        let _ = sandbox.run(&[command, "w_0123456789"]).error("WORKER_NOT_FOUND");
+    }
+    assert!(Path::new(sandbox.state_dir()).exists());
+    sandbox.finish();
+}

@@ -1,0 +1,26 @@
+//! The state of a git work tree: recorded when a worker's first turn begins, and compared with later.
+//!
+//! Must not change the user's repository (index, objects, refs, stash, work tree), and must not run anything that is
+//! named there. So everything is written into a git directory of ours that borrows the repository's objects.
+
+mod changes;
+mod find;
+mod git;
+mod limits;
+mod record;
+mod snapshot;
+
+use std::path::Path;
+
+pub use changes::{Change, Changes, compare};
+pub use limits::Limits;
+pub use record::{read, record};
+
+/// `subagent-runtime base CWD FOLDER`: records the state of the work tree around CWD in FOLDER.
+pub(crate) fn main(cwd: &Path, folder: &Path) {
+    let env: Vec<_> = std::env::vars_os().collect();
+    record(cwd, folder, &env, Limits::of_base());
+}
+
+#[cfg(test)]
+mod tests;

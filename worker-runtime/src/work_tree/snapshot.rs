@@ -1,0 +1,54 @@
+//! A tree object of what is in a work tree now.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+
+use nix::unistd::{AccessFlags, access};
+
+use super::git::Git;
+use super::limits::{Limits, TOO_LARGE};
+
+/// Room for the names of changed files.
+const MAX_NAMES: usize = 16 * 1024 * 1024;
+/// The longest name of an object, with its line end.
+const MAX_ID: usize = 128;
+
+/// Brings the index up to date with the work tree, and writes its tree.
+///
+/// Not with `git add`: that runs `git status` in submodules, with their config.
+///
+/// # Errors
+/// Why not, as a part of a sentence.
+pub(super) fn write(git: &Git<'_>, limits: Limits) -> Result<String, String> {
+    let list = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"];
+    let names = git.run(&list, b"", MAX_NAMES)?;
+    // A file may be listed more than once. A folder is a repository of its own.
+    let names: BTreeSet<&[u8]> =
+        names.split(|byte| *byte == 0).filter(|name| !name.is_empty() && !name.ends_with(b"/")).collect();
+    if names.len() > limits.files {
+        return Err(TOO_LARGE.to_owned());
+    }
+    let (mut bytes, mut input) = (0, Vec::new());
+    for name in names {
+        let path = git.folder.join(OsStr::from_bytes(name));
+        if let Ok(meta) = fs::symlink_metadata(&path) {
+            bytes += meta.len();
+            // Git would give up at the first file that it cannot read.
+            if meta.is_file() && access(&path, AccessFlags::R_OK).is_err() {
+                continue;
+            }
+        }
+        input.extend_from_slice(name);
+        input.push(0);
+    }
+    if bytes > limits.bytes {
+        return Err(TOO_LARGE.to_owned());
+    }
+    if !input.is_empty() {
+        git.run(&["update-index", "-z", "--add", "--remove", "--replace", "--stdin"], &input, MAX_ID)?;
+    }
+    let tree = git.run(&["write-tree"], b"", MAX_ID)?;
+    Ok(String::from_utf8_lossy(&tree).trim().to_owned())
+}
