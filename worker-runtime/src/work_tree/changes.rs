@@ -90,7 +90,7 @@ impl Scratch {
         let scratch = Self(base.join(format!("compare.{}", std::process::id())));
         let _ = fs::remove_dir_all(&scratch.0);
         DirBuilder::new().recursive(true).mode(0o700).create(scratch.0.join("objects"))?;
-        match fs::copy(base.join("index"), scratch.0.join("index")) {
+        match record::copy_index(&base.join("index"), &scratch.0.join("index")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => Ok(scratch),
         }

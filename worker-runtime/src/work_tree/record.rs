@@ -109,15 +109,20 @@ fn prepare(folder: &Path, found: &Repository) -> io::Result<()> {
     }
     fs::write(folder.join("config"), config)?;
     // With the index git sees which files are unchanged without reading them.
-    for (from, to, limit) in [
-        (found.git_dir.join("index"), "index", MAX_INDEX),
-        (found.common_dir.join("info/exclude"), "info/exclude", MAX_EXCLUDE),
-    ] {
-        if let Ok(bytes) = copy_of(&from, limit) {
-            fs::write(folder.join(to), bytes)?;
-        }
+    let _ = copy_index(&found.git_dir.join("index"), &folder.join("index"));
+    if let Ok(bytes) = copy_of(&found.common_dir.join("info/exclude"), MAX_EXCLUDE) {
+        fs::write(folder.join("info/exclude"), bytes)?;
     }
     Ok(())
+}
+
+/// Copies an index with its time. Git reads files that are not older than the index: they may have changed since.
+pub(super) fn copy_index(from: &Path, to: &Path) -> io::Result<()> {
+    // Before the content, which may be replaced meanwhile: an older time makes git read more files.
+    let time = fs::symlink_metadata(from)?.modified()?;
+    let bytes = copy_of(from, MAX_INDEX)?;
+    fs::write(to, bytes)?;
+    File::options().write(true).open(to)?.set_modified(time)
 }
 
 /// The content of a regular file.

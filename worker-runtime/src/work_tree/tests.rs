@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use subagent_protocol::work_tree::TreeBase;
 
@@ -246,5 +246,19 @@ fn a_split_index_is_read_anew() {
     world.write("changed", "x\n");
     assert!(matches!(world.record(), TreeBase::Recorded { .. }));
     world.write("kept", "x\n");
+    assert_eq!(world.changes(), ["modified kept +1 -1"]);
+}
+
+#[test]
+fn a_change_of_the_same_size_at_the_time_of_the_index_is_seen() {
+    let world = World::new();
+    world.git(&["config", "core.trustctime", "false"]);
+    let old = std::time::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+    let set = |path: PathBuf| fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+    set(world.root().join("kept"));
+    assert!(matches!(world.record(), TreeBase::Recorded { .. }));
+    set(world.base().join("index"));
+    world.write("kept", "KEPT\n");
+    set(world.root().join("kept"));
     assert_eq!(world.changes(), ["modified kept +1 -1"]);
 }
