@@ -9,6 +9,7 @@ use subagent_protocol::api::{IfBusy, SendTurn, Simulation, TurnAccepted};
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::event::EventType;
 use subagent_protocol::mcp::McpServers;
+use subagent_protocol::message_text::{ParagraphBreak, without_breaks};
 use subagent_protocol::until::{self, Until};
 
 use super::attachments;
@@ -279,13 +280,22 @@ fn turn_waited(accepted: Value, wait: &WaitFor, mut waited: Value) -> Value {
     data["waitTimeoutSeconds"] = wait.timeout.into();
     data["waitNoProgressTimeoutSeconds"] = wait.no_progress.into();
     let text = waited["assistantText"].take();
-    data["lastAssistantMessage"] = text.clone();
+    data["lastAssistantMessage"] = as_sent(&text, waited["paragraphBreaks"].take());
     data["assistantText"] = text;
     data["lastAssistantChunk"] = waited["lastAssistantChunk"].take();
     if waited["assistantTextTruncated"] == true {
         data["assistantTextTruncated"] = true.into();
     }
     data
+}
+
+/// Returns the text as the agent sent it, without the line breaks between paragraphs.
+fn as_sent(text: &Value, breaks: Value) -> Value {
+    let breaks: Vec<ParagraphBreak> = serde_json::from_value(breaks).unwrap_or_default();
+    match text.as_str().filter(|_| !breaks.is_empty()) {
+        Some(text) => without_breaks(text, &breaks).into(),
+        None => text.clone(),
+    }
 }
 
 fn shown(data: &Value) -> String {

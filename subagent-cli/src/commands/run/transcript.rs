@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
+use subagent_protocol::message_text::{self, MessageText};
 use subagent_protocol::state::QuestionKind;
 
 /// More bytes of the final message are not kept.
@@ -30,18 +31,27 @@ pub(super) struct Question {
 }
 
 /// The turn so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Transcript {
-    /// What the agent has said since its last tool call.
-    message: String,
-    truncated: bool,
-    /// A tool call came: what is said next is another message.
-    interrupted: bool,
+    text: MessageText,
     requests: HashMap<String, Value>,
     pub(super) denied: Vec<Value>,
     pub(super) denied_count: usize,
     pub(super) turned_away: usize,
     end: Option<(End, Value)>,
+}
+
+impl Default for Transcript {
+    fn default() -> Self {
+        Self {
+            text: MessageText::up_to(MOST_MESSAGE),
+            requests: HashMap::new(),
+            denied: Vec::new(),
+            denied_count: 0,
+            turned_away: 0,
+            end: None,
+        }
+    }
 }
 
 impl Transcript {
@@ -54,10 +64,8 @@ impl Transcript {
         let question =
             |kind| Some(Question { worker_id: text(&event["workerId"]), request_id: request(), kind });
         match event_type {
-            "progress.message" => self.say(data["text"].as_str().unwrap_or_default()),
-            "progress.update" if data["kind"] == "tool_call" && data.get("sessionId").is_none() => {
-                self.interrupted = true;
-            }
+            "progress.message" => self.text.push(data["text"].as_str().unwrap_or_default()),
+            "progress.update" if message_text::is_tool_call(event) => self.text.tool_call(),
             "approval.requested" => {
                 if self.requests.len() < MOST_REQUESTS {
                     self.requests.insert(request(), data.clone());
@@ -74,20 +82,6 @@ impl Transcript {
             _ => {}
         }
         None
-    }
-
-    fn say(&mut self, text: &str) {
-        if self.interrupted && !text.trim().is_empty() {
-            (self.interrupted, self.truncated) = (false, false);
-            self.message.clear();
-        }
-        // Nothing after a gap.
-        if self.truncated {
-            return;
-        }
-        let kept = text.floor_char_boundary(MOST_MESSAGE - self.message.len());
-        self.message.push_str(&text[..kept]);
-        self.truncated = kept < text.len();
     }
 
     /// Whoever decided: what was not allowed is denied.
@@ -153,12 +147,12 @@ impl Transcript {
 
     /// The final message; `None` if the agent has said nothing.
     pub(super) fn message(&self) -> Option<&str> {
-        (!self.message.is_empty()).then_some(self.message.as_str())
+        Some(self.text.last()).filter(|message| !message.is_empty())
     }
 
     /// Whether the final message was too long and its rest is left out.
-    pub(super) const fn is_truncated(&self) -> bool {
-        self.truncated
+    pub(super) fn is_truncated(&self) -> bool {
+        self.text.is_truncated()
     }
 }
 
@@ -186,6 +180,7 @@ mod tests {
         assert_eq!(of(&[said("a"), tool(), said("b"), said("c")]).message(), Some("bc"));
         assert_eq!(of(&[said("a"), tool()]).message(), Some("a"), "nothing is said after it");
         assert_eq!(of(&[said("a"), tool(), said("\n")]).message(), Some("a\n"), "blanks are no message");
+        assert_eq!(of(&[said("a"), tool(), said("b"), tool()]).message(), Some("a\n\nb"), "the whole text");
         assert_eq!(of(&[tool()]).message(), None);
         let mut below = tool();
         below["data"]["sessionId"] = json!("another");
