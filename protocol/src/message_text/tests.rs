@@ -66,8 +66,8 @@ fn a_long_text_keeps_its_newest_paragraph() {
     assert_eq!((grows.last(), grows.is_truncated()), ("bcdefg", false));
     let silent = of(4, &[say("abcdef"), Step::Call, say("x"), Step::Call]);
     assert_eq!((silent.last(), silent.is_truncated()), ("x", true), "the whole text is not kept");
-    let blank = of(3, &[say("a"), Step::Call, say("b"), Step::Call, say("  "), say("é")]);
-    assert_eq!(blank.last(), "é", "the place of a call moves with the text");
+    let blank = of(4, &[say("a"), Step::Call, say("b"), Step::Call, say("  "), say("é")]);
+    assert_eq!(blank.last(), "  é", "the place of a call moves with the text");
     assert_eq!(of(3, &[say("aä€")]).last(), "aä");
 }
 
