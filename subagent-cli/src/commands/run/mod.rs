@@ -7,7 +7,7 @@ mod result;
 mod schema;
 pub(super) mod signals;
 mod sink;
-mod transcript;
+pub(super) mod transcript;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,6 +29,7 @@ use crate::args::run::{Form, Run};
 use crate::client::{Client, block_on};
 use crate::context::{Context, present_path};
 use crate::controller;
+use crate::exit_code::TIMEOUT;
 use crate::failure::{Failure, Result};
 use crate::input::Input;
 use crate::output::{Outcome, complain, finish};
@@ -116,7 +117,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         signals::end_by(signal);
     }
     // Whoever is to read it has let the time pass.
-    Ok(Outcome::Printed(printed.unwrap_or(ExitCode::from(result::TIMEOUT))))
+    Ok(Outcome::Printed(printed.unwrap_or(ExitCode::from(TIMEOUT))))
 }
 
 impl Clients {

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use subagent_protocol::message_text::{self, MessageText};
 use subagent_protocol::state::QuestionKind;
 
+use crate::exit_code::End;
+
 /// More bytes of the final message are not kept.
 const MOST_MESSAGE: usize = 16 * 1024 * 1024;
 /// More denied requests are counted, but not listed.
@@ -13,31 +15,23 @@ const MOST_DENIED: usize = 100;
 /// More open requests are not remembered.
 const MOST_REQUESTS: usize = 1000;
 
-/// How a turn ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    Completed,
-    Failed,
-    Canceled,
-}
-
 /// A question of the worker or of a task below it, which waits for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Question {
+pub(in crate::commands) struct Question {
     /// The worker that asks.
-    pub(super) worker_id: String,
-    pub(super) request_id: String,
-    pub(super) kind: QuestionKind,
+    pub(in crate::commands) worker_id: String,
+    pub(in crate::commands) request_id: String,
+    pub(in crate::commands) kind: QuestionKind,
 }
 
 /// The turn so far.
 #[derive(Debug)]
-pub(super) struct Transcript {
+pub(in crate::commands) struct Transcript {
     text: MessageText,
     requests: HashMap<String, Value>,
-    pub(super) denied: Vec<Value>,
-    pub(super) denied_count: usize,
-    pub(super) turned_away: usize,
+    pub(in crate::commands) denied: Vec<Value>,
+    pub(in crate::commands) denied_count: usize,
+    pub(in crate::commands) turned_away: usize,
     end: Option<(End, Value)>,
 }
 
@@ -56,7 +50,7 @@ impl Default for Transcript {
 
 impl Transcript {
     /// Takes an event in; gives the question that it asks.
-    pub(super) fn see(&mut self, event: &Value) -> Option<Question> {
+    pub(in crate::commands) fn see(&mut self, event: &Value) -> Option<Question> {
         let data = &event["data"];
         let event_type = event["type"].as_str().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -141,17 +135,17 @@ impl Transcript {
     }
 
     /// How the turn ended, with the data of that event.
-    pub(super) fn end(&self) -> Option<(End, &Value)> {
+    pub(in crate::commands) fn end(&self) -> Option<(End, &Value)> {
         self.end.as_ref().map(|(end, data)| (*end, data))
     }
 
     /// The final message; `None` if the agent has said nothing.
-    pub(super) fn message(&self) -> Option<&str> {
+    pub(in crate::commands) fn message(&self) -> Option<&str> {
         Some(self.text.last()).filter(|message| !message.is_empty())
     }
 
     /// Whether the final message was too long and its rest is left out.
-    pub(super) fn is_truncated(&self) -> bool {
+    pub(in crate::commands) fn is_truncated(&self) -> bool {
         self.text.is_truncated()
     }
 }
