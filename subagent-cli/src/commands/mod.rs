@@ -43,6 +43,7 @@ mod prompt_render;
 mod prune;
 mod queue;
 mod restore;
+mod result;
 mod role_list;
 mod role_show;
 mod run;
@@ -57,8 +58,11 @@ mod text_risk;
 mod text_source;
 mod tree;
 mod turn;
+mod turn_result;
 mod wait;
+mod wait_end;
 mod wait_many;
+mod wait_rest;
 mod watch;
 mod worker_continue;
 mod worker_handoff;
@@ -132,6 +136,7 @@ pub fn format(command: &Command) -> Format {
         Command::Send(args) => args.json.json,
         Command::Watch(args) => args.json.json,
         Command::Wait(args) => args.json.json,
+        Command::Result(args) => args.json.json,
         Command::Approval(ApprovalCommand::List(args)) => args.json.json,
         Command::Approval(ApprovalCommand::Show(args)) => args.json.json,
         Command::Approve(args) => args.json.json,
@@ -198,6 +203,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Send(args) => send::run(*args, context),
         Command::Watch(args) => watch::run(args, context),
         Command::Wait(args) => wait::run(args, context),
+        Command::Result(args) => result::run(args, context),
         Command::Approval(command) => approval::run(&command, context),
         Command::Approve(args) => approve::run(args, context),
         Command::Answer(args) => answer::run(*args, context),

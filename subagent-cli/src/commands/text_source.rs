@@ -1,6 +1,10 @@
 //! Where the text of `send` comes from: exactly one of four places.
 
+use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+
+use nix::sys::stat::{SFlag, fstat};
 
 use crate::failure::{Failure, Result};
 use crate::input::read_text;
@@ -25,7 +29,41 @@ pub(super) struct Text {
     pub(super) from_command_line: bool,
 }
 
+/// Reads the text of the positional form: TEXT, stdin if TEXT is `-` or absent, or both with a blank line between them if
+/// stdin is a pipe or a file.
+///
+/// # Errors
+/// `INVALID_INPUT` without a text.
+pub(super) fn positional(typed: Option<String>) -> Result<Text> {
+    let typed = typed.filter(|text| text != "-");
+    let text = match (typed, stdin_has_text()) {
+        (Some(text), false) => text,
+        (Some(text), true) => match read_text(Path::new("-"))? {
+            more if more.trim().is_empty() => text,
+            more => format!("{}\n\n{more}", text.trim_end_matches('\n')),
+        },
+        (None, _) if !io::IsTerminal::is_terminal(&io::stdin()) => read_text(Path::new("-"))?,
+        (None, _) => return Err(Failure::input("no text: give TEXT, or a pipe on stdin")),
+    };
+    match text.is_empty() {
+        true => Err(Failure::input("no text: give TEXT, or a pipe on stdin that is not empty")),
+        false => Ok(Text { text, from_command_line: false }),
+    }
+}
+
+/// Returns whether stdin is a pipe or a file. A terminal and /dev/null hold no text.
+fn stdin_has_text() -> bool {
+    let kind =
+        fstat(io::stdin().as_fd()).map(|stat| SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()));
+    kind.is_ok_and(|kind| kind == SFlag::S_IFIFO || kind == SFlag::S_IFREG)
+}
+
 impl TextSources {
+    /// Returns whether there is no source.
+    pub(super) fn is_empty(&self) -> bool {
+        self.input.is_none() && self.flag.is_none() && self.file.is_none() && !self.stdin
+    }
+
     /// Reads the one source.
     pub(super) fn read(self) -> Result<Text> {
         let count = usize::from(self.input.is_some())

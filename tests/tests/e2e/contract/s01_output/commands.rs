@@ -40,6 +40,7 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "notify test",
     "notify log",
     "summary",
+    "result",
 ];
 
 /// A command that does something.
