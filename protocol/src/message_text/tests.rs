@@ -1,3 +1,5 @@
+//! How pieces become paragraphs, for given and for arbitrary steps of an agent.
+
 use proptest::prelude::*;
 use serde_json::json;
 

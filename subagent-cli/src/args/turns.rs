@@ -262,7 +262,7 @@ pub struct Watch {
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
-    override_usage = "subagent wait [OPTIONS]\n       subagent wait [OPTIONS] <WORKER>...",
+    override_usage = "subagent wait [OPTIONS] --worker-id=ID\n       subagent wait [OPTIONS] <WORKER>...",
     after_help = "\
 Examples:
   subagent wait codex-1 codex-2 --timeout 10m

@@ -141,6 +141,16 @@ fn a_text_comes_from_an_argument_and_from_stdin() {
 }
 
 #[test]
+fn a_terminal_shows_the_final_message_of_a_send_once() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let send = sandbox.command("subagent").args(["send", &worker, "before\n!tool read a\nThe answer"]);
+    let screen = send.on_screen();
+    assert!(screen.status.success(), "{}", screen.text());
+    assert_eq!(screen.text().matches("The answer").count(), 1, "{}", screen.text());
+    sandbox.finish();
+}
+
+#[test]
 fn contract_forms_exit_with_the_outcome_only_on_demand() {
     let (sandbox, worker) = Sandbox::with_worker();
     let send = |flags: &[&str]| sandbox.sending(&worker, "!stop refusal").args(flags).run();
@@ -170,6 +180,8 @@ fn a_watch_shows_the_newest_events_of_several_workers() {
     assert_eq!(tail, lines[lines.len() - 3..]);
     let alone = typed(&sandbox, &["watch", &one]).lines();
     assert_eq!(alone, sandbox.events(&one));
+    let screen = sandbox.command("subagent").args(["watch"]).on_screen();
+    assert!(screen.status.success() && screen.text().contains(&*other), "all workers: {}", screen.text());
     let follows = sandbox.command("subagent").args(["watch", &one, "-f", "--tail", "1"]).spawn();
     sandbox.run(&["worker", "stop", &one]).data_of("worker.stopped");
     let followed = follows.output();

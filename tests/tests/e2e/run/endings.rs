@@ -126,7 +126,10 @@ fn a_stop_reason_that_leaves_something_undone_is_no_success() {
 #[test]
 fn a_terminal_shows_the_message_once() {
     let sandbox = Sandbox::new();
-    let screen = running(&sandbox, "before\n!tool read a file\nThe answer").on_screen();
+    let screen = sandbox
+        .command("subagent")
+        .args(["run", "--text", "before\n!tool read a file\nThe answer"])
+        .on_screen();
     assert!(screen.status.success(), "{}", screen.text());
     for text in ["before", "The answer"] {
         assert_eq!(screen.text().matches(text).count(), 1, "{}", screen.text());
