@@ -77,6 +77,8 @@ words! {
         QueuePaused = "QUEUE_PAUSED",
         /// No such turn.
         TurnNotFound = "TURN_NOT_FOUND",
+        /// The turn has not ended, and has no result so far.
+        TurnOpen = "TURN_OPEN",
         /// The message of the turn does not wait.
         TurnNotQueued = "TURN_NOT_QUEUED",
         /// The turn is not one that failed or was canceled.

@@ -37,6 +37,7 @@ pub mod hook_matcher;
 pub mod ids;
 pub mod json;
 pub mod mcp;
+pub mod message_text;
 pub mod notification;
 #[cfg(feature = "openapi")]
 mod openapi;

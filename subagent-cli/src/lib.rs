@@ -14,6 +14,7 @@ pub mod demo;
 pub mod demo_agent;
 mod dialog;
 pub mod doctor;
+pub mod exit_code;
 pub mod failure;
 pub mod input;
 mod mcp;
@@ -43,7 +44,11 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         let shell = args.get(1).map(|shell| shell.to_string_lossy());
         return finish(Format::Text, commands::completions::legacy(wanted, shell.as_deref()));
     }
-    let (cli, typed) = match args::parse(args.iter().cloned()) {
+    let parsed = args::parse(args.iter().cloned()).or_else(|error| match args::watch_all(&error, &args) {
+        Some(all) if output::terminal::Terminal::of_stdout().is_some() => args::parse(all),
+        _ => Err(error),
+    });
+    let (cli, typed) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return usage::exit("subagent", &error, &args),
     };

@@ -47,7 +47,7 @@ pub use options::{SetOptions, WorkerSet};
 pub use overview::{Doing, LastMessage, WorkerOverview};
 pub use queue::{
     GoOn, IfBusy, MOST_QUEUE_LIMIT, MoveTurn, QUEUE_LIMIT, QueueResumed, QueueView, TurnDropped, TurnList,
-    TurnMoved, TurnProgress, TurnShown, TurnView, not_queued,
+    TurnMoved, TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
 };
 pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
 pub use task_prune::{KeptTask, PruneTasks, PrunedTask, PrunedTasks};

@@ -119,6 +119,28 @@ pub struct TurnShown {
     pub blocks: Vec<Value>,
     /// What is known of how it ended: the data of that event.
     pub end: Option<Value>,
+    /// What it came to; absent as long as it has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<TurnResult>,
+}
+
+/// The result of a turn that has ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TurnResult {
+    /// The final message: the agent's text after its last tool call, or, without any, all of its text. Null if the agent
+    /// has said nothing, or its text is not kept any more.
+    pub message: Option<String>,
+    /// Whether the message is longer than 1 MiB and its rest is left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub message_truncated: bool,
+    /// Why the agent ended the turn, in its own word.
+    pub stop_reason: Option<String>,
+    /// The tokens that the agent reported.
+    pub usage: Option<Value>,
+    /// Why the turn failed.
+    pub error: Option<Value>,
 }
 
 /// Data of `turn.dropped`.

@@ -10,6 +10,7 @@ use crate::definition::AgentChange;
 use crate::event::{Event, EventType};
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
 use crate::mcp::McpServers;
+use crate::message_text::ParagraphBreak;
 use crate::state::{WorkerState, words};
 
 words! {
@@ -123,6 +124,10 @@ pub struct Waited {
     pub matched_event: Event,
     /// The worker's state now.
     pub state: WorkerState,
+    /// The line breaks in `assistantText` that join paragraphs before and after tool calls. Without them the text is what
+    /// the agent sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paragraph_breaks: Vec<ParagraphBreak>,
     /// The agent's text of the turn that was asked for, up to the match; null without any.
     pub assistant_text: Option<String>,
     /// Whether the text had become too long and its rest is left out.

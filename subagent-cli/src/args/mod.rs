@@ -65,7 +65,7 @@ use roles::RoleCommand;
 use run::Run;
 use state::{Backup, Restore};
 use tasks::{Mcp, TaskCommand, Tree};
-use turns::{Approve, Cancel, Send, Wait, Watch};
+use turns::{Approve, Cancel, ResultOf, Send, Wait, Watch};
 use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, WorkerStart, WorkerStop};
 
 /// Delegate work to coding agents and keep control of it.
@@ -158,6 +158,7 @@ pub enum Command {
     Wait(Wait),
     Show(Show),
     Diff(Diff),
+    Result(ResultOf),
     /// What agents ask: all open questions, one of them in full
     #[command(subcommand)]
     Approval(ApprovalCommand),
@@ -294,10 +295,21 @@ pub(crate) fn documented() -> clap::Command {
     Cli::command().term_width(80)
 }
 
+/// Returns the arguments of `watch` for all workers, if the error is that no worker is named.
+#[must_use]
+pub fn watch_all(error: &clap::Error, args: &[OsString]) -> Option<Vec<OsString>> {
+    let (first, rest) = args.split_first()?;
+    let unnamed = error.kind() == clap::error::ErrorKind::MissingRequiredArgument && first == "watch";
+    unnamed.then(|| [first.clone(), "--all".into()].into_iter().chain(rest.iter().cloned()).collect())
+}
+
 fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, Typed), clap::Error> {
     let all = std::iter::once(OsString::from("subagent")).chain(args.iter().cloned());
     let matches =
         command.try_get_matches_from_mut(all).map_err(|error| usage::explained(error, &mut command, args))?;
+    if let Some(error) = usage::misread_worker(&command, &matches, args) {
+        return Err(usage::explained(error, &mut command, args));
+    }
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     Ok((cli, Typed::of(&matches)))
 }

@@ -48,6 +48,11 @@ Exit codes:
   12   a permission was denied, or the agent did what a rule denies
   13   the time of --timeout is over
   14   the final message does not meet --result-schema
+  15   needs an answer (`send`, `wait`; a run answers with no)
+  16   the agent refused
+  17   the model's limit of tokens ended the turn
+  18   the limit of model requests ended the turn
+  19   a form or a link was turned away
   A run that is interrupted ends by the signal (130 or 143 in a shell).
 
 Examples:

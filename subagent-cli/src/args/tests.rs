@@ -148,6 +148,39 @@ fn texts_may_begin_with_a_dash() {
 }
 
 #[test]
+fn a_worker_that_was_forgotten_is_no_flag() {
+    let error = |line: &str| parse(line.split_whitespace().map(OsString::from)).unwrap_err().to_string();
+    for line in [
+        "watch --worker-id --follow",
+        "wait --worker-id --include-history",
+        "send --worker-id --json --text x",
+    ] {
+        assert!(error(line).contains("a value is required for '--worker-id <ID>'"), "{}", error(line));
+    }
+    for line in ["watch --worker-id -x", "watch --worker-id --of-nobody", "watch --worker-id=--follow"] {
+        let (Command::Watch(watch), _) = parsed(line) else { panic!() };
+        assert!(watch.worker_id.is_some_and(|id| id.starts_with('-')), "{line}");
+    }
+}
+
+#[test]
+fn workers_are_named_by_arguments_too() {
+    let (Command::Send(send), _) = parsed("send codex-1 - -d --timeout 10m") else { panic!() };
+    assert_eq!((send.worker.as_deref(), send.message.as_deref()), (Some("codex-1"), Some("-")));
+    assert!(send.detach && send.timeout == Some(600.0));
+    let (Command::Wait(wait), _) = parsed("wait a b --any --timeout 90s") else { panic!() };
+    assert_eq!((wait.workers.len(), wait.timeout), (2, Some(90.0)));
+    let (Command::Watch(watch), _) = parsed("watch a -f --tail 5 --since 10m") else { panic!() };
+    assert_eq!((watch.follow, watch.tail, watch.since), (true, Some(5), Some(600)));
+    for line in
+        ["send w --worker-id w", "wait w --until any", "watch w --all", "result a b", "wait w --timeout 1x"]
+    {
+        let error = parse(line.split_whitespace().map(OsString::from)).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{line}: {error}");
+    }
+}
+
+#[test]
 fn every_flag_with_a_value_takes_one_that_begins_with_a_dash() {
     fn below(command: &clap::Command, checked: &mut usize) {
         command.get_subcommands().for_each(|sub| below(sub, checked));

@@ -1,13 +1,33 @@
 //! Flags of `send`, `watch`, `wait`, `approve` and `cancel`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 
 use super::definitions::SendAgentFlags;
-use super::numbers::{seconds, window};
+use super::numbers::{age, count, seconds, window};
 use super::workers::Addresses;
 use super::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag, path};
+use crate::output::terminal::Terminal;
+
+/// The time limit of a wait without a terminal, as in the contract.
+const USUAL_LIMIT: f64 = 60.0;
+
+/// A time in seconds, written as 90s, 10m or 2h; `0` means unlimited.
+fn time(text: &str) -> Result<f64, String> {
+    let seconds = age(text)?;
+    Ok(Duration::from_secs(seconds).as_secs_f64())
+}
+
+/// Returns the time limit of a wait in the positional form. `seconds` is the older flag, if it was typed. At a terminal
+/// there is no limit by default.
+pub(crate) fn wait_limit(time: Option<f64>, seconds: Option<f64>) -> Option<Duration> {
+    let unlimited = || Terminal::of_stdout().is_some();
+    let limit = time.or(seconds).unwrap_or_else(|| if unlimited() { 0.0 } else { USUAL_LIMIT });
+    // A limit that is too long for a clock is none.
+    Duration::try_from_secs_f64(limit).ok().filter(|limit| !limit.is_zero())
+}
 
 /// Send a message to a worker and wait for the end of its turn
 ///
@@ -15,6 +35,11 @@ use super::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag, path};
 /// `text` of --input. For complex text (quotes, backticks, dollar signs, several
 /// lines) use --text-file, --text-stdin or structured JSON with --input: a shell
 /// changes what it finds in --text before this command sees it.
+///
+/// With WORKER as an argument (a name, an id, @last) it prints the final message
+/// and exits as `run` does: 0 completed, 10 failed, 15 needs an answer, ... At a
+/// terminal it then waits without a limit. TEXT - reads stdin; a pipe on stdin is
+/// appended to TEXT after a blank line.
 ///
 /// The turn goes on when a wait ends early: `wait --from-event-id` with the
 /// acceptedEventId goes on waiting. --wait-timeout-seconds and
@@ -27,20 +52,29 @@ use super::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag, path};
 /// --debug-mode and --request-approval try a script out: the turn is played by the
 /// daemon, on any idle worker, with or without an agent.
 ///
-/// The exit code is 0 when the wait ends: see the type of the matched event. A
-/// message that could not be given to the agent, and one that the agent refused or
+/// With --worker-id the exit code is 0 when the wait ends, unless --exit-status is
+/// given: see the type of the matched event. A message that could not be given to the agent, and one that the agent refused or
 /// died of (BACKEND_...), is an error with exit code 1; its details name the turn.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
+    override_usage = "subagent send [OPTIONS]\n       subagent send [OPTIONS] <WORKER> [TEXT]",
     after_help = "\
 Examples:
+  subagent send codex-1 'Run the tests.'
+  git diff | subagent send codex-1 'Review this.' --timeout 10m
   subagent send --worker-id w_0123456789 --text 'Run the tests.' --json
   subagent send --worker-id w_0123456789 --text-file task.md --no-wait
   git diff | subagent send --worker-id w_0123456789 --text-stdin
   subagent send --input turn.json --json"
 )]
 pub struct Send {
+    /// The worker: a name, an id or its beginning, @last
+    #[arg(value_name = "WORKER", conflicts_with_all = ["worker_id", "input"])]
+    pub worker: Option<String>,
+    /// The text; - reads stdin
+    #[arg(value_name = "TEXT", requires = "worker", conflicts_with_all = ["text", "text_file", "text_stdin"])]
+    pub message: Option<String>,
     /// The worker's id
     #[arg(long, value_name = "ID")]
     pub worker_id: Option<String>,
@@ -71,6 +105,16 @@ pub struct Send {
     /// Return as soon as the turn is accepted
     #[arg(id = "no_wait", long = "no-wait", overrides_with = "wait_for_match")]
     pub no_wait: bool,
+    /// Do not wait: the same as --no-wait
+    #[arg(short, long, conflicts_with_all = ["wait_for_match", "wait_until"])]
+    pub detach: bool,
+    /// How long to wait, as 90s, 10m, 2h; 0 for no limit
+    /// [default: 60s, at a terminal with WORKER no limit]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "wait_timeout_seconds")]
+    pub timeout: Option<f64>,
+    /// Exit as `run` does, also with --worker-id
+    #[arg(long)]
+    pub exit_status: bool,
     /// Wait for these event types instead, a comma list (see `wait --help`)
     #[arg(long, value_name = "TYPES")]
     pub wait_until: Option<String>,
@@ -116,13 +160,18 @@ pub struct Send {
 /// --ndjson and --raw print the lines there too. Without --follow the command prints what there is and returns; with
 /// it, every new event is printed at once, until the time is over or the worker is stopped.
 ///
+/// With WORKER as an argument (a name, an id, @last) -f has no time limit; several workers come in one order. --tail and
+/// --since leave out the older part of the story.
+///
 /// With --all, -l or --controller-id the events of several workers come in one order, with --follow also those of workers
-/// that are started later; it ends with its time.
+/// that are started later; it ends with its time. At a terminal `watch` alone shows all workers.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "subagent watch [OPTIONS] --worker-id <ID>",
+    override_usage = "subagent watch [OPTIONS] --worker-id <ID>\n       subagent watch [OPTIONS] <WORKER>...",
     after_help = "\
 Examples:
+  subagent watch codex-1 -f
+  subagent watch codex-1 codex-2 --since 10m --tail 100
   subagent watch --worker-id w_0123456789
   subagent watch --worker-id w_0123456789 --follow --timeout-seconds 0
   subagent watch --worker-id w_0123456789 \\
@@ -131,11 +180,14 @@ Examples:
   subagent watch -l job=review"
 )]
 pub struct Watch {
+    /// The workers: names, ids or their beginnings, @last
+    #[arg(value_name = "WORKER", conflicts_with_all = ["worker_id", "all", "selector", "controller_id"])]
+    pub workers: Vec<String>,
     /// The worker's id
     #[arg(
         long,
         value_name = "ID",
-        required_unless_present_any = ["all", "selector", "controller_id"],
+        required_unless_present_any = ["workers", "all", "selector", "controller_id"],
         conflicts_with_all = ["all", "selector", "controller_id"]
     )]
     pub worker_id: Option<String>,
@@ -155,8 +207,18 @@ pub struct Watch {
     #[arg(long, value_name = "ID")]
     pub from_event_id: Option<String>,
     /// Go on with new events until the time is over
-    #[arg(long)]
+    #[arg(short, long)]
     pub follow: bool,
+    /// Only the newest N events of the story so far
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub tail: Option<u64>,
+    /// Only events of this last time, as 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub since: Option<u64>,
+    /// How long to follow, as 90s, 10m, 2h; 0 for no limit
+    /// [default: 1s, with WORKER no limit]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "timeout_seconds")]
+    pub timeout: Option<f64>,
     /// How long to follow, in seconds; 0 for no limit
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = window, allow_negative_numbers = true)]
     pub timeout_seconds: f64,
@@ -188,6 +250,11 @@ pub struct Watch {
 /// use its acceptedEventId as cursor: the turn may be over already. A wait for a
 /// stopped worker is an error at once.
 ///
+/// With WORKER as an argument (a name, an id, @last) the wait ends when no turn of
+/// the workers is open, at once if so. It prints what each came to, and exits as
+/// `run` does: the first code that is not 0. An open question ends it with 15. At a
+/// terminal it has no limit.
+///
 /// Several workers are waited for with --worker-id more than once, -l or
 /// --controller-id (those that are not stopped), with --any until something
 /// happened to one of them, with --all to each. Without --until that is: no turn
@@ -196,8 +263,10 @@ pub struct Watch {
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
+    override_usage = "subagent wait [OPTIONS] --worker-id=ID\n       subagent wait [OPTIONS] <WORKER>...",
     after_help = "\
 Examples:
+  subagent wait codex-1 codex-2 --timeout 10m
   subagent wait --worker-id w_0123456789
   subagent wait --worker-id w_0123456789 --from-event-id ev_0000000000ff \\
       --until turn.completed,turn.failed --timeout-seconds 600 --json
@@ -205,6 +274,13 @@ Examples:
   subagent wait -l job=review --all --timeout-seconds 0 --json"
 )]
 pub struct Wait {
+    /// The workers: names, ids or their beginnings, @last
+    #[arg(
+        value_name = "WORKER",
+        conflicts_with_all = ["worker_id", "selector", "controller_id", "until", "from_event_id",
+            "after_latest", "include_history", "no_progress_timeout_seconds", "input"]
+    )]
+    pub workers: Vec<String>,
     /// The worker's id; can be repeated
     #[arg(long, value_name = "ID")]
     pub worker_id: Vec<String>,
@@ -232,6 +308,13 @@ pub struct Wait {
     /// Earlier events count too: the oldest match is returned
     #[arg(id = "include_history", long = "include-history", overrides_with = "after_latest")]
     pub include_history: bool,
+    /// How long, as 90s, 10m, 2h; 0 for no limit
+    /// [default: 60s, at a terminal with WORKER no limit]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "timeout_seconds")]
+    pub timeout: Option<f64>,
+    /// Exit as `run` does, also with --worker-id
+    #[arg(long)]
+    pub exit_status: bool,
     /// How long, in seconds; 0 for no timeout
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
     pub timeout_seconds: f64,
@@ -241,6 +324,31 @@ pub struct Wait {
     /// Read workerId, until, fromEventId, ... from structured JSON, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Print the final message of a turn
+///
+/// The message is what the agent said after its last tool call; if it said nothing then, all of its text. Without an
+/// argument the turn is the last one of the worker that was started or addressed last. The exit code is that of `run`:
+/// 0 completed, 10 failed, 11 canceled, 12 denied, 16 refusal, ... (docs/ci.md). A turn that is still open is an error.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "subagent result [OPTIONS]\n       subagent result [OPTIONS] <WORKER|TURN>",
+    after_help = "\
+Examples:
+  subagent result codex-1
+  subagent result turn_0123456789 --json"
+)]
+pub struct ResultOf {
+    /// The worker (its last turn) or the turn [default: @last]
+    #[arg(value_name = "WORKER|TURN")]
+    pub address: Option<String>,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,

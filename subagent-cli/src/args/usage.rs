@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use clap::ArgMatches;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -25,6 +26,34 @@ pub(super) fn explained(
         error.insert(ContextKind::Usage, ContextValue::StyledStr(usage(command, args)));
     }
     error
+}
+
+/// Returns the error for `--worker-id` before another flag of the command: the value was forgotten.
+///
+/// Other ids may begin with a hyphen, and `--worker-id=--json` is taken as it is typed.
+pub(super) fn misread_worker(
+    command: &clap::Command,
+    matches: &ArgMatches,
+    args: &[OsString],
+) -> Option<clap::Error> {
+    let (mut command, mut matches) = (command, matches);
+    while let Some((name, below)) = matches.subcommand() {
+        (command, matches) = (command.find_subcommand(name)?, below);
+    }
+    let is_flag = |word: &OsString| {
+        let long = word.to_str().and_then(|word| word.strip_prefix("--"));
+        long.is_some_and(|long| command.get_arguments().any(|arg| arg.get_long() == Some(long)))
+    };
+    let typed = matches.try_get_raw("worker_id").ok()??;
+    let forgotten = typed.map(ToOwned::to_owned).any(|value: OsString| {
+        is_flag(&value) && args.windows(2).any(|two| two[0] == "--worker-id" && two[1] == value)
+    });
+    forgotten.then(|| {
+        let mut error = clap::Error::new(ErrorKind::InvalidValue).with_cmd(command);
+        error.insert(ContextKind::InvalidArg, ContextValue::String("--worker-id <ID>".to_owned()));
+        error.insert(ContextKind::InvalidValue, ContextValue::String(String::new()));
+        error
+    })
 }
 
 /// Returns the usage of the command that the first arguments name.

@@ -53,6 +53,7 @@ mod prompt_render;
 mod prune;
 mod queue;
 mod restore;
+mod result;
 mod role_list;
 mod role_show;
 mod run;
@@ -70,8 +71,11 @@ mod text_risk;
 mod text_source;
 mod tree;
 mod turn;
+mod turn_result;
 mod wait;
+mod wait_end;
 mod wait_many;
+mod wait_rest;
 mod watch;
 mod worker_continue;
 mod worker_handoff;
@@ -156,6 +160,7 @@ pub fn format(command: &Command) -> Format {
         Command::Wait(args) => args.json.json,
         Command::Show(args) => args.json.json,
         Command::Diff(args) => args.json.json,
+        Command::Result(args) => args.json.json,
         Command::Approval(ApprovalCommand::List(args)) => args.json.json,
         Command::Approval(ApprovalCommand::Show(args)) => args.json.json,
         Command::Approve(args) => args.json.json,
@@ -232,6 +237,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Wait(args) => wait::run(args, context),
         Command::Show(args) => show::run(args, context),
         Command::Diff(args) => diff::run(args, context),
+        Command::Result(args) => result::run(args, context),
         Command::Approval(command) => approval::run(&command, context),
         Command::Approve(args) => approve::run(args, context),
         Command::Answer(args) => answer::run(*args, context),

@@ -9,6 +9,7 @@ use subagent_protocol::api::{IfBusy, SendTurn, Simulation, TurnAccepted};
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::event::EventType;
 use subagent_protocol::mcp::McpServers;
+use subagent_protocol::message_text::{ParagraphBreak, without_breaks};
 use subagent_protocol::until::{self, Until};
 
 use super::attachments;
@@ -16,8 +17,9 @@ use super::environment_again::Agent;
 use super::live_wait::{self, Live};
 use super::send_agent::Wanted;
 use super::text_source::{Text, TextSources};
+use super::wait_end::{WaitEnd, code_of};
 use super::{named_worker, text_risk};
-use crate::args::turns::Send;
+use crate::args::turns::{Send, wait_limit};
 use crate::client::{Ask, Client, Cursor, Waiting, block_on, segment};
 use crate::context::{Context, present, present_path};
 use crate::failure::{Failure, Result};
@@ -34,6 +36,8 @@ struct WaitFor {
 /// What is sent, to whom, and under which key.
 struct Message {
     worker_id: String,
+    /// The worker is an argument: a turn that fails is an outcome, and no error.
+    positional: bool,
     text: String,
     simulate: Option<Simulation>,
     if_busy: Option<IfBusy>,
@@ -49,17 +53,25 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         return Err(Failure::input("--input - and --text-stdin both read stdin; use exactly one of them"));
     }
     let input = Input::load(args.input.as_deref(), input::SEND, &context.typed)?;
+    let positional = args.worker.is_some();
+    let typed = context.typed.has("wait_timeout_seconds").then_some(args.wait_timeout_seconds);
     let wait = WaitFor {
         until: args.wait_until.or_else(|| input.text("waitUntil")),
-        timeout: input.seconds("waitTimeoutSeconds").unwrap_or(args.wait_timeout_seconds),
+        timeout: match positional {
+            true => wait_limit(args.timeout, typed).map_or(0.0, |limit| limit.as_secs_f64()),
+            false => args
+                .timeout
+                .or_else(|| input.seconds("waitTimeoutSeconds"))
+                .unwrap_or(args.wait_timeout_seconds),
+        },
         no_progress: input
             .seconds("waitNoProgressTimeoutSeconds")
             .unwrap_or(args.wait_no_progress_timeout_seconds),
     };
-    let waits = input.flag("wait").unwrap_or(!args.no_wait);
+    let waits = input.flag("wait").unwrap_or(!args.no_wait) && !args.detach;
     // Before anything is sent: a turn is not begun for a wait that cannot be.
     Until::parse(wait.until.as_deref())?;
-    let Some(worker_id) = present(args.worker_id).or_else(|| input.text("workerId")) else {
+    let Some(worker_id) = present(args.worker.or(args.worker_id)).or_else(|| input.text("workerId")) else {
         return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
     };
     let sources = TextSources {
@@ -67,7 +79,8 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         flag: args.text,
         file: present_path(args.text_file),
         stdin: args.text_stdin,
-        ..TextSources::default()
+        argument: args.message,
+        takes_pipe: positional,
     };
     let Text { text, from_command_line } = sources.read()?;
     let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
@@ -94,7 +107,9 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         let message = "--agents gives definitions, and none of them is chosen; add --agent NAME";
         return Err(Failure::argument(message).with("flag", "--agents"));
     }
-    let message = Message { worker_id, text, simulate, if_busy, key: present(args.turn_id), agent, agents };
+    let address = worker_id.clone();
+    let message =
+        Message { worker_id, positional, text, simulate, if_busy, key: present(args.turn_id), agent, agents };
     let sent = context.workspace(args.cwd.cwd.as_deref()).and_then(|workspace| {
         context.check_named_config(args.config.config.as_deref())?;
         let blocks = match &args.blocks {
@@ -105,11 +120,24 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         let place = (args.config.config.as_deref(), args.cwd.cwd.as_deref());
         send(message, (blocks, attachments), waits.then_some(&wait), &workspace, place, context)
     });
+    let judged = positional || args.exit_status;
     let warned = !risks.is_empty() && context.format == Format::Json;
     let (accepted, waited) = match sent {
         Ok(sent) => sent,
-        Err(failure) if warned => return Err(failure.with("warnings", vec![text_risk::warning(&risks)])),
-        Err(failure) => return Err(failure),
+        Err(failure) => {
+            let failure = match warned {
+                true => failure.with("warnings", vec![text_risk::warning(&risks)]),
+                false => failure,
+            };
+            return if judged { Ok(Outcome::failed(code_of(&failure), failure)) } else { Err(failure) };
+        }
+    };
+    let end = match &waited {
+        Some(waited) if judged => {
+            let mut client = Client::new(context, &context.workspace(args.cwd.cwd.as_deref())?);
+            Some(block_on(WaitEnd::of(&mut client, &address, &waited["matchedEvent"]))?)
+        }
+        _ => None,
     };
     let (kind, mut data, shown) = match waited {
         None => {
@@ -133,7 +161,20 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     if !risks.is_empty() {
         data["warnings"] = json!([text_risk::warning(&risks)]);
     }
-    Ok(Outcome::report(kind, data, shown))
+    let Some(end) = end else { return Ok(Outcome::report(kind, data, shown)) };
+    if !positional {
+        return Ok(Outcome::Judged { kind, data, text: shown, code: end.code });
+    }
+    if let Some(reason) = end.reason.filter(|_| context.format == Format::Text) {
+        complain(&format!("send: {reason}"));
+    }
+    let text = end.result.as_ref().map(|result| result.message().to_owned()).unwrap_or_default();
+    if context.format == Format::Text {
+        return Ok(Outcome::Bare { document: Value::Null, text, code: end.code });
+    }
+    data["exitCode"] = end.code.into();
+    data["result"] = end.result.map_or(Value::Null, |result| result.data);
+    Ok(Outcome::Judged { kind, data, text, code: end.code })
 }
 
 /// Sends the message; gives what was accepted and, if it is waited for, what came.
@@ -145,7 +186,7 @@ fn send(
     (config, cwd): (Option<&Path>, Option<&Path>),
     context: &Context,
 ) -> Result<(Value, Option<Value>)> {
-    let Message { worker_id, text, simulate, if_busy, key, agent, agents } = message;
+    let Message { worker_id, positional, text, simulate, if_busy, key, agent, agents } = message;
     let worker_id = named_worker(&worker_id, workspace)?.to_owned();
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
     let mut client = Client::new(context, workspace);
@@ -196,7 +237,7 @@ fn send(
         };
         let waited =
             live_wait::wait(&mut client, live, waiting).await.map_err(|failure| of_turn(failure, &turn))?;
-        match dispatch_error(&waited) {
+        match dispatch_error(&waited).filter(|_| !positional) {
             Some(mut failure) => {
                 // The same key is the same turn, for ever.
                 failure.retryable &= !keyed;
@@ -280,13 +321,22 @@ fn turn_waited(accepted: Value, wait: &WaitFor, mut waited: Value) -> Value {
     data["waitTimeoutSeconds"] = wait.timeout.into();
     data["waitNoProgressTimeoutSeconds"] = wait.no_progress.into();
     let text = waited["assistantText"].take();
-    data["lastAssistantMessage"] = text.clone();
+    data["lastAssistantMessage"] = as_sent(&text, waited["paragraphBreaks"].take());
     data["assistantText"] = text;
     data["lastAssistantChunk"] = waited["lastAssistantChunk"].take();
     if waited["assistantTextTruncated"] == true {
         data["assistantTextTruncated"] = true.into();
     }
     data
+}
+
+/// Returns the text as the agent sent it, without the line breaks between paragraphs.
+fn as_sent(text: &Value, breaks: Value) -> Value {
+    let breaks: Vec<ParagraphBreak> = serde_json::from_value(breaks).unwrap_or_default();
+    match text.as_str().filter(|_| !breaks.is_empty()) {
+        Some(text) => without_breaks(text, &breaks).into(),
+        None => text.clone(),
+    }
 }
 
 fn shown(data: &Value) -> String {

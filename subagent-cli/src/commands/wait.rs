@@ -4,7 +4,8 @@ use subagent_protocol::until::Until;
 
 use super::live_wait::{self, Live};
 use super::selected::Choice;
-use super::{named_worker, wait_many};
+use super::wait_end::{WaitEnd, code_of};
+use super::{named_worker, wait_many, wait_rest};
 use crate::args::turns::Wait;
 use crate::client::{Client, Cursor, Waiting, block_on};
 use crate::context::{Context, present};
@@ -13,6 +14,9 @@ use crate::input::{self, Input};
 use crate::output::Outcome;
 
 pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
+    if !args.workers.is_empty() {
+        return wait_rest::run(args, context);
+    }
     let input = Input::load(args.input.as_deref(), input::WAIT, &context.typed)?;
     let choice = Choice {
         controller_id: present(args.controller_id.clone()),
@@ -39,16 +43,31 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
         worker_id: named_worker(&worker_id, &workspace)?.to_owned(),
         until,
         cursor,
-        timeout: input.seconds("timeoutSeconds").unwrap_or(args.timeout_seconds),
+        timeout: args.timeout.or_else(|| input.seconds("timeoutSeconds")).unwrap_or(args.timeout_seconds),
         no_progress: input.seconds("noProgressTimeoutSeconds").unwrap_or(args.no_progress_timeout_seconds),
         collect_turn: None,
         only_turn: None,
     };
     let mut client = Client::new(context, &workspace);
     let live = Live::new(context, &workspace)?;
-    let mut waited = block_on(async move { live_wait::wait(&mut client, live, waiting).await })?;
-    let event = waited["matchedEvent"].take();
+    let address = waiting.worker_id.clone();
+    let waited = block_on(async {
+        let event = live_wait::wait(&mut client, live, waiting).await?["matchedEvent"].take();
+        let end = match args.exit_status {
+            true => Some(WaitEnd::of(&mut client, &address, &event).await?),
+            false => None,
+        };
+        Ok((event, end))
+    });
+    let (event, end) = match waited {
+        Ok(waited) => waited,
+        Err(failure) if args.exit_status => return Ok(Outcome::failed(code_of(&failure), failure)),
+        Err(failure) => return Err(failure),
+    };
     let word = |key: &str| event[key].as_str().unwrap_or_default();
     let shown = format!("{}\t{}", word("eventId"), word("type"));
-    Ok(Outcome::report("event.matched", event, shown))
+    Ok(match end {
+        Some(end) => Outcome::Judged { kind: "event.matched", data: event, text: shown, code: end.code },
+        None => Outcome::report("event.matched", event, shown),
+    })
 }

@@ -5,10 +5,12 @@ use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 use subagent_protocol::until::Until;
 
 use super::selected::Choice;
+use super::wait_end::{WaitEnd, code_of};
 use super::{has_state, named_worker};
 use crate::args::turns::Wait;
 use crate::client::{Client, block_on};
 use crate::context::{Context, present};
+use crate::exit_code::TurnOutcome;
 use crate::failure::{Failure, Result};
 use crate::input::Input;
 use crate::output::Outcome;
@@ -43,17 +45,43 @@ pub(super) fn run(args: Wait, choice: Choice, input: &Input, context: &Context) 
         named_worker(worker_id, &workspace)?;
     }
     let include_history = !input.flag("afterLatest").unwrap_or(!args.include_history);
-    let timeout_seconds = input.seconds("timeoutSeconds").unwrap_or(args.timeout_seconds);
+    let timeout_seconds =
+        args.timeout.or_else(|| input.seconds("timeoutSeconds")).unwrap_or(args.timeout_seconds);
     let mode = if args.any { WaitMode::Any } else { WaitMode::All };
     let mut client = Client::new(context, &workspace);
-    let data = block_on(async move {
+    let waited = block_on(async {
         let chosen = if named.is_empty() { choice.workers(&mut client).await? } else { named };
         let workers =
             chosen.into_iter().map(|worker_id| WaitedFor { worker_id, from_event_id: None }).collect();
-        client.wait_many(WaitMany { workers, mode, until, include_history, timeout_seconds }).await
-    })?;
-    let shown = rows(&data);
-    Ok(Outcome::report("workers.waited", data, shown))
+        let data =
+            client.wait_many(WaitMany { workers, mode, until, include_history, timeout_seconds }).await?;
+        let code = if args.exit_status { worst(&mut client, &data).await? } else { 0 };
+        Ok((data, code))
+    });
+    let (data, code) = match waited {
+        Ok(waited) => waited,
+        Err(failure) if args.exit_status => return Ok(Outcome::failed(code_of(&failure), failure)),
+        Err(failure) => return Err(failure),
+    };
+    let text = rows(&data);
+    Ok(match args.exit_status {
+        true => Outcome::Judged { kind: "workers.waited", data, text, code },
+        false => Outcome::report("workers.waited", data, text),
+    })
+}
+
+/// Returns the first exit code that is not 0.
+async fn worst(client: &mut Client, data: &Value) -> Result<u8> {
+    for item in data["items"].as_array().into_iter().flatten() {
+        let worker_id = item["workerId"].as_str().unwrap_or_default();
+        let end = WaitEnd::of(client, worker_id, &item["matchedEvent"]).await?;
+        let broken = item["outcome"] == "error" && item["matchedEvent"].is_null();
+        match if broken { TurnOutcome::Failed.code() } else { end.code } {
+            0 => {}
+            code => return Ok(code),
+        }
+    }
+    Ok(0)
 }
 
 /// One line for each worker: what was found, with the event and the question that it asks.

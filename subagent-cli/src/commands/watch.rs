@@ -1,22 +1,24 @@
 //! `watch`: prints a worker's events, one line each; with `--follow` as they come. A person at a terminal gets what
 //! they mean instead.
 
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_protocol::clean::one_line;
+use subagent_protocol::time::Timestamp;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::named_worker;
 use super::selected::Choice;
 use crate::args::turns::Watch;
-use crate::client::{Batch, Client, Events, block_on};
+use crate::client::{Ask, Batch, Client, Events, block_on, segment};
 use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
-use crate::output::human::Stream;
+use crate::output::human::{Stream, now};
 use crate::output::terminal::Terminal;
 use crate::output::{Outcome, document, write};
 
@@ -24,29 +26,34 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     if args.ndjson && args.json.json {
         return Err(Failure::argument("--ndjson prints lines and --json one document; use one of them"));
     }
-    let unlimited = args.follow && args.timeout_seconds == 0.0;
+    // The positional form has no limit unless one is typed.
+    let usual = match args.workers.is_empty() || context.typed.has("timeout_seconds") {
+        true => args.timeout_seconds,
+        false => 0.0,
+    };
+    let limit = args.timeout.unwrap_or(usual);
+    let unlimited = args.follow && limit == 0.0;
     if unlimited && args.json.json {
         return Err(Failure::argument(
-            "--json prints one document at the end, which --follow --timeout-seconds 0 never comes to; leave out --json",
+            "--json prints one document at the end, which --follow without a time limit never comes to; leave out --json",
         ));
     }
-    if args.tree && args.worker_id.is_none() {
+    let named = args.workers.iter().chain(&args.worker_id);
+    if args.tree && named.clone().count() != 1 {
         return Err(Failure::argument(
             "--tree shows a worker with the tasks below it: say which by --worker-id, or leave out --tree",
         ));
     }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let worker_id = match &args.worker_id {
-        Some(worker_id) => Some(named_worker(worker_id, &workspace)?.to_owned()),
-        None => None,
-    };
+    let named: Vec<String> =
+        named.map(|worker| named_worker(worker, &workspace).map(str::to_owned)).collect::<Result<_>>()?;
+    let worker_id = if let [one] = &*named { Some(one.clone()) } else { None };
     let choice = Choice {
         controller_id: present(args.controller_id.clone()),
         selector: args.selector.selector.clone(),
     };
     let ask = choice.ask()?;
-    let window =
-        (args.follow && !unlimited).then(|| Duration::try_from_secs_f64(args.timeout_seconds).ok()).flatten();
+    let window = (args.follow && !unlimited).then(|| Duration::try_from_secs_f64(limit).ok()).flatten();
     let mut client = Client::new(context, &workspace);
     let mut sink = match Terminal::of_stdout() {
         _ if args.json.json => Sink::Document(Vec::new()),
@@ -59,13 +66,28 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
             // A daemon that knows no tags would show the events of all.
             choice.check(&client.ask(&ask).await?)?;
         }
-        let (controller, selector) = (choice.controller_id.as_deref(), choice.selector.as_deref());
-        let mut events = match &worker_id {
-            Some(worker_id) if args.tree => client.tree_events(worker_id, from, args.follow, args.raw),
-            Some(worker_id) => client.events(worker_id, from, args.follow, args.raw),
-            None => client.all_events(controller, selector, from, args.follow, args.raw),
-        };
-        let copied = copy(&mut events, &mut sink, worker_id.is_some() && !args.tree);
+        let source =
+            Source { worker_id: worker_id.as_deref(), choice: &choice, tree: args.tree, raw: args.raw };
+        let mut part = Part { workers: HashSet::new(), since: since(args.since) };
+        if named.len() > 1 {
+            for address in &named {
+                let shown = client.ask(&Ask::get(format!("/v1/workers/{}", segment(address)))).await?;
+                part.workers.extend(shown["workerId"].as_str().map(str::to_owned));
+            }
+        }
+        let is_one = worker_id.is_some() && !args.tree;
+        let mut from = from;
+        if let Some(tail) = args.tail {
+            let newest = usize::try_from(tail).unwrap_or(usize::MAX);
+            let (story, last) =
+                part.newest(&mut source.open(&mut client, from.clone(), false), newest).await?;
+            from = last.or(from);
+            if !put(story, &mut sink, is_one)? || !args.follow {
+                return Ok(());
+            }
+        }
+        let mut events = source.open(&mut client, from, args.follow);
+        let copied = copy(&mut events, &mut sink, is_one, &part);
         match window {
             // The end of the time is the ordinary end.
             Some(window) => tokio::time::timeout(window, copied).await.unwrap_or(Ok(())),
@@ -97,8 +119,69 @@ enum Sink {
     Document(Vec<Value>),
 }
 
+/// Where events come from.
+struct Source<'a> {
+    /// One worker; else those that are chosen.
+    worker_id: Option<&'a str>,
+    choice: &'a Choice,
+    tree: bool,
+    raw: bool,
+}
+
+impl Source<'_> {
+    fn open<'c>(&self, client: &'c mut Client, from: Option<String>, follow: bool) -> Events<'c> {
+        let Choice { controller_id, selector } = self.choice;
+        match self.worker_id {
+            Some(worker_id) if self.tree => client.tree_events(worker_id, from, follow, self.raw),
+            Some(worker_id) => client.events(worker_id, from, follow, self.raw),
+            None => {
+                let (controller, selector) = (controller_id.as_deref(), selector.as_deref());
+                client.all_events(controller, selector, from, follow, self.raw)
+            }
+        }
+    }
+}
+
+/// The part of the events that is wanted.
+struct Part {
+    /// Only those of these workers; all if it is empty.
+    workers: HashSet<String>,
+    /// Only those from this time on.
+    since: Option<Timestamp>,
+}
+
+impl Part {
+    fn has(&self, event: &Value) -> bool {
+        let of_worker = || event["workerId"].as_str().is_some_and(|worker| self.workers.contains(worker));
+        let at = || serde_json::from_value::<Timestamp>(event["ts"].clone()).ok();
+        (self.workers.is_empty() || of_worker())
+            && self.since.is_none_or(|since| at().is_none_or(|at| at.0 >= since.0))
+    }
+
+    /// Returns the newest of the events that there are, and the id of the last one that was read.
+    async fn newest(&self, events: &mut Events<'_>, count: usize) -> Result<(Vec<Value>, Option<String>)> {
+        let (mut newest, mut last) = (VecDeque::new(), None);
+        while let Batch::Events(found) = events.next().await? {
+            last = found.last().and_then(|event| event["eventId"].as_str().map(str::to_owned)).or(last);
+            for event in found.into_iter().filter(|event| self.has(event)) {
+                if newest.len() == count {
+                    newest.pop_front();
+                }
+                newest.push_back(event);
+            }
+        }
+        Ok((newest.into(), last))
+    }
+}
+
+/// Returns the time that was so many seconds ago.
+fn since(seconds: Option<u64>) -> Option<Timestamp> {
+    let millis = i64::try_from(seconds?.saturating_mul(1000)).unwrap_or(i64::MAX);
+    Some(Timestamp(now().0.saturating_sub(millis)))
+}
+
 /// Takes events until there are no more, or nobody reads stdout any more.
-async fn copy(events: &mut Events<'_>, sink: &mut Sink, is_one: bool) -> Result<()> {
+async fn copy(events: &mut Events<'_>, sink: &mut Sink, is_one: bool, part: &Part) -> Result<()> {
     let gone = reader_gone();
     tokio::pin!(gone);
     loop {
@@ -107,25 +190,31 @@ async fn copy(events: &mut Events<'_>, sink: &mut Sink, is_one: bool) -> Result<
             batch = events.next() => batch?,
             () = &mut gone => return Ok(()),
         };
-        let Batch::Events(found) = batch else { return Ok(()) };
-        let text = match sink {
-            Sink::Document(items) => {
-                items.extend(found);
-                continue;
-            }
-            Sink::Person(stream, None) if is_one => stream.write(&found),
-            Sink::Person(stream, last) => {
-                found.into_iter().fold(String::new(), |text, event| text + &of_several(stream, last, event))
-            }
-            Sink::Lines => {
-                found.into_iter().fold(String::new(), |text, event| text + &document(event) + "\n")
-            }
-        };
-        match write(&text) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            Err(error) => return Err(Failure::internal(format!("cannot write to stdout: {error}"))),
+        let Batch::Events(mut found) = batch else { return Ok(()) };
+        found.retain(|event| part.has(event));
+        if !put(found, sink, is_one)? {
+            return Ok(());
         }
+    }
+}
+
+/// Puts events where they go; false if nobody reads stdout any more.
+fn put(found: Vec<Value>, sink: &mut Sink, is_one: bool) -> Result<bool> {
+    let text = match sink {
+        Sink::Document(items) => {
+            items.extend(found);
+            return Ok(true);
+        }
+        Sink::Person(stream, None) if is_one => stream.write(&found),
+        Sink::Person(stream, last) => {
+            found.into_iter().fold(String::new(), |text, event| text + &of_several(stream, last, event))
+        }
+        Sink::Lines => found.into_iter().fold(String::new(), |text, event| text + &document(event) + "\n"),
+    };
+    match write(&text) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::internal(format!("cannot write to stdout: {error}"))),
     }
 }
 

@@ -82,6 +82,13 @@ pub enum Outcome {
         /// The exit code.
         code: u8,
     },
+    /// An error with an exit code of its own.
+    Failed {
+        /// The error.
+        failure: Box<Failure>,
+        /// The exit code.
+        code: u8,
+    },
     /// Everything was printed while it happened; how to exit.
     Printed(ExitCode),
 }
@@ -91,6 +98,12 @@ impl Outcome {
     #[must_use]
     pub fn report(kind: &'static str, data: Value, text: String) -> Self {
         Self::Report { kind, data, text, note: None }
+    }
+
+    /// An error with this exit code.
+    #[must_use]
+    pub fn failed(code: u8, failure: Failure) -> Self {
+        Self::Failed { failure: Box::new(failure), code }
     }
 
     /// A list of these lines; `none` is what people read where there are none.
@@ -122,21 +135,27 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
             Format::Text => (print(&harmless(text)), code),
         },
         Ok(Outcome::Printed(code)) => return code,
-        Err(failure) => match format {
-            Format::Json => (print_document(errors::envelope(&failure)), 1),
-            Format::Text => {
-                match Terminal::of_stderr() {
-                    Some(terminal) => tell(&human::failure(&failure, terminal)),
-                    None => complain(&errors::text(&failure)),
-                }
-                return ExitCode::FAILURE;
-            }
-        },
+        Ok(Outcome::Failed { failure, code }) => return failed(format, &failure, code),
+        Err(failure) => return failed(format, &failure, 1),
     };
     match printed {
         Ok(()) => ExitCode::from(code),
         Err(error) => unprintable(&error, code),
     }
+}
+
+fn failed(format: Format, failure: &Failure, code: u8) -> ExitCode {
+    if format == Format::Json {
+        return match print_document(errors::envelope(failure)) {
+            Ok(()) => ExitCode::from(code),
+            Err(error) => unprintable(&error, code),
+        };
+    }
+    match Terminal::of_stderr() {
+        Some(terminal) => tell(&human::failure(failure, terminal)),
+        None => complain(&errors::text(failure)),
+    }
+    ExitCode::from(code)
 }
 
 fn report(format: Format, kind: &str, data: Value, text: String, note: Option<String>) -> io::Result<()> {

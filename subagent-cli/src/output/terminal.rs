@@ -49,6 +49,12 @@ impl Terminal {
     }
 }
 
+/// Whether stdout and stderr are a terminal: a person sees both.
+#[must_use]
+pub fn all_at_terminal() -> bool {
+    io::stdout().is_terminal() && io::stderr().is_terminal()
+}
+
 /// Whether a line on stderr may be drawn and erased: a terminal that can do so, which this process is in front of.
 #[must_use]
 pub fn can_redraw_stderr() -> bool {

@@ -40,6 +40,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::WorkerBusy
         | Code::QueueFull
         | Code::QueuePaused
+        | Code::TurnOpen
         | Code::TurnNotQueued
         | Code::TurnNotRetryable
         | Code::WorkerStopped

@@ -52,10 +52,11 @@ enum Part {
 impl Written {
     fn of(found: Found) -> serde_json::Result<Self> {
         let Found { matched_event, state, collected } = found;
-        let Collected { text, truncated, last } = collected;
+        let Collected { text, truncated, last, breaks, .. } = collected;
         let mut waited = Waited {
             matched_event,
             state,
+            paragraph_breaks: breaks,
             assistant_text: None,
             assistant_text_truncated: truncated,
             last_assistant_chunk: None,
@@ -129,6 +130,7 @@ mod tests {
     use serde_json::{Value, json};
     use subagent_protocol::event::{Event, EventType};
     use subagent_protocol::ids::{EventId, WorkerId};
+    use subagent_protocol::message_text::ParagraphBreak;
     use subagent_protocol::state::WorkerState;
     use subagent_protocol::time::Timestamp;
 
@@ -146,7 +148,9 @@ mod tests {
             path: None,
             raw: None,
         };
-        let collected = Collected { text: text.map(str::to_owned), truncated, last };
+        let breaks = vec![ParagraphBreak { at: 2, length: 1 }];
+        let collected =
+            Collected { text: text.map(str::to_owned), truncated, last, breaks, ..Collected::default() };
         Found { matched_event, state: WorkerState::Idle, collected }
     }
 
@@ -163,6 +167,7 @@ mod tests {
             let expected = Waited {
                 matched_event,
                 state,
+                paragraph_breaks: vec![ParagraphBreak { at: 2, length: 1 }],
                 assistant_text: text.map(str::to_owned),
                 assistant_text_truncated: truncated,
                 last_assistant_chunk: piece.map(str::to_owned),

@@ -18,6 +18,8 @@ const CUT: &str = "\n[cut here: the rest is in the events of the task]\n";
 pub struct Transcript {
     text: String,
     said: String,
+    /// Calls of child sessions while the agent speaks.
+    below: String,
     is_full: bool,
 }
 
@@ -47,7 +49,14 @@ impl Transcript {
     /// Its agent has called a tool.
     pub fn called(&mut self, title: &str) {
         self.end_message();
-        self.add(&format!("\nTool: {}\n", one_line(beginning(title, TITLE_CHARS))));
+        self.add(&call(title));
+    }
+
+    /// A child session of its agent has called a tool, which does not end a message of the agent.
+    pub fn called_below(&mut self, title: &str) {
+        if self.text.len() + self.below.len() <= MOST_BYTES {
+            self.below.push_str(&call(title));
+        }
     }
 
     /// Whether nothing more is taken: also of a message that goes on and will be cut.
@@ -68,6 +77,8 @@ impl Transcript {
         if !said.trim().is_empty() {
             self.push("Said", &said);
         }
+        let below = std::mem::take(&mut self.below);
+        self.add(&below);
     }
 
     fn push(&mut self, mark: &str, text: &str) {
@@ -94,6 +105,10 @@ impl Transcript {
     }
 }
 
+fn call(title: &str) -> String {
+    format!("\nTool: {}\n", one_line(beginning(title, TITLE_CHARS)))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -113,6 +128,15 @@ mod tests {
             "## Unit ## Other (explore, completed)\n\nPrompt:\n> Look.\n> \n> Report.\n\nSaid:\n> I look.\n> ## Fake \
              (explore, failed)\n\nTool: read src/main.rs\n\nSaid:\n> Done.\n"
         );
+    }
+
+    #[test]
+    fn a_call_of_a_child_session_does_not_part_a_message() {
+        let mut transcript = Transcript::of("x", None, "completed");
+        transcript.said("one ");
+        transcript.called_below("read");
+        transcript.said("message");
+        assert!(transcript.end().ends_with("\nSaid:\n> one message\n\nTool: read\n"));
     }
 
     #[test]

@@ -8,9 +8,10 @@ use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
 use super::events::{COLUMNS, read};
+use super::message_text::{self, Part};
 use super::retention;
 use super::rows::{self, RowId};
-use super::words::{self, MESSAGE_TYPES};
+use super::words;
 
 /// More bytes of events than these are not shown at once (one event may be larger).
 const MOST_BYTES: usize = 32 * 1024 * 1024;
@@ -259,32 +260,32 @@ pub(crate) fn text_of(
     let Some(span) = turn_span(connection, worker, &turn.turn_id)? else { return Ok((String::new(), false)) };
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn WHERE e.worker = ?1 AND e.internal = 0
-            AND e.turn = ?2 AND e.seq BETWEEN ?3 AND ?4 AND e.type IN {MESSAGE_TYPES}
-         ORDER BY e.seq DESC LIMIT ?5"
+            AND e.turn = ?2 AND e.seq BETWEEN ?3 AND ?4 AND {}
+         ORDER BY e.seq DESC LIMIT ?5",
+        message_text::parts()
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut rows = statement
         .query(params![worker.0, turn.id, turn.first, span.last, MOST_PIECES])
         .map_err(StoreError::from)?;
-    let (mut pieces, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
+    let (mut parts, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
     while let Some(row) = rows.next().map_err(StoreError::from)? {
         if bytes > most_bytes {
             break;
         }
         looked_at += 1;
-        if let Ok(event) = read(row)
-            && let Some(text) = event.text()
-        {
+        if let Ok(Some(mut part)) = Part::read(row) {
             // Of a piece that is too long alone only its end is kept.
-            let kept = &text[text.ceil_char_boundary(text.len().saturating_sub(most_bytes + 1))..];
-            bytes += kept.len();
-            pieces.push(kept.to_owned());
+            if let Part::Piece(text) = &mut part {
+                *text = text[text.ceil_char_boundary(text.len().saturating_sub(most_bytes + 1))..].to_owned();
+            }
+            bytes += part.bytes();
+            parts.push(part);
         }
     }
-    pieces.reverse();
-    let text = pieces.concat();
-    let cut = text.ceil_char_boundary(text.len().saturating_sub(most_bytes));
-    Ok((text[cut..].to_owned(), cut > 0 || looked_at == MOST_PIECES))
+    parts.reverse();
+    let (text, cut) = message_text::end_of(parts, most_bytes);
+    Ok((text, cut || looked_at == MOST_PIECES))
 }
 
 /// How many events of this type, which is no progress, a worker has; with a flag, those in whose data it is true.

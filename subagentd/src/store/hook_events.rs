@@ -10,9 +10,9 @@ use subagent_protocol::ids::WorkerId;
 
 use super::error::StoreError;
 use super::events::{self, COLUMNS, EventPage, EventQuery};
+use super::message_text::{self, Part};
 use super::rows::{self, RowId};
 use super::tx::Tx;
-use super::words::MESSAGE_TYPES;
 use super::{WorkerRow, tasks, workers};
 
 /// Records of a turn that are looked through for one tool call.
@@ -146,24 +146,25 @@ pub(crate) fn last_text(connection: &Connection, worker: RowId, seq: i64) -> Res
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
          WHERE e.worker = ?1 AND e.internal = 0 AND e.turn = (SELECT turn FROM events WHERE seq = ?2)
-           AND e.seq < ?2 AND e.type IN {MESSAGE_TYPES}
-         ORDER BY e.seq DESC LIMIT ?3"
+           AND e.seq < ?2 AND {}
+         ORDER BY e.seq DESC LIMIT ?3",
+        message_text::parts()
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut rows = statement.query(params![worker.0, seq, MAX_RECORDS]).map_err(StoreError::from)?;
-    let (mut pieces, mut bytes) = (Vec::new(), 0);
+    let (mut parts, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next().map_err(StoreError::from)? {
-        if let Some(text) = events::read(row).ok().and_then(StoredEvent::into_text) {
-            bytes += text.len();
-            pieces.push(text);
+        // A piece that cannot be read is left out.
+        if let Ok(Some(part)) = Part::read(row) {
+            bytes += part.bytes();
+            parts.push(part);
         }
         if bytes > MAX_TEXT_BYTES {
             break;
         }
     }
-    pieces.reverse();
-    let text = pieces.concat();
-    Ok(text[text.ceil_char_boundary(text.len().saturating_sub(MAX_TEXT_BYTES))..].to_owned())
+    parts.reverse();
+    Ok(message_text::end_of(parts, MAX_TEXT_BYTES).0)
 }
 
 /// Whether a question that this event asks still waits for its answer.

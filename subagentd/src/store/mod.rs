@@ -22,6 +22,7 @@ pub(crate) mod hook_trust;
 mod identity;
 pub(crate) mod inbox;
 pub(crate) mod instructed;
+pub(crate) mod message_text;
 mod open;
 pub(crate) mod owner_rules;
 pub(crate) mod questions;

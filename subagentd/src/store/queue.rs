@@ -231,6 +231,8 @@ pub(crate) fn worker_of(connection: &Connection, turn_id: &str) -> Result<Option
 /// A turn that was begun.
 #[derive(Debug, Clone)]
 pub(crate) struct BegunRow {
+    /// Its number among the turns of the worker.
+    pub(crate) no: u64,
     pub(crate) turn_id: TurnId,
     pub(crate) status: TurnStatus,
     pub(crate) dispatched: Dispatched,
@@ -243,7 +245,7 @@ pub(crate) struct BegunRow {
 }
 
 const BEGUN: &str =
-    "SELECT t.turn_id, t.status, t.dispatched, m.at, e.at, m.payload, e.payload, m.type FROM turns t
+    "SELECT t.turn_id, t.status, t.dispatched, m.at, e.at, m.payload, e.payload, m.type, t.no FROM turns t
      LEFT JOIN events m ON m.seq = t.message_seq LEFT JOIN events e ON e.seq = t.end_seq";
 
 fn read_begun(row: &rusqlite::Row<'_>) -> rusqlite::Result<BegunRow> {
@@ -251,6 +253,7 @@ fn read_begun(row: &rusqlite::Row<'_>) -> rusqlite::Result<BegunRow> {
     // Of a turn that is known from its journal alone, it is the beginning.
     let said = row.get::<_, Option<String>>(7)?.is_some_and(|kind| kind == EventType::MessageSent.as_str());
     Ok(BegunRow {
+        no: rows::unsigned(row, 8)?,
         turn_id: rows::parsed(row, 0)?,
         status: rows::word(row, 1, TurnStatus::parse)?,
         dispatched: rows::word(row, 2, Dispatched::parse)?,

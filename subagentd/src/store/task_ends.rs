@@ -12,12 +12,11 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
-use super::events::{self, COLUMNS};
+use super::message_text::final_message;
 use super::rows::{self, RowId};
 use super::task_causes;
 use super::tasks::{self, OpenTask, count};
 use super::tx::{Tx, signed};
-use super::words::MESSAGE_TYPES;
 use crate::core::task::{self, LastTurn, beginning, event_of};
 use crate::core::{Fact, Worker};
 
@@ -25,8 +24,6 @@ use crate::core::{Fact, Worker};
 const MOST_RESULT: usize = 1024 * 1024;
 /// What stands at the end of one that was longer.
 const CUT: &str = "\n[cut here: the rest is in the events of the task]";
-/// So many events of a turn are looked through for its last message.
-const MOST_EVENTS: i64 = 50_000;
 /// Of a result so much is told in an event, in characters.
 const SUMMARY_CHARS: usize = 1_000;
 
@@ -284,46 +281,13 @@ fn last_error(connection: &Connection, id: RowId) -> Result<Option<Error>> {
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// The text of the agent's last message in a turn: its pieces after the last tool call, or, if it said nothing after that,
-/// those before it.
+/// Returns the final message of a turn, with a mark where it is cut.
 pub(super) fn last_message(connection: &Connection, id: RowId, no: u64) -> Result<String> {
-    let sql = format!(
-        "SELECT e.seq, e.type IN {MESSAGE_TYPES}, e.kind IN ('tool_call', 'tool_call_update') FROM events e
-         WHERE e.worker = ?1 AND e.internal = 0 AND e.record IS NOT NULL
-           AND e.seq > (SELECT message_seq FROM turns t WHERE t.worker = ?1 AND t.no = ?2) ORDER BY e.seq DESC LIMIT ?3"
-    );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let mut found = statement.query(params![id.0, signed(no), MOST_EVENTS]).map_err(StoreError::from)?;
-    let mut pieces: Option<(i64, i64)> = None;
-    while let Some(row) = found.next().map_err(StoreError::from)? {
-        let seq: i64 = row.get(0).map_err(StoreError::from)?;
-        let is_call = row.get::<_, Option<bool>>(2).map_err(StoreError::from)?.unwrap_or(false);
-        match &mut pieces {
-            Some(_) if is_call => break,
-            Some((first, _)) if row.get(1).map_err(StoreError::from)? => *first = seq,
-            None if row.get(1).map_err(StoreError::from)? => pieces = Some((seq, seq)),
-            _ => {}
-        }
+    let mut message = final_message(connection, id, no, MOST_RESULT)?;
+    if message.truncated {
+        message.text.push_str(CUT);
     }
-    drop(found);
-    let Some((first, last)) = pieces else { return Ok(String::new()) };
-    let sql = format!(
-        "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
-         WHERE e.worker = ?1 AND e.internal = 0 AND e.type IN {MESSAGE_TYPES} AND e.seq BETWEEN ?2 AND ?3 ORDER BY e.seq"
-    );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let mut found = statement.query(params![id.0, first, last]).map_err(StoreError::from)?;
-    let mut text = String::new();
-    while let Some(row) = found.next().map_err(StoreError::from)? {
-        let Some(piece) = events::read(row).map_err(StoreError::from)?.into_text() else { continue };
-        if text.len() + piece.len() > MOST_RESULT {
-            text.push_str(&piece[..piece.floor_char_boundary(MOST_RESULT - text.len())]);
-            text.push_str(CUT);
-            break;
-        }
-        text.push_str(&piece);
-    }
-    Ok(text)
+    Ok(message.text)
 }
 
 #[cfg(test)]

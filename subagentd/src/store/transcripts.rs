@@ -63,7 +63,11 @@ pub(crate) fn transcript(connection: &Connection, id: RowId, mut of: Transcript)
         match event.event_type {
             EventType::ProgressMessage => of.said(&event.into_text().unwrap_or_default()),
             EventType::MessageSent => of.told(event.data()["text"].as_str().unwrap_or_default()),
-            _ => of.called(event.data()["title"].as_str().unwrap_or_default()),
+            _ => {
+                let data = event.data();
+                let title = data["title"].as_str().unwrap_or_default();
+                if event.is_tool_call() { of.called(title) } else { of.called_below(title) }
+            }
         }
     }
     Ok(of.end())

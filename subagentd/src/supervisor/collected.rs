@@ -2,6 +2,7 @@
 
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::ids::TurnId;
+use subagent_protocol::message_text::{ParagraphBreak, Paragraphs};
 
 /// More bytes of a turn's text are not collected.
 const MOST_TEXT: usize = 64 * 1024 * 1024;
@@ -15,6 +16,9 @@ pub struct Collected {
     pub truncated: bool,
     /// Its last piece.
     pub last: Last,
+    /// The line breaks between its paragraphs, which the agent did not send.
+    pub breaks: Vec<ParagraphBreak>,
+    pub(crate) paragraphs: Paragraphs,
 }
 
 /// The last piece of a text.
@@ -31,8 +35,13 @@ pub enum Last {
 
 impl Collected {
     pub(super) fn add(&mut self, event: StoredEvent, turn: Option<&TurnId>) {
-        if event.event_type != EventType::ProgressMessage || turn.is_none() || event.turn_id.as_ref() != turn
-        {
+        if turn.is_none() || event.turn_id.as_ref() != turn {
+            return;
+        }
+        if event.is_tool_call() {
+            return self.tool_call();
+        }
+        if event.event_type != EventType::ProgressMessage {
             return;
         }
         if let Some(piece) = event.into_text() {
@@ -40,9 +49,20 @@ impl Collected {
         }
     }
 
+    pub(super) fn tool_call(&mut self) {
+        self.paragraphs.tool_call(self.text.as_ref().map_or(0, String::len));
+    }
+
     pub(super) fn push(&mut self, piece: String) {
+        let found = self.paragraphs.begin(self.text.as_deref().unwrap_or_default(), &piece);
+        if let (Some(text), Some(found)) = (&mut self.text, found.filter(|found| found.length > 0))
+            && !self.truncated
+        {
+            found.insert_into(text);
+            self.breaks.push(found);
+        }
         let length = self.text.as_ref().map_or(0, String::len);
-        let kept = piece.floor_char_boundary(MOST_TEXT - length);
+        let kept = piece.floor_char_boundary(MOST_TEXT.saturating_sub(length));
         // Nothing after a gap.
         if self.truncated || kept < piece.len() {
             if !self.truncated {
@@ -64,6 +84,20 @@ impl Collected {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paragraphs_are_joined_by_a_blank_line() {
+        let mut collected = Collected::default();
+        collected.tool_call();
+        collected.push("Hello\n".to_owned());
+        collected.tool_call();
+        collected.push("Bye".to_owned());
+        assert_eq!(collected.text.as_deref(), Some("Hello\n\nBye"));
+        assert_eq!(
+            (collected.last, collected.breaks),
+            (Last::From(7), vec![ParagraphBreak { at: 6, length: 1 }])
+        );
+    }
 
     #[test]
     fn pieces_follow_each_other_until_they_do_not_fit_any_more() {

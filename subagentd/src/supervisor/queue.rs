@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use subagent_protocol::api::{
     GoOn, Handle, MoveTurn, QueueResumed, QueueView, TurnAccepted, TurnDropped, TurnList, TurnMoved,
-    TurnProgress, TurnShown, TurnView, not_queued,
+    TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
 };
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::ids::{EventId, TurnId, WorkerId};
@@ -21,10 +21,12 @@ use super::{Caller, Supervisor, entropy, spec};
 use crate::core::queue::{Queue, Queued, Urgency};
 use crate::core::{Input, Worker};
 use crate::store::queue::{self, BegunRow, Found, QueuedRow};
-use crate::store::{OwnerCheck, WorkerRow, history, workers};
+use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, history, message_text, workers};
 
 /// Of a text in a list only so much is shown, in bytes.
 const PREVIEW_BYTES: usize = 200;
+/// Limit of the final message in the result of a turn.
+const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// More turns that have ended are not listed.
 pub(crate) const MOST_ENDED: u32 = 1000;
 
@@ -97,17 +99,27 @@ impl Supervisor {
                             dispatched: Dispatched::No,
                             blocks: blocks(&parsed(Some(&waits.message))),
                             end: None,
+                            result: None,
                             sender: waits.sender,
                         }
                     }
-                    Found::Begun(turn) => TurnShown {
-                        worker_id: row.worker_id,
-                        dispatched: turn.dispatched,
-                        blocks: blocks(&parsed(turn.message.as_deref())),
-                        end: turn.end.as_deref().map(|end| parsed(Some(end))),
-                        sender: None,
-                        turn: begun(&turn, false),
-                    },
+                    Found::Begun(turn) => {
+                        let end = turn.end.as_deref().map(|end| parsed(Some(end)));
+                        let shown = begun(&turn, false);
+                        let result = match shown.status {
+                            TurnProgress::Queued | TurnProgress::Open => None,
+                            _ => Some(result(connection, id, turn.no, end.as_ref())?),
+                        };
+                        TurnShown {
+                            worker_id: row.worker_id,
+                            dispatched: turn.dispatched,
+                            blocks: blocks(&parsed(turn.message.as_deref())),
+                            end,
+                            result,
+                            sender: None,
+                            turn: shown,
+                        }
+                    }
                 })
             })
             .await
@@ -331,6 +343,19 @@ fn begun(row: &BegunRow, short: bool) -> TurnView {
         started_at: row.started_at,
         ended_at: row.ended_at,
     }
+}
+
+/// What a turn that has ended came to.
+fn result(connection: &Connection, worker: RowId, no: u64, end: Option<&Value>) -> Result<TurnResult> {
+    let message = message_text::final_message(connection, worker, no, MAX_MESSAGE_BYTES)?;
+    let of_end = |key: &str| end.map(|end| end[key].clone()).filter(|value| !value.is_null());
+    Ok(TurnResult {
+        message: Some(message.text).filter(|text| !text.is_empty()),
+        message_truncated: message.truncated,
+        stop_reason: of_end("stopReason").and_then(|reason| reason.as_str().map(str::to_owned)),
+        usage: of_end("usage"),
+        error: of_end("error"),
+    })
 }
 
 /// The text of a message, and whether it was cut.

@@ -1,6 +1,5 @@
 //! Waiting for an event: by notification, with the deadlines that the caller set.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,9 +47,15 @@ struct Wanted {
 enum Seen {
     /// All of it.
     Event(Box<StoredEvent>),
-    /// It is progress that is not waited for: whether it is of the turn that is waited for alone, and its text if that is
-    /// collected. Nearly all events are, and are not copied.
-    Progress { of_turn: bool, text: Option<String> },
+    /// It is progress that is not waited for: whether it is of the turn that is waited for alone, and its part of the text
+    /// if that is collected. Nearly all events are, and are not copied.
+    Progress { of_turn: bool, part: Option<Part> },
+}
+
+/// A part of the text that is collected.
+enum Part {
+    Piece(String),
+    ToolCall,
 }
 
 impl Wanted {
@@ -60,10 +65,12 @@ impl Wanted {
         }
         let is_of = |turn: &TurnId| event.turn_id.as_ref() == Some(turn);
         let concerns = self.only.as_ref().is_none_or(is_of);
-        let is_text = event.event_type == EventType::ProgressMessage;
-        let collects = concerns && is_text && self.collect.as_ref().is_some_and(is_of);
-        let text = if collects { event.text().map(Cow::into_owned) } else { None };
-        Seen::Progress { of_turn: concerns && self.only.is_some(), text }
+        let part = match concerns && self.collect.as_ref().is_some_and(is_of) {
+            true if event.is_tool_call() => Some(Part::ToolCall),
+            true => event.text().map(|text| Part::Piece(text.into_owned())),
+            false => None,
+        };
+        Seen::Progress { of_turn: concerns && self.only.is_some(), part }
     }
 }
 
@@ -130,10 +137,12 @@ impl Supervisor {
                 for seen in page.events {
                     let event = match seen {
                         Seen::Event(event) => *event,
-                        Seen::Progress { of_turn, text } => {
+                        Seen::Progress { of_turn, part } => {
                             begun |= of_turn;
-                            if let Some(text) = text {
-                                collected.push(text);
+                            match part {
+                                Some(Part::Piece(text)) => collected.push(text),
+                                Some(Part::ToolCall) => collected.tool_call(),
+                                None => {}
                             }
                             continue;
                         }

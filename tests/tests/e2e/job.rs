@@ -65,7 +65,11 @@ fn a_worker_does_a_job_from_start_to_stop() {
 fn the_text_of_a_turn_is_joined_and_its_last_piece_is_told() {
     let (sandbox, worker) = Sandbox::with_worker();
     let waited = sandbox.send(&worker, "!think hm\n!chunks 3 ab\n!tool read a file\n!say c");
-    assert_eq!((&waited["assistantText"], &waited["lastAssistantChunk"]), (&json!("abababc"), &json!("c")));
+    assert_eq!(
+        (&waited["assistantText"], &waited["lastAssistantChunk"]),
+        (&json!("ababab\n\nc"), &json!("c"))
+    );
+    assert_eq!(waited["lastAssistantMessage"], "abababc", "as the agent sent it");
     let waited = sandbox.send(&worker, "!think only");
     assert_eq!((&waited["assistantText"], &waited["lastAssistantMessage"]), (&Value::Null, &Value::Null));
     sandbox.finish();

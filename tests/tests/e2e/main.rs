@@ -56,6 +56,7 @@ mod reference;
 mod removal;
 mod restart;
 mod restore;
+mod results;
 mod revival;
 mod run;
 mod sdk_agent;

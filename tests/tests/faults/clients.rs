@@ -115,6 +115,7 @@ impl Scene<'_> {
                 let failed = self.sandbox.send_fails(&worker, "!error -32603 no luck", "BACKEND_RPC_ERROR");
                 (vec![failed["turnId"].as_str().unwrap().to_owned()], &["TURN_NOT_RETRYABLE"])
             }
+            "subagent result" => (vec![self.worker()], &["TURN_NOT_FOUND"]),
             "subagent queue resume" => (words(&["--worker-id", &self.worker()]), &[]),
             "subagent watch" => (words(&["--worker-id", &self.worker()]), &[]),
             "subagent wait" => {

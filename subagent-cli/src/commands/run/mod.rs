@@ -8,7 +8,7 @@ mod result;
 mod schema;
 pub(super) mod signals;
 mod sink;
-mod transcript;
+pub(super) mod transcript;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,6 +31,7 @@ use crate::client::{Client, block_on};
 use crate::context::{Context, present_path};
 use crate::controller;
 use crate::dialog::Dialog;
+use crate::exit_code::TIMEOUT;
 use crate::failure::{Failure, Result};
 use crate::input::Input;
 use crate::output::{Outcome, complain, finish};
@@ -125,7 +126,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         signals::end_by(signal);
     }
     // Whoever is to read it has let the time pass.
-    Ok(Outcome::Printed(printed.unwrap_or(ExitCode::from(result::TIMEOUT))))
+    Ok(Outcome::Printed(printed.unwrap_or(ExitCode::from(TIMEOUT))))
 }
 
 /// Makes sure that there is a controller, and checks what is to be started.

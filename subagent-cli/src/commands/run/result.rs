@@ -1,26 +1,21 @@
-//! What a run says in the end: its outcome, its exit code, and the facts. The one place that knows the exit codes.
+//! What a run says in the end: its outcome, its exit code, and the facts.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::drive::{Driven, Ending};
-use super::transcript::End;
 use crate::args::run::Form;
+use crate::exit_code::{End, SCHEMA_NOT_MET, TIMEOUT, TurnOutcome};
 use crate::output::rule::task_path;
+use crate::output::terminal::all_at_terminal;
 use crate::output::{Outcome, complain};
 use subagent_config::result_schema::ResultSchema;
-
-/// The exit code of a run whose time is over.
-pub(super) const TIMEOUT: u8 = 13;
 
 /// How a run went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Went {
-    Completed,
-    Failed,
-    Canceled,
-    PermissionDenied,
+    Turn(TurnOutcome),
     Timeout,
     SchemaNotMet,
     Interrupted,
@@ -29,25 +24,19 @@ enum Went {
 impl Went {
     const fn word(self) -> &'static str {
         match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Canceled => "canceled",
-            Self::PermissionDenied => "permission_denied",
+            Self::Turn(outcome) => outcome.word(),
             Self::Timeout => "timeout",
             Self::SchemaNotMet => "schema_not_met",
             Self::Interrupted => "interrupted",
         }
     }
 
-    /// As `run --help` and docs/ci.md have it; of a run that is interrupted, what a shell makes of the signal.
+    /// The exit code; of a run that is interrupted, what a shell makes of the signal.
     fn exit_code(self, ending: &Ending) -> u8 {
         match self {
-            Self::Completed => 0,
-            Self::Failed => 10,
-            Self::Canceled => 11,
-            Self::PermissionDenied => 12,
+            Self::Turn(outcome) => outcome.code(),
             Self::Timeout => TIMEOUT,
-            Self::SchemaNotMet => 14,
+            Self::SchemaNotMet => SCHEMA_NOT_MET,
             Self::Interrupted => match ending {
                 Ending::Signal(signal) => u8::try_from(128 + *signal as i32).unwrap_or(1),
                 _ => 1,
@@ -73,17 +62,15 @@ pub(super) fn outcome(
         }
         _ => None,
     };
-    let denied = transcript.denied_count > 0;
+    let stop_reason = end.and_then(|(_, data)| data["stopReason"].as_str());
+    let of = |end| TurnOutcome::of(end, stop_reason, transcript.denied_count, transcript.turned_away);
     let went = match (&ending, end.map(|(end, _)| end)) {
         (Ending::Signal(_), _) => Went::Interrupted,
         (Ending::Timeout, _) => Went::Timeout,
-        (Ending::Unread, _) | (Ending::Turn, None) => Went::Canceled,
-        (Ending::Turn, Some(End::Failed)) => Went::Failed,
-        (Ending::Turn, Some(_)) if denied => Went::PermissionDenied,
-        (Ending::Turn, Some(End::Canceled)) => Went::Canceled,
-        (Ending::Turn, Some(End::Completed)) => match &checked {
-            Some(checked) if !checked.errors.is_empty() => Went::SchemaNotMet,
-            _ => Went::Completed,
+        (Ending::Unread, _) | (Ending::Turn, None) => Went::Turn(TurnOutcome::Canceled),
+        (Ending::Turn, Some(end)) => match (of(end), &checked) {
+            (TurnOutcome::Completed, Some(checked)) if !checked.errors.is_empty() => Went::SchemaNotMet,
+            (outcome, _) => Went::Turn(outcome),
         },
     };
     let code = went.exit_code(&ending);
@@ -117,7 +104,13 @@ pub(super) fn outcome(
     if form == Form::Text {
         told(&data, went, timeout);
     }
-    let message = data["message"].as_str().unwrap_or_default().to_owned();
+    // At a terminal it was shown when the agent said it.
+    let message = if form == Form::Text && all_at_terminal() {
+        ""
+    } else {
+        data["message"].as_str().unwrap_or_default()
+    };
+    let message = message.to_owned();
     Outcome::Judged { kind: "run.finished", data, text: message, code }
 }
 
@@ -125,13 +118,13 @@ pub(super) fn outcome(
 fn told(data: &Value, went: Went, timeout: Option<u64>) {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let lines = match went {
-        Went::Completed => return,
-        Went::Failed => {
+        Went::Turn(TurnOutcome::Completed) => return,
+        Went::Turn(TurnOutcome::Failed) => {
             let error = &data["error"];
             vec![format!("run: the turn failed: {}: {}", word(&error["code"]), word(&error["message"]))]
         }
-        Went::Canceled => vec!["run: the turn was canceled by somebody else".to_owned()],
-        Went::PermissionDenied => {
+        Went::Turn(TurnOutcome::Canceled) => vec!["run: the turn was canceled by somebody else".to_owned()],
+        Went::Turn(TurnOutcome::PermissionDenied) => {
             let line = |denied: &Value| {
                 let rule = denied["policy"]["rule"].as_str();
                 let by = rule.map(|rule| format!(" (by the rule `{rule}`)")).unwrap_or_default();
@@ -140,6 +133,7 @@ fn told(data: &Value, went: Went, timeout: Option<u64>) {
             };
             data["denied"].as_array().into_iter().flatten().map(line).collect()
         }
+        Went::Turn(outcome) => vec![format!("run: {}", outcome.sentence())],
         Went::Timeout => vec![format!("run: not done within {} s", timeout.unwrap_or_default())],
         Went::SchemaNotMet => {
             let errors = data["schemaErrors"].as_array().into_iter().flatten();
@@ -175,6 +169,8 @@ mod tests {
         let failed = json!({"type": "turn.failed", "data": {"error": {"code": "X"}}});
         let canceled = json!({"type": "turn.canceled", "data": {}});
         let denied = json!({"type": "approval.decided", "data": {"requestId": "a", "optionId": "reject"}});
+        let stopped = |reason: &str| json!({"type": "turn.completed", "data": {"stopReason": reason}});
+        let form = json!({"type": "elicitation.answered", "data": {"requestId": "e", "action": "cancel"}});
         let violated =
             json!({"type": "policy.violated", "data": {"subject": "rm x", "rule": "execute(rm *)"}});
         let signal = nix::sys::signal::Signal::SIGINT;
@@ -187,6 +183,10 @@ mod tests {
             (Ending::Turn, vec![denied.clone(), completed.clone()], "permission_denied", 12),
             (Ending::Turn, vec![denied, canceled.clone()], "permission_denied", 12),
             (Ending::Turn, vec![violated, canceled.clone()], "permission_denied", 12),
+            (Ending::Turn, vec![stopped("refusal")], "refusal", 16),
+            (Ending::Turn, vec![stopped("max_tokens")], "max_tokens", 17),
+            (Ending::Turn, vec![stopped("max_turn_requests")], "max_turn_requests", 18),
+            (Ending::Turn, vec![form, completed.clone()], "turned_away", 19),
             (Ending::Timeout, vec![canceled.clone()], "timeout", 13),
             (Ending::Timeout, vec![completed.clone()], "timeout", 13),
             (Ending::Signal(signal), vec![canceled], "interrupted", 130),

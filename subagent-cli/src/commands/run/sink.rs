@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::args::run::Form;
 use crate::failure::{Failure, Result};
 use crate::output::human::Stream;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::{Terminal, all_at_terminal};
 use crate::output::{document, tell, write};
 
 /// Without a terminal: no colours.
@@ -34,12 +34,17 @@ pub(super) struct Sink {
 
 /// Where events go.
 enum Place {
-    /// To stderr, for people.
-    Progress(Box<Stream>),
+    /// To stderr, for people; to stdout where both are a terminal, so that the agent's text is there once.
+    Progress(Box<Stream>, fn(&str)),
     /// To stdout, one line each.
     Lines,
     /// Nowhere: the result is all that is printed.
     Nowhere,
+}
+
+/// Writes to stdout. A terminal that is gone has nobody to tell.
+fn show(text: &str) {
+    let _ = write(text);
 }
 
 impl Sink {
@@ -49,7 +54,10 @@ impl Sink {
     /// `INTERNAL_ERROR` if the system gives no thread.
     pub(super) fn of(form: Form) -> Result<Self> {
         let events = match form {
-            Form::Text => Place::Progress(Box::new(Stream::new(Terminal::of_stderr().unwrap_or(PLAIN)))),
+            Form::Text => {
+                let stream = Stream::new(Terminal::of_stderr().unwrap_or(PLAIN));
+                Place::Progress(Box::new(stream), if all_at_terminal() { show } else { tell })
+            }
             Form::Ndjson => Place::Lines,
             Form::Json => Place::Nowhere,
         };
@@ -70,7 +78,8 @@ impl Sink {
         let (said, written) = oneshot::channel();
         let job: Job = match &mut self.events {
             Place::Nowhere => return Ok(true),
-            Place::Progress(stream) => {
+            Place::Progress(stream, tell) => {
+                let tell = *tell;
                 // Nobody is asked: how the question was answered is an event too.
                 let asks = |event: &Value| {
                     event["type"] == "approval.requested" || event["type"] == "elicitation.requested"
@@ -104,9 +113,9 @@ impl Sink {
         limit: Option<Instant>,
         print: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let rest = match &mut self.events {
-            Place::Progress(stream) => stream.finish(),
-            _ => String::new(),
+        let (rest, tell) = match &mut self.events {
+            Place::Progress(stream, tell) => (stream.finish(), *tell),
+            _ => (String::new(), tell as fn(&str)),
         };
         let (said, printed) = mpsc::sync_channel(1);
         let _ = self.jobs.send(Box::new(move || {

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
+use subagent_protocol::message_text::{self, MessageText};
 use subagent_protocol::state::QuestionKind;
 
 use crate::dialog::Question;
+use crate::exit_code::End;
 
 /// More bytes of the final message are not kept.
 const MOST_MESSAGE: usize = 16 * 1024 * 1024;
@@ -14,32 +16,33 @@ const MOST_DENIED: usize = 100;
 /// More open requests are not remembered.
 const MOST_REQUESTS: usize = 1000;
 
-/// How a turn ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    Completed,
-    Failed,
-    Canceled,
+/// The turn so far.
+#[derive(Debug)]
+pub(in crate::commands) struct Transcript {
+    text: MessageText,
+    requests: HashMap<String, Value>,
+    pub(in crate::commands) denied: Vec<Value>,
+    pub(in crate::commands) denied_count: usize,
+    pub(in crate::commands) turned_away: usize,
+    end: Option<(End, Value)>,
 }
 
-/// The turn so far.
-#[derive(Debug, Default)]
-pub(super) struct Transcript {
-    /// What the agent has said since its last tool call.
-    message: String,
-    truncated: bool,
-    /// A tool call came: what is said next is another message.
-    interrupted: bool,
-    requests: HashMap<String, Value>,
-    pub(super) denied: Vec<Value>,
-    pub(super) denied_count: usize,
-    pub(super) turned_away: usize,
-    end: Option<(End, Value)>,
+impl Default for Transcript {
+    fn default() -> Self {
+        Self {
+            text: MessageText::up_to(MOST_MESSAGE),
+            requests: HashMap::new(),
+            denied: Vec::new(),
+            denied_count: 0,
+            turned_away: 0,
+            end: None,
+        }
+    }
 }
 
 impl Transcript {
     /// Takes an event in; gives the question that it asks.
-    pub(super) fn see(&mut self, event: &Value) -> Option<Question> {
+    pub(in crate::commands) fn see(&mut self, event: &Value) -> Option<Question> {
         let data = &event["data"];
         let event_type = event["type"].as_str().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -47,10 +50,8 @@ impl Transcript {
         let question =
             |kind| Some(Question { worker_id: text(&event["workerId"]), request_id: request(), kind });
         match event_type {
-            "progress.message" => self.say(data["text"].as_str().unwrap_or_default()),
-            "progress.update" if data["kind"] == "tool_call" && data.get("sessionId").is_none() => {
-                self.interrupted = true;
-            }
+            "progress.message" => self.text.push(data["text"].as_str().unwrap_or_default()),
+            "progress.update" if message_text::is_tool_call(event) => self.text.tool_call(),
             "approval.requested" => {
                 if self.requests.len() < MOST_REQUESTS {
                     self.requests.insert(request(), data.clone());
@@ -67,20 +68,6 @@ impl Transcript {
             _ => {}
         }
         None
-    }
-
-    fn say(&mut self, text: &str) {
-        if self.interrupted && !text.trim().is_empty() {
-            (self.interrupted, self.truncated) = (false, false);
-            self.message.clear();
-        }
-        // Nothing after a gap.
-        if self.truncated {
-            return;
-        }
-        let kept = text.floor_char_boundary(MOST_MESSAGE - self.message.len());
-        self.message.push_str(&text[..kept]);
-        self.truncated = kept < text.len();
     }
 
     /// Whoever decided: what was not allowed is denied.
@@ -140,18 +127,18 @@ impl Transcript {
     }
 
     /// How the turn ended, with the data of that event.
-    pub(super) fn end(&self) -> Option<(End, &Value)> {
+    pub(in crate::commands) fn end(&self) -> Option<(End, &Value)> {
         self.end.as_ref().map(|(end, data)| (*end, data))
     }
 
     /// The final message; `None` if the agent has said nothing.
-    pub(super) fn message(&self) -> Option<&str> {
-        (!self.message.is_empty()).then_some(self.message.as_str())
+    pub(in crate::commands) fn message(&self) -> Option<&str> {
+        Some(self.text.last()).filter(|message| !message.is_empty())
     }
 
     /// Whether the final message was too long and its rest is left out.
-    pub(super) const fn is_truncated(&self) -> bool {
-        self.truncated
+    pub(in crate::commands) fn is_truncated(&self) -> bool {
+        self.text.is_truncated()
     }
 }
 
@@ -179,6 +166,7 @@ mod tests {
         assert_eq!(of(&[said("a"), tool(), said("b"), said("c")]).message(), Some("bc"));
         assert_eq!(of(&[said("a"), tool()]).message(), Some("a"), "nothing is said after it");
         assert_eq!(of(&[said("a"), tool(), said("\n")]).message(), Some("a\n"), "blanks are no message");
+        assert_eq!(of(&[said("a"), tool(), said("b"), tool()]).message(), Some("a\n\nb"), "the whole text");
         assert_eq!(of(&[tool()]).message(), None);
         let mut below = tool();
         below["data"]["sessionId"] = json!("another");

@@ -103,10 +103,39 @@ fn what_the_agent_asks_is_refused_as_nobody_can_be_asked() {
     assert_eq!(data["denied"][0]["toolKind"], "execute");
 
     let form = r#"!elicit {"mode": "form", "message": "m", "requestedSchema": {"type": "object"}}"#;
-    let data = result(&running(&sandbox, form).args(["--json"]).run(), "completed", 0);
+    let data = result(&running(&sandbox, form).args(["--json"]).run(), "turned_away", 19);
     assert_eq!(data["turnedAway"], 1);
     assert!(data["message"].as_str().unwrap().contains(r#""action":"cancel""#), "{data}");
     all_stopped(&sandbox, 3);
+    sandbox.finish();
+}
+
+#[test]
+fn a_stop_reason_that_leaves_something_undone_is_no_success() {
+    let sandbox = Sandbox::new();
+    for (reason, code) in [("refusal", 16), ("max_tokens", 17), ("max_turn_requests", 18)] {
+        let output = running(&sandbox, &format!("so far\n!stop {reason}")).args(["--json"]).run();
+        assert_eq!(result(&output, reason, code)["stopReason"], reason);
+    }
+    let output = running(&sandbox, "!stop refusal").run();
+    assert!(output.stderr.contains("run: the agent refused"), "{output}");
+    all_stopped(&sandbox, 4);
+    sandbox.finish();
+}
+
+#[test]
+fn a_terminal_shows_the_message_once() {
+    let sandbox = Sandbox::new();
+    let screen = sandbox
+        .command("subagent")
+        .args(["run", "--text", "before\n!tool read a file\nThe answer"])
+        .on_screen();
+    assert!(screen.status.success(), "{}", screen.text());
+    for text in ["before", "The answer"] {
+        // The prompt is shown with a mark.
+        let shown = screen.lines().iter().filter(|line| line.trim_end() == text).count();
+        assert_eq!(shown, 1, "{}", screen.text());
+    }
     sandbox.finish();
 }
 

@@ -50,6 +50,7 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "summary",
     "show",
     "diff",
+    "result",
 ];
 
 /// A command that does something.

@@ -1,0 +1,56 @@
+//! `result`: prints the final message of a turn, and says in its exit code how the turn went.
+
+use serde_json::{Value, json};
+use subagent_config::Workspace;
+use subagent_protocol::Code;
+
+use super::turn_result::{self, TurnResult};
+use super::{has_state, named_worker};
+use crate::args::turns::ResultOf;
+use crate::client::{Ask, Client, block_on, segment};
+use crate::context::{Context, present};
+use crate::failure::{Failure, Result};
+use crate::output::{Format, Outcome, complain};
+
+/// The worker that was started or addressed last.
+const LAST: &str = "@last";
+/// How the id of a turn begins.
+const TURN: &str = "turn_";
+
+pub(super) fn run(args: ResultOf, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let address = present(args.address).unwrap_or_else(|| LAST.to_owned());
+    let mut client = Client::new(context, &workspace);
+    let result = block_on(async {
+        let turn_id = turn_of(&mut client, &address, &workspace).await?;
+        TurnResult::of(&mut client, &turn_id).await
+    })?;
+    if context.format == Format::Text
+        && let Some(reason) = result.reason()
+    {
+        complain(&format!("result: {reason}"));
+    }
+    let (text, code) = (result.message().to_owned(), result.outcome.code());
+    Ok(Outcome::Judged { kind: "turn.result", data: result.data, text, code })
+}
+
+/// Returns the turn with this id, or the last turn of a worker that was begun.
+async fn turn_of(client: &mut Client, address: &str, workspace: &Workspace) -> Result<String> {
+    if address.starts_with(TURN) && has_state(workspace) {
+        return Ok(address.to_owned());
+    }
+    let worker = segment(named_worker(address, workspace)?);
+    let list = client.ask(&Ask::get(format!("/v1/workers/{worker}/turns?ended=1"))).await?;
+    let turns = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let last = turns.iter().rfind(|turn| turn["status"] != "queued").or(turns.first());
+    let Some(last) = last else {
+        let message = "the worker has had no turn; send it a message with `subagent send`";
+        return Err(Failure::new(Code::TurnNotFound, message).with("workerId", list["workerId"].clone()));
+    };
+    if matches!(last["status"].as_str(), Some("open" | "queued")) {
+        let turn: Value =
+            json!({"turnId": last["turnId"], "status": last["status"], "workerId": list["workerId"]});
+        return Err(turn_result::open(&turn));
+    }
+    Ok(last["turnId"].as_str().unwrap_or_default().to_owned())
+}

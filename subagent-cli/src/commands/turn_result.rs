@@ -1,0 +1,107 @@
+//! What a turn came to, read from the daemon: its result, and what was denied in it.
+//!
+//! The outcome follows from the same events as that of a run.
+
+use serde_json::{Value, json};
+use subagent_protocol::Code;
+use subagent_protocol::clean::one_line;
+
+use super::run::transcript::Transcript;
+use crate::client::{Ask, Client, Query, segment};
+use crate::exit_code::{End, TurnOutcome};
+use crate::failure::{Failure, Result};
+
+/// The events that say what was denied or turned away.
+const ANSWERS: &str = "approval.requested,approval.decided,policy.violated,elicitation.answered";
+/// The most events of a turn that the daemon shows at once.
+const MAX_EVENTS: &str = "1000";
+
+/// The result of a turn that has ended.
+#[derive(Debug)]
+pub(super) struct TurnResult {
+    pub(super) outcome: TurnOutcome,
+    /// `outcome`, `exitCode`, `message`, `stopReason`, `usage`, `error`, `denied`, `deniedCount`, `turnedAway`.
+    pub(super) data: Value,
+}
+
+impl TurnResult {
+    /// Reads the result of a turn.
+    ///
+    /// # Errors
+    /// `TURN_NOT_FOUND`, `TURN_OPEN{turnId,status}`, and those of [`Client::ask`].
+    pub(super) async fn of(client: &mut Client, turn_id: &str) -> Result<Self> {
+        let turn = client.ask(&Ask::get(format!("/v1/turns/{}", segment(turn_id)))).await?;
+        let end = match turn["status"].as_str() {
+            Some("completed") => End::Completed,
+            Some("failed") => End::Failed,
+            Some("canceled") => End::Canceled,
+            _ => return Err(open(&turn)),
+        };
+        let worker = segment(turn["workerId"].as_str().unwrap_or_default()).to_string();
+        let query = Query::new(format!("/v1/workers/{worker}/inspect"))
+            .with("eventsLimit", Some(MAX_EVENTS))
+            .with("turnId", Some(turn_id))
+            .with("eventTypes", Some(ANSWERS));
+        let inspected = client.ask(&Ask::get(query)).await?;
+        let mut transcript = Transcript::default();
+        for event in inspected["events"].as_array().into_iter().flatten() {
+            let _ = transcript.see(event);
+        }
+        Ok(Self::judged(end, turn, &transcript))
+    }
+
+    fn judged(end: End, mut turn: Value, transcript: &Transcript) -> Self {
+        let mut data = match turn["result"].take() {
+            Value::Object(result) => Value::Object(result),
+            // A daemon that is older than this command.
+            _ => json!({"message": null, "stopReason": turn["end"]["stopReason"],
+                        "usage": turn["end"]["usage"], "error": turn["end"]["error"]}),
+        };
+        let (denied, turned_away) = (transcript.denied_count, transcript.turned_away);
+        let outcome = TurnOutcome::of(end, data["stopReason"].as_str(), denied, turned_away);
+        data["workerId"] = turn["workerId"].take();
+        data["turnId"] = turn["turnId"].take();
+        data["outcome"] = outcome.word().into();
+        data["exitCode"] = outcome.code().into();
+        data["denied"] = transcript.denied.clone().into();
+        data["deniedCount"] = denied.into();
+        data["turnedAway"] = turned_away.into();
+        Self { outcome, data }
+    }
+
+    /// The final message.
+    pub(super) fn message(&self) -> &str {
+        self.data["message"].as_str().unwrap_or_default()
+    }
+
+    /// Says why the turn is no success, in one line; nothing of a success.
+    pub(super) fn reason(&self) -> Option<String> {
+        let word = |value: &Value| one_line(value.as_str().unwrap_or_default());
+        let more = match self.outcome {
+            TurnOutcome::Completed => return None,
+            TurnOutcome::Failed => {
+                let error = &self.data["error"];
+                format!(": {}: {}", word(&error["code"]), word(&error["message"]))
+            }
+            TurnOutcome::PermissionDenied => format!(": {}", word(&self.data["denied"][0]["message"])),
+            _ => String::new(),
+        };
+        Some(format!("{}{more}", self.outcome.sentence()))
+    }
+}
+
+/// The error for a turn that has no result so far.
+pub(super) fn open(turn: &Value) -> Failure {
+    let worker = one_line(turn["workerId"].as_str().unwrap_or_default());
+    let status = turn["status"].as_str().unwrap_or("open");
+    let message = match status {
+        "queued" => "the turn waits in the queue and has no result yet",
+        _ => "the turn is still open and has no result yet",
+    };
+    Failure::new(Code::TurnOpen, message)
+        .retryable()
+        .with("turnId", turn["turnId"].clone())
+        .with("workerId", turn["workerId"].clone())
+        .with("status", status)
+        .with("recommendedCommand", format!("subagent wait {worker}"))
+}

@@ -1,0 +1,176 @@
+//! `wait WORKER...`: waits until no turn of the workers is open, and prints what each of them came to.
+//!
+//! What is so already counts, so a wait for a worker that has finished ends at once.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use subagent_protocol::Code;
+use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
+use subagent_protocol::clean::one_line;
+use tokio::time::Instant;
+
+use super::named_worker;
+use super::wait_end::{WaitEnd, code_of};
+use crate::args::turns::{Wait, wait_limit};
+use crate::client::{Client, block_on};
+use crate::context::Context;
+use crate::exit_code::{NEEDS_ANSWER, TurnOutcome};
+use crate::failure::{Failure, Result};
+use crate::output::{Format, Outcome, complain};
+
+/// Longer final lines are cut.
+const MAX_LINE_CHARS: usize = 200;
+
+/// A worker that is waited for.
+struct Waited {
+    address: String,
+    /// What the daemon found; nothing as long as it waits.
+    item: Option<Value>,
+}
+
+pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    for address in &args.workers {
+        named_worker(address, &workspace)?;
+    }
+    let typed = context.typed.has("timeout_seconds").then_some(args.timeout_seconds);
+    let limit = wait_limit(args.timeout, typed);
+    let mut client = Client::new(context, &workspace);
+    let mut workers: Vec<Waited> =
+        args.workers.into_iter().map(|address| Waited { address, item: None }).collect();
+    let ends = block_on(async {
+        wait(&mut client, &mut workers, args.any, limit).await?;
+        let mut ends = Vec::with_capacity(workers.len());
+        for worker in &workers {
+            ends.push(match &worker.item {
+                Some(item) => Some(WaitEnd::of(&mut client, &worker.address, &item["matchedEvent"]).await?),
+                None => None,
+            });
+        }
+        Ok(ends)
+    });
+    let ends: Vec<Option<WaitEnd>> = match ends {
+        Ok(ends) => ends,
+        Err(failure) => return Ok(Outcome::failed(code_of(&failure), failure)),
+    };
+    let rows: Vec<Row> = workers.into_iter().zip(ends).map(|(worker, end)| Row::of(worker, end)).collect();
+    let code = rows.iter().map(|row| row.code).find(|code| *code != 0).unwrap_or(0);
+    if context.format == Format::Text {
+        for row in rows.iter().filter(|row| row.code == NEEDS_ANSWER) {
+            complain(&row.line);
+        }
+        let lines: Vec<String> = rows.iter().map(Row::text).collect();
+        return Ok(Outcome::Bare { document: Value::Null, text: lines.join("\n"), code });
+    }
+    let done = rows.iter().filter(|row| row.item["outcome"] != "waiting").count();
+    let items: Vec<Value> = rows.into_iter().map(|row| row.item).collect();
+    let mode = if args.any { WaitMode::Any } else { WaitMode::All };
+    let data = json!({"mode": mode, "count": items.len(), "done": done, "items": items, "exitCode": code});
+    Ok(Outcome::Judged { kind: "workers.waited", data, text: String::new(), code })
+}
+
+/// Waits until each worker is at rest, or one of them with `any`. The first open question ends the wait too.
+async fn wait(client: &mut Client, workers: &mut [Waited], any: bool, limit: Option<Duration>) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let wanted = |worker: &&Waited| worker.item.is_none();
+        let named = |worker: &Waited| WaitedFor { worker_id: worker.address.clone(), from_event_id: None };
+        let request = WaitMany {
+            workers: workers.iter().filter(wanted).map(named).collect(),
+            mode: WaitMode::Any,
+            until: None,
+            include_history: false,
+            // Zero means unlimited.
+            timeout_seconds: limit
+                .map_or(0.0, |limit| limit.saturating_sub(begun.elapsed()).as_secs_f64().max(0.001)),
+        };
+        let found = client.wait_many(request).await.map_err(|failure| in_time(failure, limit))?;
+        let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut asks = false;
+        for (worker, item) in workers.iter_mut().filter(|worker| worker.item.is_none()).zip(items) {
+            if item["outcome"] != "waiting" {
+                asks |= is_question(item);
+                worker.item = Some(item.clone());
+            }
+        }
+        if any || asks || workers.iter().all(|worker| worker.item.is_some()) {
+            return Ok(());
+        }
+    }
+}
+
+/// The error with the caller's own time limit.
+fn in_time(failure: Failure, limit: Option<Duration>) -> Failure {
+    match limit.filter(|_| failure.is(Code::WaitTimeout)) {
+        Some(limit) => failure.with("timeoutSeconds", limit.as_secs_f64()),
+        None => failure,
+    }
+}
+
+fn is_question(item: &Value) -> bool {
+    matches!(item["matchedEvent"]["type"].as_str(), Some("approval.requested" | "elicitation.requested"))
+}
+
+/// What is printed of one worker.
+struct Row {
+    name: String,
+    outcome: String,
+    line: String,
+    code: u8,
+    item: Value,
+}
+
+impl Row {
+    fn of(worker: Waited, end: Option<WaitEnd>) -> Self {
+        let Waited { address, item } = worker;
+        let mut item = item.unwrap_or_else(|| json!({"workerId": address, "outcome": "waiting"}));
+        let name = ["name", "workerId"].iter().find_map(|key| item[*key].as_str()).unwrap_or(&address);
+        let name = one_line(name);
+        let found = item["outcome"].as_str().unwrap_or_default().to_owned();
+        let (outcome, line, code, result) = match end {
+            Some(WaitEnd { result: Some(result), code, reason }) => {
+                let line = reason.unwrap_or_else(|| last_line(result.message()));
+                (result.outcome.word().to_owned(), line, code, result.data)
+            }
+            Some(WaitEnd { code, reason: Some(reason), .. }) => {
+                ("needs_answer".to_owned(), reason, code, Value::Null)
+            }
+            // Its agent could not be started.
+            Some(_) if found == "error" => (found, String::new(), TurnOutcome::Failed.code(), Value::Null),
+            _ => (found, String::new(), 0, Value::Null),
+        };
+        item["result"] = result;
+        Self { name, outcome, line, code, item }
+    }
+
+    fn text(&self) -> String {
+        let cells = [self.name.as_str(), self.outcome.as_str(), self.line.as_str()];
+        cells.into_iter().filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join("\t")
+    }
+}
+
+/// The last line of a message with a word in it.
+fn last_line(message: &str) -> String {
+    let line = message.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    one_line(line.trim()).chars().take(MAX_LINE_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_with_a_word_stands_for_a_message() {
+        assert_eq!(last_line("one\n two\u{1b}[1m \n\n"), "two");
+        assert_eq!(last_line(""), "");
+        assert_eq!(last_line(&"x".repeat(300)).chars().count(), MAX_LINE_CHARS);
+    }
+
+    #[test]
+    fn a_worker_is_called_by_its_name_if_it_has_one() {
+        let of = |item: Value| Row::of(Waited { address: "@last".to_owned(), item: Some(item) }, None).text();
+        assert_eq!(of(json!({"workerId": "w_1", "name": "codex-1", "outcome": "idle"})), "codex-1\tidle");
+        assert_eq!(of(json!({"workerId": "w_1", "outcome": "stopped"})), "w_1\tstopped");
+    }
+}
