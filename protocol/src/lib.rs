@@ -58,8 +58,8 @@ pub mod until;
 pub mod update;
 pub mod webhook;
 pub mod words;
-pub mod worker_name;
 pub mod work_tree;
+pub mod worker_name;
 
 pub use error::{Code, Error, Result};
 

@@ -36,8 +36,12 @@ pub struct ConfigInit {
 #[command(after_help = "\
 Examples:
   subagent launcher list
+  subagent launcher list --all --json
   subagent launcher list --config team.yaml --json")]
 pub struct LauncherList {
+    /// With --json: also those that are built in, and of each where it is from and whether it is installed
+    #[arg(short = 'a', long)]
+    pub all: bool,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

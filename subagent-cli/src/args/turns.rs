@@ -108,6 +108,9 @@ pub struct Send {
     /// Do not wait: the same as --no-wait
     #[arg(short, long, conflicts_with_all = ["wait_for_match", "wait_until"])]
     pub detach: bool,
+    /// At a terminal: leave what the agent asks in the inbox instead of asking
+    #[arg(long)]
+    pub no_ask: bool,
     /// How long to wait, as 90s, 10m, 2h; 0 for no limit
     /// [default: 60s, at a terminal with WORKER no limit]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "wait_timeout_seconds")]
@@ -263,7 +266,7 @@ pub struct Watch {
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
-    override_usage = "subagent wait [OPTIONS] --worker-id=ID\n       subagent wait [OPTIONS] <WORKER>...",
+    override_usage = "subagent wait [OPTIONS]\n       subagent wait [OPTIONS] <WORKER>...",
     after_help = "\
 Examples:
   subagent wait codex-1 codex-2 --timeout 10m
@@ -290,6 +293,9 @@ pub struct Wait {
     /// The workers of this controller
     #[arg(long, value_name = "ID", alias = "controller")]
     pub controller_id: Option<String>,
+    /// At a terminal: leave what an agent asks in the inbox instead of asking
+    #[arg(long)]
+    pub no_ask: bool,
     /// Until something happened to one of them
     #[arg(long, overrides_with = "all")]
     pub any: bool,

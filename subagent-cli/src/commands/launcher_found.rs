@@ -5,6 +5,7 @@ use subagent_config::installed::{Presence, presence};
 use subagent_config::{LoadedConfig, launcher, model};
 
 use crate::context::{Context, path_value};
+use crate::output::Format;
 
 /// The keys `origin`, `file`, `state` and, of what would be fetched, `package`.
 pub(super) fn found(
@@ -27,7 +28,7 @@ pub(super) fn found(
     found
 }
 
-/// Puts them to what is said of it.
+/// Adds them to what is said of it, but not to the document of a launcher that a file has: that is a form of the contract.
 pub(super) fn add(
     data: &mut Value,
     loaded: &LoadedConfig,
@@ -35,7 +36,8 @@ pub(super) fn add(
     launcher: &model::Launcher,
     context: &Context,
 ) {
-    if let Some(data) = data.as_object_mut() {
+    let in_contract = context.format == Format::Json && loaded.file_of_launcher(name).is_some();
+    if let (Some(data), false) = (data.as_object_mut(), in_contract) {
         data.extend(found(loaded, name, launcher, context));
     }
 }

@@ -7,7 +7,7 @@ use super::launcher_found;
 use crate::args::local::LauncherList;
 use crate::context::{Context, path_value};
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{Format, Outcome, text};
 
 pub(super) fn run(args: &LauncherList, context: &Context) -> Result<Outcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
@@ -20,18 +20,25 @@ pub(super) fn run(args: &LauncherList, context: &Context) -> Result<Outcome> {
             "command": launcher.command,
             "handshake": noted(workspace.as_ref(), name, launcher),
         });
-        launcher_found::add(&mut item, &loaded, name, launcher, context);
-        item
+        // The document without --all is that of the contract.
+        if args.all || context.format == Format::Text {
+            let found = launcher_found::found(&loaded, name, launcher, context);
+            item.as_object_mut().into_iter().for_each(|item| item.extend(found.clone()));
+        }
+        (loaded.file_of_launcher(name).is_some(), item)
     });
-    // Items are those of files: scripts take them for what somebody has configured.
-    let (built_in, items): (Vec<Value>, Vec<Value>) = all.partition(|item| item["file"].is_null());
-    let data = json!({
+    // Items are those of files: scripts take them for what a person has configured.
+    let (items, built_in): (Vec<_>, Vec<_>) = all.partition(|(in_file, _)| *in_file);
+    let values = |items: Vec<(bool, Value)>| items.into_iter().map(|(_, item)| item).collect::<Vec<_>>();
+    let mut data = json!({
         "count": items.len(),
-        "items": items,
-        "builtIn": built_in,
+        "items": values(items),
         "configPath": path_value(&loaded.path),
         "configLoaded": loaded.loaded,
     });
+    if args.all || context.format == Format::Text {
+        data["builtIn"] = values(built_in).into();
+    }
     let shown = text::rows(&data, &["name"], "(no launchers configured)");
     Ok(Outcome::report("launcher.listed", data, shown))
 }

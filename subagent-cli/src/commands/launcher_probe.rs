@@ -42,9 +42,7 @@ pub(super) fn run(args: &LauncherProbe, context: &Context) -> Result<Outcome> {
     if let Some(package) = of.get("package").and_then(Value::as_str) {
         lines.push(format!("package: {package} (npx fetches it at the first start)"));
     }
-    if let Some(data) = data.as_object_mut() {
-        data.extend(of.clone());
-    }
+    launcher_found::add(&mut data, &loaded, &args.name, launcher, context);
     if let Some(problem) = found.problem {
         lines.push(format!("problem: {problem}"));
         data["problem"] = problem.to_string().into();

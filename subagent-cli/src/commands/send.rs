@@ -22,6 +22,7 @@ use super::{named_worker, text_risk};
 use crate::args::turns::{Send, wait_limit};
 use crate::client::{Ask, Client, Cursor, Waiting, block_on, segment};
 use crate::context::{Context, present, present_path};
+use crate::dialog::{Asked, Dialog, Question};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Format, Outcome, complain, text};
@@ -42,6 +43,8 @@ struct Message {
     simulate: Option<Simulation>,
     if_busy: Option<IfBusy>,
     key: Option<String>,
+    /// Whether a person at a terminal is asked what the agent asks.
+    asks: bool,
     /// The definition that comes with it, and definitions besides those in files.
     agent: Option<String>,
     agents: Option<String>,
@@ -108,8 +111,17 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         return Err(Failure::argument(message).with("flag", "--agents"));
     }
     let address = worker_id.clone();
-    let message =
-        Message { worker_id, positional, text, simulate, if_busy, key: present(args.turn_id), agent, agents };
+    let message = Message {
+        worker_id,
+        positional,
+        asks: !args.no_ask,
+        text,
+        simulate,
+        if_busy,
+        key: present(args.turn_id),
+        agent,
+        agents,
+    };
     let sent = context.workspace(args.cwd.cwd.as_deref()).and_then(|workspace| {
         context.check_named_config(args.config.config.as_deref())?;
         let blocks = match &args.blocks {
@@ -186,7 +198,7 @@ fn send(
     (config, cwd): (Option<&Path>, Option<&Path>),
     context: &Context,
 ) -> Result<(Value, Option<Value>)> {
-    let Message { worker_id, positional, text, simulate, if_busy, key, agent, agents } = message;
+    let Message { worker_id, positional, asks, text, simulate, if_busy, key, agent, agents } = message;
     let worker_id = named_worker(&worker_id, workspace)?.to_owned();
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
     let mut client = Client::new(context, workspace);
@@ -226,7 +238,7 @@ fn send(
         }
         // Nothing comes of a paused queue by itself.
         let Some(wait) = wait.filter(|_| !turn.paused) else { return Ok((accepted, None)) };
-        let waiting = Waiting {
+        let mut waiting = Waiting {
             worker_id,
             until: wait.until.clone(),
             cursor: Cursor::After(turn.accepted_event_id.to_string()),
@@ -235,8 +247,23 @@ fn send(
             collect_turn: Some(turn.turn_id.clone()),
             only_turn: turn.position.map(|_| turn.turn_id.clone()),
         };
-        let waited =
-            live_wait::wait(&mut client, live, waiting).await.map_err(|failure| of_turn(failure, &turn))?;
+        let mut dialog = if positional { Dialog::open(context.format, asks) } else { None };
+        let mut follower = Client::new(context, workspace);
+        let mut live = live;
+        let waited = loop {
+            let waited = live_wait::wait(&mut client, live.take(), waiting.clone())
+                .await
+                .map_err(|failure| of_turn(failure, &turn))?;
+            let event = &waited["matchedEvent"];
+            let (Some(dialog), Some(question)) = (&mut dialog, Question::of_event(event)) else {
+                break waited;
+            };
+            if dialog.ask_waited(&mut client, &mut follower, &question, event).await? == Asked::Skipped {
+                break waited;
+            }
+            waiting.cursor = Cursor::After(event["eventId"].as_str().unwrap_or_default().to_owned());
+            live = Live::new(context, workspace)?;
+        };
         match dispatch_error(&waited).filter(|_| !positional) {
             Some(mut failure) => {
                 // The same key is the same turn, for ever.

@@ -15,6 +15,7 @@ use super::wait_end::{WaitEnd, code_of};
 use crate::args::turns::{Wait, wait_limit};
 use crate::client::{Client, block_on};
 use crate::context::Context;
+use crate::dialog::{Asked, Dialog, Question};
 use crate::exit_code::{NEEDS_ANSWER, TurnOutcome};
 use crate::failure::{Failure, Result};
 use crate::output::{Format, Outcome, complain};
@@ -39,8 +40,15 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
     let mut client = Client::new(context, &workspace);
     let mut workers: Vec<Waited> =
         args.workers.into_iter().map(|address| Waited { address, item: None }).collect();
+    let mut follower = Client::new(context, &workspace);
     let ends = block_on(async {
-        wait(&mut client, &mut workers, args.any, limit).await?;
+        let mut dialog = Dialog::open(context.format, !args.no_ask);
+        while wait(&mut client, &mut workers, args.any, limit).await? {
+            let Some(dialog) = &mut dialog else { break };
+            if !ask(dialog, &mut client, &mut follower, &mut workers).await? {
+                break;
+            }
+        }
         let mut ends = Vec::with_capacity(workers.len());
         for worker in &workers {
             ends.push(match &worker.item {
@@ -70,8 +78,35 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
     Ok(Outcome::Judged { kind: "workers.waited", data, text: String::new(), code })
 }
 
-/// Waits until each worker is at rest, or one of them with `any`. The first open question ends the wait too.
-async fn wait(client: &mut Client, workers: &mut [Waited], any: bool, limit: Option<Duration>) -> Result<()> {
+/// Asks the questions that ended a wait in place. Says whether it goes on: not if a question was left open.
+async fn ask(
+    dialog: &mut Dialog,
+    client: &mut Client,
+    follower: &mut Client,
+    workers: &mut [Waited],
+) -> Result<bool> {
+    let mut goes_on = false;
+    for worker in workers {
+        let Some(item) = &worker.item else { continue };
+        let event = &item["matchedEvent"];
+        let Some(question) = Question::of_event(event) else { continue };
+        if dialog.ask_waited(client, follower, &question, event).await? == Asked::Skipped {
+            return Ok(false);
+        }
+        worker.item = None;
+        goes_on = true;
+    }
+    Ok(goes_on)
+}
+
+/// Waits until each worker is at rest, or one of them with `any`. The first open question ends the wait too; says whether
+/// one did.
+async fn wait(
+    client: &mut Client,
+    workers: &mut [Waited],
+    any: bool,
+    limit: Option<Duration>,
+) -> Result<bool> {
     let begun = Instant::now();
     loop {
         let wanted = |worker: &&Waited| worker.item.is_none();
@@ -95,7 +130,7 @@ async fn wait(client: &mut Client, workers: &mut [Waited], any: bool, limit: Opt
             }
         }
         if any || asks || workers.iter().all(|worker| worker.item.is_some()) {
-            return Ok(());
+            return Ok(asks);
         }
     }
 }

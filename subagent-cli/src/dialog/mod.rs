@@ -16,7 +16,7 @@ use subagent_protocol::api::{Answer, Decide, RuleScope};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 
-use crate::client::{Ask, Client, segment};
+use crate::client::{Ask, Batch, Client, segment};
 use crate::failure::{Failure, Result};
 use crate::output::human::{self, Detail};
 use crate::output::terminal::Terminal;
@@ -41,6 +41,23 @@ pub(crate) struct Question {
     pub(crate) worker_id: String,
     pub(crate) request_id: String,
     pub(crate) kind: QuestionKind,
+}
+
+impl Question {
+    /// The question that an event asks; `None` for any other event.
+    pub(crate) fn of_event(event: &Value) -> Option<Self> {
+        let kind = match event["type"].as_str() {
+            Some("approval.requested") => QuestionKind::Permission,
+            Some("elicitation.requested") => QuestionKind::Elicitation,
+            _ => return None,
+        };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Some(Self {
+            worker_id: text(&event["workerId"]),
+            request_id: text(&event["data"]["requestId"]),
+            kind,
+        })
+    }
 }
 
 /// The terminal of a person who can be asked.
@@ -85,6 +102,31 @@ impl Dialog {
             tell(&format!("\n{}", human::decided_by(&shown, self.terminal)));
         }
         Ok(asked)
+    }
+
+    /// Asks a question that ended a wait. `follower` is a connection of its own, on which answers of others are seen.
+    ///
+    /// # Errors
+    /// Those of [`Dialog::ask`].
+    pub(crate) async fn ask_waited(
+        &mut self,
+        client: &mut Client,
+        follower: &mut Client,
+        question: &Question,
+        event: &Value,
+    ) -> Result<Asked> {
+        let from = event["eventId"].as_str().map(str::to_owned);
+        let mut events = follower.events(&question.worker_id, from, true, false);
+        let over = async {
+            while let Ok(Batch::Events(found)) = events.next().await {
+                if found.iter().any(|event| ends(event, question)) {
+                    return;
+                }
+            }
+            // Without events the answer of another command is noticed when this one is given.
+            std::future::pending().await
+        };
+        self.ask(client, question, over).await
     }
 
     async fn answer(&mut self, client: &mut Client, question: &Question) -> Result<Asked> {

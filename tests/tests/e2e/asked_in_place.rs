@@ -148,3 +148,34 @@ fn without_a_person_or_with_no_ask_the_question_is_rejected() {
     assert_eq!(output.document()["data"]["denied"][0]["optionId"], json!("reject-once"));
     sandbox.finish();
 }
+
+#[test]
+fn send_and_wait_ask_in_place_and_go_on() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
+    let type_in = |args: &[&str]| sandbox.command("subagent").args(args).at_terminal(100, On::All);
+    let terminal = type_in(&["send", "demo-1", ASK]);
+    terminal.wait_for("[y] allow once");
+    terminal.types("y");
+    assert_eq!(terminal.screen().status.code(), Some(0));
+    sandbox.run(&["send", "demo-1", ASK, "-d"]).data_of("turn.accepted");
+    let terminal = type_in(&["wait", "demo-1"]);
+    terminal.wait_for("[n] reject");
+    terminal.types("n");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(12), "{}", screen.text());
+    sandbox.run(&["send", "demo-1", ASK, "-d"]).data_of("turn.accepted");
+    let terminal = type_in(&["wait", "demo-1"]);
+    terminal.wait_for("[s] skip");
+    terminal.types("s");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(15), "{}", screen.text());
+    let screen = type_in(&["wait", "demo-1", "--no-ask"]).screen();
+    assert_eq!(screen.status.code(), Some(15), "{}", screen.text());
+    let terminal = type_in(&["wait", "demo-1"]);
+    terminal.wait_for("[s] skip");
+    sandbox.run(&["approve"]).data_of("approval.decided");
+    terminal.wait_for("answered by owner: allow");
+    assert_eq!(terminal.screen().status.code(), Some(0));
+    sandbox.finish();
+}

@@ -47,7 +47,7 @@ fn of<'a>(data: &'a Value, list: &str, name: &str) -> &'a Value {
 fn an_installed_agent_works_without_any_config() {
     let sandbox = bare();
     agent(&sandbox, "codex-acp", "");
-    let data = sandbox.run(&["launcher", "list"]).data_of("launcher.listed");
+    let data = sandbox.run(&["launcher", "list", "--all"]).data_of("launcher.listed");
     assert_eq!((&data["items"], &data["count"]), (&json!([]), &json!(0)));
     let codex = of(&data, "builtIn", "codex");
     assert_eq!(
@@ -130,7 +130,7 @@ fn a_project_file_with_two_rules_takes_nothing_away() {
         sandbox.run(&["worker", "start"]).data_of("worker.started")
     };
     assert_eq!(started["launcher"], "mine");
-    let item = sandbox.run(&["launcher", "list"]).data_of("launcher.listed")["items"][0].take();
+    let item = sandbox.run(&["launcher", "list", "--all"]).data_of("launcher.listed")["items"][0].take();
     assert_eq!((&item["origin"], &item["file"]), (&json!("user"), &json!(sandbox.file_name(USER))));
     let action = |subject: &str| {
         let data = sandbox.run(&["policy", "test", "execute", subject]).data_of("policy.tested");
@@ -156,7 +156,7 @@ fn a_projects_launcher_gets_nothing_of_the_users() {
     write(&sandbox.file(USER), "launchers:\n  codex: {command: mine, env: {KEY: very-secret}}\n");
     write(&sandbox.config_file(), "launchers:\n  codex: {env: {BASE_URL: evil}}\n");
     let shown = sandbox.run(&["launcher", "show", "codex"]).data_of("launcher.shown");
-    assert_eq!((&shown["command"], &shown["origin"]), (&json!("npx"), &json!("project")));
+    assert_eq!(shown["command"], "npx");
     assert_eq!(shown["env"], json!({"BASE_URL": "<set>"}));
     sandbox.finish();
 }
@@ -206,7 +206,7 @@ fn config_check_names_all_problems_and_unknown_keys_are_warnings() {
     let data = sandbox.run(&["config", "check"]).data_of("config.checked");
     assert_eq!((&data["ok"], &data["warnings"][0]["line"]), (&json!(true), &json!(1)));
     // Programs do not get warnings, people do.
-    let list = ["launcher", "list"];
+    let list = ["launcher", "list", "--all"];
     assert_eq!(sandbox.command("subagent").args(list).run().stderr, "");
     let screen = sandbox.command("subagent").args(list).at_terminal(200, On::Both).screen();
     assert!(screen.text().contains("did you mean `defaults`?"), "{}", screen.text());

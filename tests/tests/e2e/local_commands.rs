@@ -153,7 +153,6 @@ fn launcher_show_hides_the_values_of_variables() {
     let expected = json!({
         "name": "shell", "backend": {"kind": "acp-stdio"}, "command": "sh -c", "args": ["exit 0"],
         "env": {"ABC": "<set>", "TOKEN": "<set>"}, "handshake": null,
-        "origin": "flag", "file": config, "state": "available",
     });
     assert_eq!(shown.data("launcher.shown"), expected);
     let text = place.run(&["launcher", "show", "shell", "--config", &config]);

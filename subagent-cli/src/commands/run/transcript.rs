@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use subagent_protocol::message_text::{self, MessageText};
-use subagent_protocol::state::QuestionKind;
 
 use crate::dialog::Question;
 use crate::exit_code::End;
@@ -47,8 +46,6 @@ impl Transcript {
         let event_type = event["type"].as_str().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let request = || text(&data["requestId"]);
-        let question =
-            |kind| Some(Question { worker_id: text(&event["workerId"]), request_id: request(), kind });
         match event_type {
             "progress.message" => self.text.push(data["text"].as_str().unwrap_or_default()),
             "progress.update" if message_text::is_tool_call(event) => self.text.tool_call(),
@@ -56,9 +53,9 @@ impl Transcript {
                 if self.requests.len() < MOST_REQUESTS {
                     self.requests.insert(request(), data.clone());
                 }
-                return question(QuestionKind::Permission);
+                return Question::of_event(event);
             }
-            "elicitation.requested" => return question(QuestionKind::Elicitation),
+            "elicitation.requested" => return Question::of_event(event),
             "elicitation.answered" if data["action"] != "accept" => self.turned_away += 1,
             "approval.decided" => self.decided(&request(), event),
             "policy.violated" => self.violated(event),
@@ -144,6 +141,8 @@ impl Transcript {
 
 #[cfg(test)]
 mod tests {
+    use subagent_protocol::state::QuestionKind;
+
     use super::*;
 
     fn said(text: &str) -> Value {
