@@ -47,12 +47,12 @@ pub(super) fn run(args: Show, context: &Context) -> Result<Outcome> {
 /// The values of the lines.
 fn lines(data: &Value) -> Value {
     let mut lines = data.clone();
-    let (worker, changes) = (data["workerId"].as_str().unwrap_or_default(), &data["changes"]);
+    let changes = &data["changes"];
     lines["doing"] = human::doing(&data["doing"]).into();
     let question = &data["questions"][0];
     lines["question"] = question["message"].clone();
     lines["answer"] = match question["requestId"].as_str() {
-        Some(request) => human::answer(worker, question, request).into(),
+        Some(request) => human::answer(question, request).into(),
         None => Value::Null,
     };
     lines["queued"] = data["queue"]["length"].clone();

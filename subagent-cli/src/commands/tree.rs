@@ -181,7 +181,9 @@ fn session_line(session: &Value) -> String {
 fn line(node: &Value, now: Timestamp) -> String {
     let word = |key: &str| node[key].as_str().map(one_line).filter(|word| !word.is_empty());
     let mut parts = Vec::new();
-    parts.extend(word("name").or_else(|| word("label")));
+    // A label that was chosen says more than the name that every worker has; a task has no label.
+    let label = word("label").filter(|label| !matches!(label.as_str(), "worker" | "run"));
+    parts.extend(label.or_else(|| word("name")).or_else(|| word("label")));
     parts.extend(word("status").or_else(|| word("state")));
     parts.extend(word("agent").or_else(|| word("launcher")));
     let time = |key: &str| serde_json::from_value::<Timestamp>(node[key].clone()).ok();

@@ -294,7 +294,7 @@ fn launchers_are_shown_with_what_they_run() {
     sandbox.launcher("gone", Launcher::new("no-such-program".to_owned(), ["--acp"]));
     let screen = sandbox.command("subagent").args(["launcher", "list"]).on_screen();
     assert!(
-        screen.lines()[0].split_whitespace().eq(["LAUNCHER", "STATE", "FROM", "COMMAND", "AGENT"]),
+        screen.lines()[0].split_whitespace().eq(["LAUNCHER", "STATE", "FROM", "COMMAND"]),
         "{:?}",
         screen.lines()
     );

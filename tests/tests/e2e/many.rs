@@ -75,7 +75,7 @@ fn a_wait_for_many_misses_nothing_that_happened_before_it() {
     let data = sandbox.run(&wait).data_of("workers.waited");
     assert_shape(
         &data["items"][0],
-        &json!({"workerId": "w", "label": "str", "outcome": "str", "state": "str", "matchedEvent": "object"}),
+        &json!({"workerId": "w", "name": "=demo-1", "label": "str", "outcome": "str", "state": "str", "matchedEvent": "object"}),
     );
     assert_eq!((&data["mode"], &data["done"]), (&json!("all"), &json!(3)));
     assert_eq!(ids(&data), [&*quick, &*asks, &*new]);

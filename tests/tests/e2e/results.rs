@@ -76,7 +76,7 @@ fn an_open_turn_has_no_result_and_a_wait_ends_with_it() {
     assert_eq!(late.status.code(), Some(13), "{late}");
     assert_eq!(late.document()["error"]["code"], "WAIT_TIMEOUT");
     gate.open();
-    exits(&typed(&sandbox, &["wait", &worker]), 0, &format!("{worker}\tcompleted\tdone\n"));
+    exits(&typed(&sandbox, &["wait", &worker]), 0, "demo-1\tcompleted\tdone\n");
     sandbox.finish();
 }
 
@@ -84,7 +84,7 @@ fn an_open_turn_has_no_result_and_a_wait_ends_with_it() {
 fn a_wait_for_what_has_finished_ends_at_once_with_its_outcome() {
     let (sandbox, one) = Sandbox::with_worker();
     let two = sandbox.start("demo");
-    exits(&typed(&sandbox, &["wait", &one]), 0, &format!("{one}\tidle\n"));
+    exits(&typed(&sandbox, &["wait", &one]), 0, "demo-1\tidle\n");
     let _ = sandbox.send(&one, "fine");
     let _ = sandbox.send(&two, "half\n!stop max_tokens");
     let output = sandbox.run(&["wait", &one, &two]);
@@ -94,7 +94,7 @@ fn a_wait_for_what_has_finished_ends_at_once_with_its_outcome() {
     let results: Vec<&Value> = data["items"].as_array().unwrap().iter().map(|item| &item["result"]).collect();
     assert_eq!((&results[0]["message"], &results[1]["outcome"]), (&json!("fine"), &json!("max_tokens")));
     sandbox.run(&["worker", "stop", &one]).data_of("worker.stopped");
-    exits(&typed(&sandbox, &["wait", &one]), 0, &format!("{one}\tcompleted\tfine\n"));
+    exits(&typed(&sandbox, &["wait", &one]), 0, "demo-1\tcompleted\tfine\n");
     sandbox.finish();
 }
 

@@ -37,8 +37,8 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
             page.plain(word(data, "text")).fresh_line();
         }
         "progress.update" => update(page, data),
-        "approval.requested" => approval(page, worker, data),
-        "elicitation.requested" => elicitation(page, worker, data),
+        "approval.requested" => approval(page, data),
+        "elicitation.requested" => elicitation(page, data),
         "elicitation.answered" => {
             let said = format!("{} answered with {}", word(data, "requestId"), word(data, "action"));
             page.word(Style::Attention, &said).end();

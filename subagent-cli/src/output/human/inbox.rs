@@ -90,8 +90,8 @@ pub(super) fn question(view: &mut View, data: &Value) -> Option<()> {
     let open = word(data, "status") == "pending";
     asked["options"] = if open { data["options"].clone() } else { json!([]) };
     match word(data, "kind") {
-        "elicitation" if open => elicitation(&mut view.page, worker, &asked),
-        _ => approval(&mut view.page, worker, &asked),
+        "elicitation" if open => elicitation(&mut view.page, &asked),
+        _ => approval(&mut view.page, &asked),
     }
     let decided = &data["decidedBy"];
     let by = match decided.is_object() {

@@ -38,7 +38,7 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
     open(view, data);
     let question = &data["questions"][0];
     if let Some(request) = question["requestId"].as_str() {
-        view.page.plain("    ").word(Style::Plain, &answer(worker, question, request)).end();
+        view.page.plain("    ").word(Style::Plain, &answer(question, request)).end();
     }
     if let Some(text) = data["lastMessage"]["text"].as_str() {
         view.page.end().lines(Style::Plain, "  | ", text, MAX_LINES);
@@ -111,9 +111,9 @@ pub fn doing(doing: &Value) -> String {
 
 /// The command that answers a question.
 #[must_use]
-pub fn answer(worker: &str, question: &Value, request: &str) -> String {
+pub fn answer(question: &Value, request: &str) -> String {
     match question["kind"] == "elicitation" {
-        true => format!("subagent answer --worker-id {worker} --request {request} --accept|--decline"),
-        false => format!("subagent approve --worker-id {worker} --request {request} --decision allow"),
+        true => format!("subagent answer {request} --accept|--decline"),
+        false => format!("subagent approve {request}"),
     }
 }

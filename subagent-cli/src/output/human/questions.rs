@@ -13,12 +13,12 @@ const MOST_FIELDS: usize = 50;
 const MOST_VALUES: usize = 20;
 
 /// An elicitation: what it asks for, field by field, and what to type.
-pub(super) fn elicitation(page: &mut Page, worker: &str, asked: &Value) {
+pub(super) fn elicitation(page: &mut Page, asked: &Value) {
     let request = word(asked, "requestId");
     page.word(Style::Attention, &format!("? {}", word(asked, "message")));
     page.plain("  ").word(Style::Dim, request).end();
     fields(page, asked);
-    let command = format!("subagent answer --worker-id {worker} --request {request}");
+    let command = format!("subagent answer {request}");
     let first = asked["schema"]["properties"].as_object().and_then(|fields| fields.keys().next());
     let accept = match first.and_then(|name| pasted(name)) {
         Some(name) => format!("{command} --accept --set {name}=VALUE"),
@@ -108,10 +108,7 @@ pub(super) fn below(view: &mut View, data: &Value) {
         let path = task_path(question).unwrap_or_default();
         view.page.plain("  ").word(Style::Strong, &path).plain("  ");
         view.page.word(Style::Attention, &format!("? {}", word(question, "subject"))).end();
-        let (worker, request) = (word(question, "workerId"), word(question, "requestId"));
-        view.page
-            .plain("      ")
-            .word(Style::Dim, &format!("subagent {command} --worker-id {worker} --request {request}"))
-            .end();
+        let request = word(question, "requestId");
+        view.page.plain("      ").word(Style::Dim, &format!("subagent {command} {request}")).end();
     }
 }

@@ -73,7 +73,7 @@ fn an_inspection_has_the_worker_its_questions_and_its_events() {
     assert_eq!(
         shown("worker.inspected", data),
         "w_1  waiting approval  l\n  cwd  /ws\n  handoff  /h.md\n\n\
-         ? May I?  ap_1\n    Yes  subagent approve --worker-id w_1 --request ap_1 --option-id=a\n\n\
+         ? May I?  ap_1\n    Yes  subagent approve ap_1 --option-id=a\n\n\
          The last 1 events\nhello\n"
     );
 }
@@ -86,7 +86,7 @@ fn an_option_of_an_agent_cannot_become_a_command() {
             "requestId": "ap_1", "message": "m\nx", "options": [{"id": "x; rm -rf ~\n", "label": "L"}],
         }},
     });
-    let expected = "? m x  ap_1\n    L  subagent approve --worker-id w_1 --request ap_1 --option-id=$'x; rm -rf ~\\x0a'\n";
+    let expected = "? m x  ap_1\n    L  subagent approve ap_1 --option-id=$'x; rm -rf ~\\x0a'\n";
     assert_eq!(shown("turn.waited", data), expected);
 }
 

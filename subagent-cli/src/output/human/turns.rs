@@ -20,9 +20,8 @@ pub(super) fn accepted(view: &mut View, data: &Value) -> Option<()> {
     let worker = data["workerId"].as_str()?;
     heading(view, worker, data);
     starts(view, data);
-    let cursor = word(data, "acceptedEventId");
-    view.next("Wait:  ", &format!("subagent wait --worker-id {worker} --from-event-id {cursor}"));
-    view.next("Watch: ", &format!("subagent watch --worker-id {worker} --follow --timeout-seconds 0"));
+    view.next("Wait:  ", &format!("subagent wait {worker}"));
+    view.next("Watch: ", &format!("subagent watch {worker} -f"));
     Some(())
 }
 
@@ -78,9 +77,9 @@ pub(super) fn answered_with(view: &mut View, data: &Value, key: &str) -> Option<
     view.page.word(Style::Good, word(data, key)).plain("  ");
     view.state(word(data, "state"));
     view.page.end();
-    let (worker, cursor) = (word(data, "workerId"), word(data, "eventId"));
+    let worker = word(data, "workerId");
     if matches!(word(data, "state"), "running" | "waiting_approval") {
-        view.next("Wait:", &format!("subagent wait --worker-id {worker} --from-event-id {cursor}"));
+        view.next("Wait:", &format!("subagent wait {worker}"));
     }
     Some(())
 }
@@ -99,7 +98,7 @@ pub(super) fn canceled(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// A permission request, and for each option what to type for it.
-pub(super) fn approval(page: &mut Page, worker: &str, asked: &Value) {
+pub(super) fn approval(page: &mut Page, asked: &Value) {
     let request = word(asked, "requestId");
     page.word(Style::Attention, &format!("? {}", word(asked, "message")));
     page.plain("  ").word(Style::Dim, request).end();
@@ -112,7 +111,7 @@ pub(super) fn approval(page: &mut Page, worker: &str, asked: &Value) {
         // An agent chose this id, and a person is going to paste it into a shell.
         let command = match pasted(word(option, "id")) {
             Some(id) => {
-                format!("subagent approve --worker-id {worker} --request {request} --option-id={id}")
+                format!("subagent approve {request} --option-id={id}")
             }
             None => "its id holds a NUL: answer it with `subagent approve --input`".to_owned(),
         };

@@ -113,7 +113,11 @@ fn facts(view: &mut View, data: &Value) {
     let (created, updated, stopped) =
         (view.ago(&data["createdAt"]), view.ago(&data["updatedAt"]), view.ago(&data["stoppedAt"]));
     view.facts(&[
-        ("worker", Style::Plain, value(&data["workerId"])),
+        (
+            "worker",
+            Style::Plain,
+            if named(data) == word(data, "workerId") { String::new() } else { value(&data["workerId"]) },
+        ),
         ("launcher", Style::Plain, value(&data["launcher"])),
         ("role", Style::Plain, value(&data["role"])),
         ("cwd", Style::Plain, value(&data["cwd"])),
@@ -199,9 +203,9 @@ pub(super) fn inspected(view: &mut View, data: &Value) -> Option<()> {
     for asked in pending() {
         view.page.end();
         if asked["kind"] == "elicitation" {
-            elicitation(&mut view.page, &worker, asked);
+            elicitation(&mut view.page, asked);
         } else {
-            approval(&mut view.page, &worker, asked);
+            approval(&mut view.page, asked);
         }
     }
     let events = data["events"].as_array()?;
