@@ -352,7 +352,7 @@ Examples:
   subagent result turn_0123456789 --json"
 )]
 pub struct ResultOf {
-    /// The worker (its last turn) or the turn [default: @last]
+    /// The worker (its last turn) or the turn [default: the last worker]
     #[arg(value_name = "WORKER|TURN")]
     pub address: Option<String>,
     /// Which workspace.

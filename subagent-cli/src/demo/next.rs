@@ -22,12 +22,14 @@ pub(super) fn lines(env: &Environment) -> Vec<String> {
     }
     let mut lines =
         vec!["Next, with an agent of this machine:".to_owned(), format!("  {}", found.trim_end())];
-    lines.push("  subagent config init".to_owned());
-    lines.push(match first.or(fetchable.first()) {
-        Some(agent) => format!("  subagent run --launcher {agent} --text 'What is this project about?'"),
-        None => "  subagent launcher list".to_owned(),
+    lines.extend(match first.or(fetchable.first()) {
+        Some(agent) => [
+            format!("  subagent run -d {agent} 'What is this project about?'"),
+            format!("  subagent wait {agent}-1"),
+            format!("  subagent result {agent}-1"),
+        ],
+        None => ["init", "launcher list", "doctor"].map(|command| format!("  subagent {command}")),
     });
-    lines.push("  subagent doctor".to_owned());
     lines
 }
 
@@ -67,14 +69,10 @@ mod tests {
         install("npx");
         let text = lines(&env).join("\n");
         assert!(
-            text.contains("Fetched by npx: claude-code, cline, codex, ")
-                && text.contains("--launcher codex ")
+            text.contains("Fetched by npx: claude-code, cline, codex, ") && text.contains("run -d codex ")
         );
         install("opencode");
         let text = lines(&env).join("\n");
-        assert!(
-            text.contains("Installed: opencode. Fetched") && text.contains("--launcher opencode "),
-            "{text}"
-        );
+        assert!(text.contains("Installed: opencode. Fetched") && text.contains("run -d opencode "), "{text}");
     }
 }

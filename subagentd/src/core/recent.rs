@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use subagent_protocol::api::{Doing, LastMessage};
 use subagent_protocol::event::{EventType, StoredEvent};
+use subagent_protocol::message_text::MessageText;
 use subagent_protocol::tool_calls::is_over;
 
 /// Bytes of the last message that are kept.
@@ -13,15 +14,24 @@ const MAX_TEXT_BYTES: usize = 4096;
 const MAX_LINE_BYTES: usize = 300;
 
 /// Puts events together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Recent {
     /// Tool calls that are not over, with the order in which they began.
     open: HashMap<String, (usize, String)>,
     begun: usize,
     plan: Doing,
-    message: LastMessage,
-    /// Whether the next text begins another message.
-    is_cut: bool,
+    message: MessageText,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self {
+            open: HashMap::new(),
+            begun: 0,
+            plan: Doing::default(),
+            message: MessageText::up_to(MAX_TEXT_BYTES),
+        }
+    }
 }
 
 impl Recent {
@@ -31,14 +41,17 @@ impl Recent {
             EventType::TurnStarted => {
                 self.open.clear();
                 self.plan = Doing::default();
-                self.is_cut = true;
+                self.message = MessageText::up_to(MAX_TEXT_BYTES);
             }
             EventType::ProgressMessage => {
                 if let Some(text) = event.into_text() {
-                    self.say(&text);
+                    self.message.push(&text);
                 }
             }
             EventType::ProgressUpdate => {
+                if event.is_tool_call() {
+                    self.message.tool_call();
+                }
                 let data = event.data();
                 // Sessions below the worker's are its own matter.
                 if data.get("sessionId").is_none() {
@@ -49,21 +62,10 @@ impl Recent {
         }
     }
 
-    fn say(&mut self, text: &str) {
-        if std::mem::take(&mut self.is_cut) {
-            self.message = LastMessage::default();
-        }
-        let room = MAX_TEXT_BYTES.saturating_sub(self.message.text.len());
-        let kept = text.floor_char_boundary(room);
-        self.message.text.push_str(&text[..kept]);
-        self.message.truncated |= kept < text.len();
-    }
-
     fn update(&mut self, kind: &str, data: &Value) {
         let short = |text: &str| text[..text.floor_char_boundary(MAX_LINE_BYTES)].to_owned();
         match kind {
             "tool_call" | "tool_call_update" => {
-                self.is_cut = true;
                 let id = data["toolCallId"].as_str().unwrap_or_default();
                 let over =
                     data["status"].as_str().is_some_and(|status| is_over(status) || status == "unknown");
@@ -99,8 +101,10 @@ impl Recent {
         let newest = self.open.into_values().max_by_key(|(begun, _)| *begun);
         let doing =
             Doing { tool: newest.map(|(_, title)| title).filter(|title| !title.is_empty()), ..self.plan };
-        let said = !self.message.text.trim().is_empty();
-        (doing, said.then_some(self.message))
+        let text = self.message.last();
+        let said = !text.trim().is_empty();
+        let message = LastMessage { text: text.to_owned(), truncated: self.message.is_truncated() };
+        (doing, said.then_some(message))
     }
 }
 
@@ -115,8 +119,13 @@ mod tests {
         let mut recent = Recent::default();
         for (kind, data) in updates {
             match *kind {
-                "message" => recent.say(data.as_str().unwrap_or_default()),
-                kind => recent.update(kind, data),
+                "message" => recent.message.push(data.as_str().unwrap_or_default()),
+                kind => {
+                    if kind == "tool_call" {
+                        recent.message.tool_call();
+                    }
+                    recent.update(kind, data);
+                }
             }
         }
         recent.finish()

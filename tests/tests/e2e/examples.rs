@@ -181,3 +181,32 @@ fn an_architect_plans_and_an_editor_builds_what_was_approved_with_a_form() {
     assert!(both.contains("permission: reject-once") && both.contains(ends), "{both}");
     sandbox.finish();
 }
+
+#[test]
+fn an_orchestrator_knows_nothing_but_names_and_json() {
+    let sandbox = Sandbox::new();
+    let tasks = sandbox.file("tasks");
+    fs::create_dir(&tasks).unwrap();
+    let task = |name: &str, prompt: &str| {
+        let file = tasks.join(name);
+        fs::write(&file, prompt).unwrap();
+        file
+    };
+    let files = [
+        task("docs.md", "!ask edit README.md\nThe README is up to date."),
+        task("clean.md", "!ask execute rm -rf build\nNothing to clean."),
+        task("plan.md", "One step."),
+    ];
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", executables().folder().display());
+    let python = sandbox.command("python3").env("PATH", path).args([example("orchestrator/orchestrate.py")]);
+    let output = python.args(["demo"]).args(files).run();
+    assert_eq!(output.status.code(), Some(12), "a permission was denied: {output}");
+    for part in
+        ["## docs: completed\n", "The README is up to date.", "## clean: permission_denied\n", "One step."]
+    {
+        assert!(output.stdout.contains(part), "{part}: {output}");
+    }
+    let alive = sandbox.run(&["ls"]).data_of("workers.overview");
+    assert_eq!(alive["count"], 0);
+    sandbox.finish();
+}

@@ -190,7 +190,8 @@ fn a_worker_is_shown_with_what_it_does_asks_has_said_and_changed() {
     assert_eq!((&data["workerId"], &data["state"]), (&json!(worker), &json!("waiting_approval")));
     assert_eq!(data["doing"]["tool"], "rm -rf build");
     assert_eq!((&data["doing"]["step"], &data["doing"]["steps"]), (&json!("Read it"), &json!(2)));
-    assert_eq!(data["lastMessage"]["text"], "I have written a file.");
+    // Nothing was said after the last tool call: the whole text is the message.
+    assert_eq!(data["lastMessage"]["text"], "Let me see.\n\nI have written a file.");
     assert_eq!(data["changes"], json!({"files": 1, "added": 2, "deleted": 0}));
     let plain = sandbox.command("subagent").args(["show", &worker]).run();
     for line in
@@ -220,6 +221,8 @@ demo-1  waiting approval  NOW  worker
   ? Permission requested for execute: rm -rf build  ap_0000000000 (subagent approve)
     subagent approve ap_0000000000
 
+  | Let me see.
+  |
   | I have written a file.";
 
 #[test]

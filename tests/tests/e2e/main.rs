@@ -62,6 +62,7 @@ mod run;
 mod sdk_agent;
 mod state_dir;
 mod state_dir_damage;
+mod story;
 mod summary;
 mod systemd;
 mod tidy;

@@ -12,6 +12,11 @@ use subagent_protocol::work_tree::TreeBase;
 use super::limits::TOO_LARGE;
 use super::*;
 
+/// The limits of a base, with time for a machine that does much else.
+fn patient() -> Limits {
+    Limits { until: Instant::now() + Duration::from_secs(60), ..Limits::of_base() }
+}
+
 struct World {
     dir: tempfile::TempDir,
     env: Vec<(OsString, OsString)>,
@@ -66,12 +71,12 @@ impl World {
     }
 
     fn record(&self) -> TreeBase {
-        record(&self.root(), &self.base(), &self.env, Limits::of_base())
+        record(&self.root(), &self.base(), &self.env, patient())
     }
 
     /// The changed files with their status and counts.
     fn changes(&self) -> Vec<String> {
-        let changes = compare(&self.base(), &self.env, true, Limits::of_base()).unwrap();
+        let changes = compare(&self.base(), &self.env, true, patient()).unwrap();
         let count = |lines: Option<u64>| lines.map_or("-".to_owned(), |lines| lines.to_string());
         changes
             .iter()
@@ -107,7 +112,7 @@ fn what_was_dirty_before_is_part_of_the_base() {
     fs::remove_file(world.root().join("untracked")).unwrap();
     let expected = ["modified changed +1 -0", "added new/file +2 -0", "deleted untracked +0 -1"];
     assert_eq!(world.changes(), expected);
-    let patch = &compare(&world.base(), &world.env, true, Limits::of_base()).unwrap()[0].patch;
+    let patch = &compare(&world.base(), &world.env, true, patient()).unwrap()[0].patch;
     assert!(patch.ends_with(" one\n mine\n+theirs\n"), "{patch}");
     // What is committed meanwhile has still changed since the base.
     world.commit();
@@ -145,7 +150,7 @@ fn the_repository_stays_as_it_is() {
     world.write("staged", "other\n");
     world.git(&["add", "staged"]);
     world.git(&["prune", "--expire=now"]);
-    let changes = compare(&world.base(), &world.env, true, Limits::of_base()).unwrap();
+    let changes = compare(&world.base(), &world.env, true, patient()).unwrap();
     assert!(changes[0].patch.contains("-staged\n+other\n"), "{changes:?}");
 }
 
@@ -194,19 +199,19 @@ fn nothing_that_the_repository_names_is_run() {
 fn a_folder_without_a_repository_and_one_that_is_too_large_have_a_reason() {
     let world = World::new();
     let outside = world.dir.path().join("home");
-    let missing = record(&outside, &world.base(), &world.env, Limits::of_base());
+    let missing = record(&outside, &world.base(), &world.env, patient());
     assert_eq!(reason(missing), "the folder is in no git work tree");
     assert_eq!(reason(read(&world.base()).unwrap()), "the folder is in no git work tree");
     world.write("large", &"x".repeat(1000));
-    for limits in [Limits { bytes: 999, ..Limits::of_base() }, Limits { files: 0, ..Limits::of_base() }] {
+    for limits in [Limits { bytes: 999, ..patient() }, Limits { files: 0, ..patient() }] {
         let missing = record(&world.root(), &world.base(), &world.env, limits);
         assert_eq!(reason(missing), TOO_LARGE);
         assert_eq!(fs::read_dir(world.base()).unwrap().count(), 1, "nothing else is left");
     }
-    let late = Limits { until: Instant::now(), ..Limits::of_base() };
+    let late = Limits { until: Instant::now(), ..patient() };
     assert_eq!(reason(record(&world.root(), &world.base(), &world.env, late)), "git did not finish in time");
     let env = [("PATH".into(), "/nonexistent".into())];
-    let missing = record(&world.root(), &world.base(), &env, Limits::of_base());
+    let missing = record(&world.root(), &world.base(), &env, patient());
     assert_eq!(reason(missing), "git is not installed");
 }
 
@@ -216,7 +221,7 @@ fn before_the_first_commit_in_a_linked_work_tree_and_below_the_top_there_is_a_ba
     world.git(&["worktree", "add", "-q", "../linked"]);
     let linked = world.dir.path().join("linked");
     assert!(matches!(
-        record(&linked, &world.base(), &world.env, Limits::of_base()),
+        record(&linked, &world.base(), &world.env, patient()),
         TreeBase::Recorded { root, .. } if root == linked.to_str().unwrap()
     ));
     fs::write(linked.join("kept"), "").unwrap();
@@ -224,10 +229,7 @@ fn before_the_first_commit_in_a_linked_work_tree_and_below_the_top_there_is_a_ba
 
     fs::create_dir(world.root().join("below")).unwrap();
     let below = world.root().join("below");
-    assert!(matches!(
-        record(&below, &world.base(), &world.env, Limits::of_base()),
-        TreeBase::Recorded { .. }
-    ));
+    assert!(matches!(record(&below, &world.base(), &world.env, patient()), TreeBase::Recorded { .. }));
     world.write("above", "1\n");
     assert_eq!(world.changes(), ["added above +1 -0"]);
 
