@@ -115,7 +115,11 @@ impl Scene<'_> {
                 let failed = self.sandbox.send_fails(&worker, "!error -32603 no luck", "BACKEND_RPC_ERROR");
                 (vec![failed["turnId"].as_str().unwrap().to_owned()], &["TURN_NOT_RETRYABLE"])
             }
-            "subagent result" => (vec![self.worker()], &["TURN_NOT_FOUND"]),
+            "subagent result" => {
+                let worker = self.sandbox.start("demo");
+                let _ = self.sandbox.send(&worker, "hello");
+                (vec![worker], &[])
+            }
             "subagent queue resume" => (words(&["--worker-id", &self.worker()]), &[]),
             "subagent watch" => (words(&["--worker-id", &self.worker()]), &[]),
             "subagent wait" => {
@@ -123,11 +127,11 @@ impl Scene<'_> {
             }
             "subagent run" => (words(&["--launcher", "demo", "--text", "!stream 50"]), &[]),
             "subagent worker start" => (words(&["--launcher", "demo"]), &[]),
-            "subagent worker show" | "subagent worker logs" | "subagent worker inspect" => {
+            "subagent worker show" | "subagent worker logs" | "subagent worker inspect" | "subagent logs" => {
                 (vec![self.worker()], &[])
             }
-            "subagent worker stop" => (vec![self.sandbox.start("demo")], &[]),
-            "subagent worker rm" => {
+            "subagent worker stop" | "subagent stop" => (vec![self.sandbox.start("demo")], &[]),
+            "subagent worker rm" | "subagent rm" => {
                 let worker = self.sandbox.start("demo");
                 (vec![worker, "--force".to_owned()], &["WORKER_NOT_FOUND"])
             }
@@ -167,6 +171,8 @@ impl Scene<'_> {
             "subagent summary" | "subagent show" | "subagent diff" => (vec![self.worker()], &[]),
             "subagent budget set" => (words(&["--max-turns", "1000000"]), &[]),
             "subagent worker list"
+            | "subagent ls"
+            | "subagent status"
             | "subagent task list"
             | "subagent task prune"
             | "subagent tree"
