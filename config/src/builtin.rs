@@ -138,9 +138,9 @@ mod tests {
         std::fs::write(&program, "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let known = launchers(&env(dir.path()));
-        let told = |name: &str| (known[name].command.as_str(), known[name].args.join(" "));
-        assert_eq!(told("gemini"), ("gemini", "--acp".to_owned()));
-        assert_eq!(told("codex"), ("npx", "-y @agentclientprotocol/codex-acp".to_owned()));
+        let listed = |name: &str| (known[name].command.as_str(), known[name].args.join(" "));
+        assert_eq!(listed("gemini"), ("gemini", "--acp".to_owned()));
+        assert_eq!(listed("codex"), ("npx", "-y @agentclientprotocol/codex-acp".to_owned()));
     }
 
     #[test]

@@ -143,8 +143,8 @@ pub(crate) fn files(
     Ok(files)
 }
 
-/// The same of regular files alone: whoever may write where the config is must not hold up who reads it. `user` is the
-/// user's own file if `config` is that of a project over it.
+/// The same of regular files alone: a pipe or a device in the place of the file must not hold up its reader. `user` is
+/// the user's own file if `config` is that of a project over it.
 ///
 /// # Errors
 /// As [`load`].

@@ -94,7 +94,7 @@ pub fn init(path: PathBuf, scope: Scope, existing: Existing) -> Result<Initializ
 pub fn with_default(launcher: &str) -> String {
     const AFTER_LAUNCHERS: &str = "# What agents may do without asking you";
     let rest = TEMPLATE.find(AFTER_LAUNCHERS).and_then(|at| TEMPLATE.get(at..)).unwrap_or_default();
-    // A JSON text is a YAML text, whatever is in the name.
+    // A JSON text is a YAML text, and quotes every name.
     let named = format!("  launcher: {}\n", Value::from(launcher));
     format!(
         "# Configuration of subagent; `subagent config show --origin` shows what counts, `subagent config check` problems.\n\

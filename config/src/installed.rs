@@ -63,17 +63,31 @@ pub fn all<'a>(config: &'a Config, cwd: &Path, env: &Environment) -> Vec<(&'a st
 /// `LAUNCHER_NOT_FOUND` without details.
 pub fn only<'a>(config: &'a Config, cwd: &Path, env: &Environment) -> Result<&'a str, ConfigError> {
     let all = all(config, cwd, env);
-    let of = |wanted: fn(&Presence) -> bool| -> Vec<&'a str> {
-        all.iter().filter(|(_, presence)| wanted(presence)).map(|(name, _)| *name).collect()
-    };
-    let available = of(|presence| *presence == Presence::Available);
-    let fetchable = of(|presence| matches!(presence, Presence::Fetchable(_)));
-    match (available.as_slice(), fetchable.as_slice()) {
-        ([one], _) | ([], [one]) => Ok(one),
-        ([], several) | (several, _) => Err(ConfigError::LauncherNotChosen {
-            installed: several.iter().map(|&name| name.to_owned()).collect(),
+    sole(all.iter().map(|(name, presence)| (*name, presence))).map_err(|several| {
+        ConfigError::LauncherNotChosen {
+            installed: several.into_iter().map(str::to_owned).collect(),
             known: config.launchers.keys().cloned().collect(),
-        }),
+        }
+    })
+}
+
+/// The only launcher that is installed, else the only one that can be fetched.
+///
+/// # Errors
+/// Those between which a person has to choose; none if no agent can be started.
+pub fn sole<'a, 'p>(all: impl Iterator<Item = (&'a str, &'p Presence)>) -> Result<&'a str, Vec<&'a str>> {
+    let (mut available, mut fetchable) = (Vec::new(), Vec::new());
+    for (name, presence) in all {
+        match presence {
+            Presence::Available => available.push(name),
+            Presence::Fetchable(_) => fetchable.push(name),
+            Presence::Missing => {}
+        }
+    }
+    let first = if available.is_empty() { fetchable } else { available };
+    match first.as_slice() {
+        [one] => Ok(one),
+        _ => Err(first),
     }
 }
 
@@ -135,19 +149,19 @@ mod tests {
 
     #[test]
     fn the_package_is_the_first_word_that_is_no_flag() {
-        let told = |args: &[&str]| {
+        let listed = |args: &[&str]| {
             let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
             package(&args).map(|(name, version)| (name.to_owned(), version.map(str::to_owned)))
         };
         let plain = |name: &str| Some((name.to_owned(), None));
-        assert_eq!(told(&["-y", "@google/gemini-cli", "--acp"]), plain("@google/gemini-cli"));
-        assert_eq!(told(&["cline", "x"]), plain("cline"));
-        assert_eq!(told(&["-p", "a", "b"]), plain("a"));
-        assert_eq!(told(&["--package=@s/a", "b"]), plain("@s/a"));
-        assert_eq!(told(&["@s/a@1.2.3"]), Some(("@s/a".to_owned(), Some("1.2.3".to_owned()))));
-        assert_eq!(told(&["a@latest"]), Some(("a".to_owned(), Some("latest".to_owned()))));
+        assert_eq!(listed(&["-y", "@google/gemini-cli", "--acp"]), plain("@google/gemini-cli"));
+        assert_eq!(listed(&["cline", "x"]), plain("cline"));
+        assert_eq!(listed(&["-p", "a", "b"]), plain("a"));
+        assert_eq!(listed(&["--package=@s/a", "b"]), plain("@s/a"));
+        assert_eq!(listed(&["@s/a@1.2.3"]), Some(("@s/a".to_owned(), Some("1.2.3".to_owned()))));
+        assert_eq!(listed(&["a@latest"]), Some(("a".to_owned(), Some("latest".to_owned()))));
         for none in [&[][..], &["-y"], &["./a"], &["github:a/b"], &["-c", "a"], &["a/../../b"]] {
-            assert_eq!(told(none), None, "{none:?}");
+            assert_eq!(listed(none), None, "{none:?}");
         }
     }
 

@@ -144,7 +144,7 @@ fn alone(value: &Value, path: &[String]) -> Value {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Vec<String> {
+    fn listed(text: &str) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("c.yaml");
         std::fs::write(&file, text).unwrap();
@@ -156,8 +156,8 @@ mod tests {
     #[test]
     fn all_problems_are_told_with_their_lines() {
         let text = "launchers:\n  a:\n    args: [1]\n    env:\n      K: 7\n      L: 8\n  b:\n    command: x\n    queueLimit: -1\n\
-                    permissions:\n  execute:\n    'a*': maybe\n    'b*': never\ndefaults:\n  launcher: nobody\n";
-        let found = told(text);
+                    permissions:\n  execute:\n    'a*': maybe\n    'b*': never\ndefaults:\n  launcher: unknown\n";
+        let found = listed(text);
         let lines: Vec<&str> = found.iter().map(|line| line.split(':').next().unwrap()).collect();
         assert_eq!(lines, ["3", "5", "6", "2", "9", "12", "13", "15"], "{found:#?}");
         assert!(found[3].contains("launchers.a.command"), "{found:#?}");
@@ -165,9 +165,9 @@ mod tests {
 
     #[test]
     fn syntax_and_what_is_right() {
-        assert_eq!(told("a: b: c\n").len(), 1);
-        assert!(told("a: b: c\n")[0].starts_with("1: "));
-        assert_eq!(told("launchers: {codex: {env: {K: v}}}\ndefaults: {launcher: gemini}\n"), [""; 0]);
-        assert_eq!(told("[1]"), ["0: the document must be a mapping, not a list"]);
+        assert_eq!(listed("a: b: c\n").len(), 1);
+        assert!(listed("a: b: c\n")[0].starts_with("1: "));
+        assert_eq!(listed("launchers: {codex: {env: {K: v}}}\ndefaults: {launcher: gemini}\n"), [""; 0]);
+        assert_eq!(listed("[1]"), ["0: the document must be a mapping, not a list"]);
     }
 }

@@ -166,14 +166,14 @@ mod tests {
         let text = yaml(&merged).unwrap();
         assert!(!text.contains("secret") && text.contains(HIDDEN), "{text}");
         assert_eq!(syntax::parse(&text).unwrap(), merged, "what is shown can be read again:\n{text}");
-        let told = |path: &str| {
+        let listed = |path: &str| {
             let entry = entries.iter().find(|entry| entry.path.join(".") == path).unwrap();
             (entry.origin, entry.line)
         };
-        assert_eq!(told("launchers.codex.command"), ("built-in", None));
-        assert_eq!(told("launchers.codex.env.KEY"), ("user", Some(3)));
-        assert_eq!(told("launchers.kiro.command"), ("built-in", None));
-        assert_eq!(told("defaults.launcher"), ("project", Some(2)));
-        assert_eq!(told("notify.0.url").0, "user");
+        assert_eq!(listed("launchers.codex.command"), ("built-in", None));
+        assert_eq!(listed("launchers.codex.env.KEY"), ("user", Some(3)));
+        assert_eq!(listed("launchers.kiro.command"), ("built-in", None));
+        assert_eq!(listed("defaults.launcher"), ("project", Some(2)));
+        assert_eq!(listed("notify.0.url").0, "user");
     }
 }

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use crate::syntax;
 
-    fn told(text: &str) -> Vec<String> {
+    fn listed(text: &str) -> Vec<String> {
         let found = of_document(Path::new("/c.yaml"), text, &syntax::parse(text).unwrap());
         found.iter().map(ToString::to_string).collect()
     }
@@ -179,14 +179,14 @@ mod tests {
             "/c.yaml:6: unknown key `defalts`; did you mean `defaults`?",
             "/c.yaml:7: unknown key `roleHints.r.zzz`",
         ];
-        assert_eq!(told(text), expected);
+        assert_eq!(listed(text), expected);
     }
 
     #[test]
     fn the_reference_and_the_template_have_no_unknown_key() {
         let (_, block) = include_str!("../../docs/config.md").split_once("```yaml\n").unwrap();
-        assert_eq!(told(block.split_once("```").unwrap().0), [""; 0]);
-        assert_eq!(told(crate::template::TEMPLATE), [""; 0]);
-        assert_eq!(told("7"), [""; 0]);
+        assert_eq!(listed(block.split_once("```").unwrap().0), [""; 0]);
+        assert_eq!(listed(crate::template::TEMPLATE), [""; 0]);
+        assert_eq!(listed("7"), [""; 0]);
     }
 }

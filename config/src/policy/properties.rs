@@ -132,7 +132,7 @@ proptest! {
         }
     }
 
-    /// What the user's own file denies stays denied, whatever a project adds.
+    /// What the user's own file denies stays denied: no rule of a project loosens it.
     #[test]
     fn no_rule_of_a_project_loosens_a_denial_of_the_user(
         own in proptest::collection::vec(a_rule(), 0..5), added in proptest::collection::vec(a_rule(), 0..5), call in a_call(),

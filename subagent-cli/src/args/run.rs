@@ -44,7 +44,7 @@ Exit codes:
   1    an error: nothing was run, or the worker could not be stopped
   2    wrong usage
   10   the turn failed
-  11   the turn was canceled by somebody else
+  11   the turn was canceled by another command
   12   a permission was denied, or the agent did what a rule denies
   13   the time of --timeout is over
   14   the final message does not meet --result-schema
@@ -63,9 +63,12 @@ Examples:
   subagent run --text 'Fix the tests.' --allow edit --allow 'execute(make *)'
   git diff | subagent run --text-stdin --result-schema review.schema.json")]
 pub struct Run {
-    /// The agent (a launcher or a definition), and what it is to do
-    #[arg(value_name = "AGENT] [PROMPT", num_args = 0..=2, hide_possible_values = true)]
-    pub words: Vec<String>,
+    /// The agent: a launcher or a definition. Alone it is the prompt
+    #[arg(value_name = "AGENT")]
+    first: Option<String>,
+    /// What it is to do; - reads stdin
+    #[arg(value_name = "PROMPT")]
+    second: Option<String>,
     /// Print the worker's name and return as soon as the agent has the prompt
     #[arg(short = 'd', long, conflicts_with_all = ["timeout", "result_schema", "output"])]
     pub detach: bool,
@@ -105,10 +108,9 @@ impl Run {
     /// The agent and the prompt that were typed without flags.
     #[must_use]
     pub fn agent_and_prompt(&self) -> (Option<&str>, Option<&str>) {
-        match self.words.as_slice() {
-            [] => (None, None),
-            [prompt] => (None, Some(prompt)),
-            [agent, prompt, ..] => (Some(agent), Some(prompt)),
+        match (self.first.as_deref(), self.second.as_deref()) {
+            (prompt, None) => (None, prompt),
+            both => both,
         }
     }
 

@@ -157,7 +157,7 @@ fn a_worker_that_was_forgotten_is_no_flag() {
     ] {
         assert!(error(line).contains("a value is required for '--worker-id <ID>'"), "{}", error(line));
     }
-    for line in ["watch --worker-id -x", "watch --worker-id --of-nobody", "watch --worker-id=--follow"] {
+    for line in ["watch --worker-id -x", "watch --worker-id --unknown", "watch --worker-id=--follow"] {
         let (Command::Watch(watch), _) = parsed(line) else { panic!() };
         assert!(watch.worker_id.is_some_and(|id| id.starts_with('-')), "{line}");
     }

@@ -21,7 +21,9 @@ pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
     let target = present(args.target);
     let worker_id = either(args.worker_id, "workerId");
     let request_id = either(args.request, "requestId");
-    if worker_id.is_none() && request_id.is_some() {
+    // A person's form names a worker, a request or nothing.
+    let in_contract = request_id.is_some() || (args.input.is_some() && target.is_none());
+    if worker_id.is_none() && in_contract {
         return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
     }
     let typed = match (args.accept, args.decline, args.cancel) {

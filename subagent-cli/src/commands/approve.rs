@@ -28,7 +28,8 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     let worker_id = either(args.worker_id, "workerId").or_else(|| target.clone().filter(|_| all));
     let request_id = either(args.request, "requestId");
     // A person's form names a worker, a request or nothing.
-    let finds = !all && worker_id.is_none() && request_id.is_none() && args.input.is_none();
+    let in_contract = args.input.is_some() && target.is_none();
+    let finds = !all && worker_id.is_none() && request_id.is_none() && !in_contract;
     if worker_id.is_none() && !finds {
         return Err(Failure::input(match all {
             true => "no worker: --all decides what one worker asks; name one, or give workerId in --input",

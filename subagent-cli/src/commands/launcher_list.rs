@@ -23,7 +23,9 @@ pub(super) fn run(args: &LauncherList, context: &Context) -> Result<Outcome> {
         // The document without --all is that of the contract.
         if args.all || context.format == Format::Text {
             let found = launcher_found::found(&loaded, name, launcher, context);
-            item.as_object_mut().into_iter().for_each(|item| item.extend(found.clone()));
+            if let Some(item) = item.as_object_mut() {
+                item.extend(found);
+            }
         }
         (loaded.file_of_launcher(name).is_some(), item)
     });

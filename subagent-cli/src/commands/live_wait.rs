@@ -7,12 +7,14 @@ use std::cell::RefCell;
 use std::pin::pin;
 use std::time::Duration;
 
-use nix::sys::signal::{SigHandler, Signal, raise, signal};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use subagent_config::Workspace;
+use subagent_protocol::clean::one_line;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::run::signals::end_by;
 use crate::client::{Batch, Client, Cursor, Waiting};
 use crate::context::Context;
 use crate::failure::Result;
@@ -97,8 +99,8 @@ async fn follow(
     std::future::pending().await
 }
 
-/// Ends this process as the signal would have: whoever started it sees that. The turn is not touched.
-fn interrupt(worker: &str, from: Option<&str>, turn: bool) {
+/// Ends this process as Ctrl-C would have: a shell sees that. The turn is not touched.
+fn interrupt(worker: &str, from: Option<&str>, turn: bool) -> ! {
     let cursor = from.map(|event| format!(" --from-event-id {event}")).unwrap_or_default();
     let ended = if turn {
         format!(
@@ -109,10 +111,14 @@ fn interrupt(worker: &str, from: Option<&str>, turn: bool) {
         "The wait has ended; nothing else has changed.".to_owned()
     };
     tell(&format!("\n{ended}\nTry:  subagent wait --worker-id {worker}{cursor}\n"));
-    // SAFETY: the default disposition is no function of ours that could do anything unsafe.
-    #[allow(unsafe_code)]
-    let restored = unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) };
-    let _ = restored.and_then(|_| raise(Signal::SIGINT));
-    // It is blocked: the shell's word for it.
-    std::process::exit(128 + Signal::SIGINT as i32);
+    end_by(Signal::SIGINT)
+}
+
+/// The same at a question that was asked in place, which stays open.
+pub(super) fn leave(address: &str) -> ! {
+    let address = one_line(address);
+    tell(&format!(
+        "\nThe wait has ended; the question is open.\nTry:  subagent approval list, then subagent wait {address}\n"
+    ));
+    end_by(Signal::SIGINT)
 }

@@ -9,6 +9,7 @@ use super::{has_state, named_worker};
 use crate::client::{Ask, Client, segment};
 use crate::context::present;
 use crate::failure::{Failure, Result};
+use crate::output::human::named;
 
 /// The overview of the worker with this address; without one, of the only worker that is not stopped.
 ///
@@ -25,11 +26,6 @@ pub(super) async fn of(client: &mut Client, worker: Option<String>, workspace: &
     client.ask(&Ask::get(format!("/v1/workers/{}/overview", segment(&worker)))).await
 }
 
-/// What a person calls a worker.
-pub(super) fn name(worker: &Value) -> &str {
-    worker["name"].as_str().or(worker["workerId"].as_str()).unwrap_or_default()
-}
-
 /// The only worker that is not stopped.
 async fn only(client: &mut Client, workspace: &Workspace) -> Result<String> {
     let list = match has_state(workspace) {
@@ -43,7 +39,7 @@ async fn only(client: &mut Client, workspace: &Workspace) -> Result<String> {
         [] => Err(Failure::new(Code::WorkerNotFound, "no worker is running in this workspace")
             .recommend("name a stopped one: `subagent worker list` shows them")),
         several => {
-            let names: Vec<&str> = several.iter().map(|worker| name(worker)).collect();
+            let names: Vec<&str> = several.iter().map(|worker| named(worker)).collect();
             let message = format!("several workers are not stopped; name one of {}", names.join(", "));
             Err(Failure::argument(message).with("workers", names))
         }
@@ -52,14 +48,13 @@ async fn only(client: &mut Client, workspace: &Workspace) -> Result<String> {
 
 /// Refuses the id of something else, and names the command that shows it.
 fn check_kind(worker: &str) -> Result<()> {
-    let command = if worker.parse::<TurnId>().is_ok() {
+    let (kind, command) = if worker.parse::<TurnId>().is_ok() {
         ("turn", format!("subagent turn show {worker}"))
-    } else if worker.parse::<RequestId>().is_ok() || worker.starts_with("el_") {
-        ("request", format!("subagent approval show {}", shell_words::quote(worker)))
+    } else if worker.parse::<RequestId>().is_ok() {
+        ("request", format!("subagent approval show {worker}"))
     } else {
         return Ok(());
     };
-    let (kind, command) = command;
     Err(Failure::argument(format!("{worker} is a {kind}, not a worker; `{command}` shows it"))
         .with("recommendedCommand", command))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use subagent_config::Workspace;
-use subagent_protocol::Code;
+use subagent_protocol::{Code, worker_name};
 
 use super::turn_result::{self, TurnResult};
 use super::{has_state, named_worker};
@@ -12,14 +12,12 @@ use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
 use crate::output::{Format, Outcome, complain};
 
-/// The worker that was started or addressed last.
-const LAST: &str = "@last";
 /// How the id of a turn begins.
 const TURN: &str = "turn_";
 
 pub(super) fn run(args: ResultOf, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let address = present(args.address).unwrap_or_else(|| LAST.to_owned());
+    let address = present(args.address).unwrap_or_else(|| worker_name::LAST.to_owned());
     let mut client = Client::new(context, &workspace);
     let result = block_on(async {
         let turn_id = turn_of(&mut client, &address, &workspace).await?;

@@ -258,8 +258,10 @@ fn send(
             let (Some(dialog), Some(question)) = (&mut dialog, Question::of_event(event)) else {
                 break waited;
             };
-            if dialog.ask_waited(&mut client, &mut follower, &question, event).await? == Asked::Skipped {
-                break waited;
+            match dialog.ask_waited(&mut client, &mut follower, &question, event).await? {
+                Asked::Skipped => break waited,
+                Asked::Interrupted => live_wait::leave(&waiting.worker_id),
+                Asked::Answered | Asked::Elsewhere => {}
             }
             waiting.cursor = Cursor::After(event["eventId"].as_str().unwrap_or_default().to_owned());
             live = Live::new(context, workspace)?;

@@ -10,15 +10,15 @@ use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 use subagent_protocol::clean::one_line;
 use tokio::time::Instant;
 
-use super::named_worker;
 use super::wait_end::{WaitEnd, code_of};
+use super::{live_wait, named_worker};
 use crate::args::turns::{Wait, wait_limit};
 use crate::client::{Client, block_on};
 use crate::context::Context;
 use crate::dialog::{Asked, Dialog, Question};
 use crate::exit_code::{NEEDS_ANSWER, TurnOutcome};
 use crate::failure::{Failure, Result};
-use crate::output::{Format, Outcome, complain};
+use crate::output::{Format, Outcome, complain, human};
 
 /// Longer final lines are cut.
 const MAX_LINE_CHARS: usize = 200;
@@ -90,8 +90,10 @@ async fn ask(
         let Some(item) = &worker.item else { continue };
         let event = &item["matchedEvent"];
         let Some(question) = Question::of_event(event) else { continue };
-        if dialog.ask_waited(client, follower, &question, event).await? == Asked::Skipped {
-            return Ok(false);
+        match dialog.ask_waited(client, follower, &question, event).await? {
+            Asked::Skipped => return Ok(false),
+            Asked::Interrupted => live_wait::leave(&worker.address),
+            Asked::Answered | Asked::Elsewhere => {}
         }
         worker.item = None;
         goes_on = true;
@@ -160,8 +162,7 @@ impl Row {
     fn of(worker: Waited, end: Option<WaitEnd>) -> Self {
         let Waited { address, item } = worker;
         let mut item = item.unwrap_or_else(|| json!({"workerId": address, "outcome": "waiting"}));
-        let name = ["name", "workerId"].iter().find_map(|key| item[*key].as_str()).unwrap_or(&address);
-        let name = one_line(name);
+        let name = one_line(human::named(&item));
         let found = item["outcome"].as_str().unwrap_or_default().to_owned();
         let (outcome, line, code, result) = match end {
             Some(WaitEnd { result: Some(result), code, reason }) => {

@@ -1,7 +1,7 @@
 //! `watch`: prints a worker's events, one line each; with `--follow` as they come. A person at a terminal gets what
 //! they mean instead.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -57,7 +57,9 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     let mut client = Client::new(context, &workspace);
     let mut sink = match Terminal::of_stdout() {
         _ if args.json.json => Sink::Document(Vec::new()),
-        Some(terminal) if !args.ndjson && !args.raw => Sink::Person(Box::new(Stream::new(terminal)), None),
+        Some(terminal) if !args.ndjson && !args.raw => {
+            Sink::Person(Box::new(Stream::new(terminal)), Headings::default())
+        }
         _ => Sink::Lines,
     };
     let from = present(args.from_event_id);
@@ -76,6 +78,11 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
             }
         }
         let is_one = worker_id.is_some() && !args.tree;
+        if let Sink::Person(_, headings) = &mut sink
+            && worker_id.is_none()
+        {
+            headings.learn(&mut client).await?;
+        }
         let mut from = from;
         if let Some(tail) = args.tail {
             let newest = usize::try_from(tail).unwrap_or(usize::MAX);
@@ -113,8 +120,8 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
 enum Sink {
     /// To stdout, at once.
     Lines,
-    /// To a person, at once; with the worker whose events were shown last, if there are several.
-    Person(Box<Stream>, Option<String>),
+    /// To a person, at once; with headings if there are several workers.
+    Person(Box<Stream>, Headings),
     /// Into the document that is printed at the end.
     Document(Vec<Value>),
 }
@@ -174,13 +181,13 @@ impl Part {
     }
 }
 
-/// Returns the time that was so many seconds ago.
+/// Returns the time this number of seconds ago.
 fn since(seconds: Option<u64>) -> Option<Timestamp> {
     let millis = i64::try_from(seconds?.saturating_mul(1000)).unwrap_or(i64::MAX);
     Some(Timestamp(now().0.saturating_sub(millis)))
 }
 
-/// Takes events until there are no more, or nobody reads stdout any more.
+/// Takes events until there are no more, or the reader of stdout is gone.
 async fn copy(events: &mut Events<'_>, sink: &mut Sink, is_one: bool, part: &Part) -> Result<()> {
     let gone = reader_gone();
     tokio::pin!(gone);
@@ -198,16 +205,16 @@ async fn copy(events: &mut Events<'_>, sink: &mut Sink, is_one: bool, part: &Par
     }
 }
 
-/// Puts events where they go; false if nobody reads stdout any more.
+/// Puts events where they go; false if the reader of stdout is gone.
 fn put(found: Vec<Value>, sink: &mut Sink, is_one: bool) -> Result<bool> {
     let text = match sink {
         Sink::Document(items) => {
             items.extend(found);
             return Ok(true);
         }
-        Sink::Person(stream, None) if is_one => stream.write(&found),
-        Sink::Person(stream, last) => {
-            found.into_iter().fold(String::new(), |text, event| text + &of_several(stream, last, event))
+        Sink::Person(stream, _) if is_one => stream.write(&found),
+        Sink::Person(stream, headings) => {
+            found.into_iter().fold(String::new(), |text, event| text + &headings.write(stream, event))
         }
         Sink::Lines => found.into_iter().fold(String::new(), |text, event| text + &document(event) + "\n"),
     };
@@ -218,16 +225,40 @@ fn put(found: Vec<Value>, sink: &mut Sink, is_one: bool) -> Result<bool> {
     }
 }
 
-/// An event of one of several workers: whose it is, is said where it changes.
-fn of_several(stream: &mut Stream, last: &mut Option<String>, event: Value) -> String {
-    let (whose, event) = unwrapped(event);
-    let mut text = String::new();
-    if last.as_deref() != Some(&whose) {
-        text.push_str(&stream.finish());
-        text.push_str(&format!("== {whose}\n"));
-        *last = Some(whose);
+/// The headings between the events of several workers.
+#[derive(Debug, Default)]
+struct Headings {
+    /// Names of workers by their ids. A worker that is started later has its id as heading.
+    names: HashMap<String, String>,
+    /// The heading of the event before.
+    last: Option<String>,
+}
+
+impl Headings {
+    /// Learns the names of the workers that there are.
+    async fn learn(&mut self, client: &mut Client) -> Result<()> {
+        let list = client.ask(&Ask::get("/v1/workers?all=true")).await?;
+        let text = |item: &Value, key: &str| one_line(item[key].as_str().unwrap_or_default());
+        let items = list["items"].as_array().into_iter().flatten();
+        self.names = items.map(|item| (text(item, "workerId"), text(item, "name"))).collect();
+        Ok(())
     }
-    text + &stream.write(&[event])
+
+    /// Writes an event below the heading of its worker.
+    fn write(&mut self, stream: &mut Stream, event: Value) -> String {
+        let (whose, event) = unwrapped(event);
+        let whose = match self.names.get(&whose) {
+            Some(name) if !name.is_empty() => format!("{name}  {whose}"),
+            _ => whose,
+        };
+        let mut text = String::new();
+        if self.last.as_deref() != Some(&whose) {
+            text.push_str(&stream.finish());
+            text.push_str(&format!("== {whose}\n"));
+            self.last = Some(whose);
+        }
+        text + &stream.write(&[event])
+    }
 }
 
 /// Whose an event is, for people, and the event: of a task that one which was wrapped.

@@ -88,7 +88,7 @@ fn show(shell: &Shell, folder: &Path) -> Result<()> {
         return Err(Failure::internal(format!("the diff lacks the agent's change:\n{diff}")));
     }
 
-    said("\n# 6. The agent asks for a permission. The turn waits for an answer, whoever dies in between");
+    said("\n# 6. The agent asks for a permission. The turn waits for the answer, also while the daemon dies");
     shell.write("ask.txt", "!ask execute rm -rf build\n")?;
     let asked = shell.run("subagent", &["send", "--worker-id", &worker, "--text-file", "ask.txt"])?;
     let request = value(&asked, "requestId")?;

@@ -1,12 +1,7 @@
 //! What to try after the demo, with the agents of this machine.
 
-use std::path::Path;
-
-use subagent_config::template::TEMPLATE;
-use subagent_config::{Environment, file, launcher};
-
-/// The program that fetches an agent and runs it.
-const FETCHES: &str = "npx";
+use subagent_config::installed::{self, Presence};
+use subagent_config::{Environment, LoadedConfig};
 
 /// The lines after the demo.
 pub(super) fn lines(env: &Environment) -> Vec<String> {
@@ -15,7 +10,7 @@ pub(super) fn lines(env: &Environment) -> Vec<String> {
         [] => String::new(),
         names => format!("{what}: {}. ", names.join(", ")),
     };
-    let mut found = listed("Installed", &installed) + &listed(&format!("Fetched by {FETCHES}"), &fetchable);
+    let mut found = listed("Installed", &installed) + &listed("Fetched by npx", &fetchable);
     let first = installed.first().or_else(|| fetchable.iter().find(|name| *name == "codex"));
     if found.is_empty() {
         found = "None was found in the PATH.".to_owned();
@@ -33,20 +28,18 @@ pub(super) fn lines(env: &Environment) -> Vec<String> {
     lines
 }
 
-/// The agents of the config template: those that are installed, and those that would be fetched.
+/// The agents that are installed, and those that would be fetched.
 fn agents(env: &Environment) -> (Vec<String>, Vec<String>) {
-    // A test of the template shows that it can be read.
-    let Ok(config) = file::parse(Path::new("template.yaml"), TEMPLATE.as_bytes()) else {
-        return (Vec::new(), Vec::new());
-    };
-    let found = config
-        .launchers
-        .iter()
-        .filter(|(name, one)| launcher::resolve(name, one, &env.cwd, env).available)
-        .map(|(name, one)| (name.clone(), one.command == FETCHES));
-    let (fetchable, installed): (Vec<_>, Vec<_>) = found.partition(|(_, fetched)| *fetched);
-    let names = |all: Vec<(String, bool)>| all.into_iter().map(|(name, _)| name).collect();
-    (names(installed), names(fetchable))
+    let known = LoadedConfig::built_in(env).config;
+    let (mut available, mut fetchable) = (Vec::new(), Vec::new());
+    for (name, presence) in installed::all(&known, &env.cwd, env) {
+        match presence {
+            Presence::Available => available.push(name.to_owned()),
+            Presence::Fetchable(_) => fetchable.push(name.to_owned()),
+            Presence::Missing => {}
+        }
+    }
+    (available, fetchable)
 }
 
 #[cfg(test)]

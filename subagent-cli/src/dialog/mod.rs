@@ -9,7 +9,6 @@ mod permission;
 use std::io;
 use std::pin::pin;
 
-use nix::sys::signal::{Signal, raise};
 use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::api::{Answer, Decide, RuleScope};
@@ -33,6 +32,8 @@ pub(crate) enum Asked {
     Skipped,
     /// It was over before the person answered.
     Elsewhere,
+    /// The person typed Ctrl-C. The question is open; the terminal has its usual mode.
+    Interrupted,
 }
 
 /// A question to ask.
@@ -167,7 +168,7 @@ impl Dialog {
                     tell(&human::question(shown, Detail::All, self.terminal));
                     continue;
                 }
-                Step::Interrupt => return interrupt().await,
+                Step::Interrupt => return Ok(Asked::Interrupted),
                 Step::Stay => continue,
             };
             let mut decision = Decide { decision: Some("allow".to_owned()), ..Decide::default() };
@@ -224,7 +225,7 @@ impl Dialog {
                     Answer { action: ElicitationAction::Decline, content: None, set: None }
                 }
                 Key::Char('s' | 'S') | Key::End => return Ok(self.skip(question)),
-                Key::Interrupt => return interrupt().await,
+                Key::Interrupt => return Ok(Asked::Interrupted),
                 _ => continue,
             };
             match client.ask(&Ask::change(&path, &answer)?).await {
@@ -273,13 +274,6 @@ fn unreadable(error: &io::Error) -> Failure {
 
 fn approval_path(question: &Question) -> String {
     format!("/v1/approvals/{}", segment(&question.request_id))
-}
-
-/// Ctrl-C: the signal does what it does without a question. It ends this future by ending the process, or what waits for
-/// this future.
-async fn interrupt<T>() -> T {
-    let _ = raise(Signal::SIGINT);
-    std::future::pending().await
 }
 
 /// Another command answered, the turn has ended, or its runtime is gone.

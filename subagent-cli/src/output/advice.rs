@@ -19,6 +19,7 @@ pub fn hint(failure: &Failure) -> Option<&str> {
                 "wait until its agent is ready, then repeat the command"
             }
             "WORKER_BUSY" => "wait for the end of its turn with `subagent wait`, or end it with `subagent cancel`",
+            "QUEUE_FULL" => "drop a message with `subagent turn drop`, or wait until the queue is shorter",
             "WORKER_NOT_RUNNING" => "nothing has to be canceled; look at what the worker did",
             "WORKER_STOPPED" => "start another worker; it can go on from what this one did",
             "WORKER_NOT_FOUND" => "look at the workers of this workspace, or name another workspace with --cwd",
@@ -48,6 +49,7 @@ pub fn command(failure: &Failure) -> Option<String> {
         |command: &str| Some(format!("subagent {command} {}", said("workerId").filter(is_plain)?));
     match &*failure.code {
         "WORKER_NOT_RUNNING" | "APPROVAL_NOT_FOUND" => of_worker("worker inspect"),
+        "QUEUE_FULL" => of_worker("turn list --worker-id"),
         "WORKER_STOPPED" => of_worker("worker continue --from-worker"),
         "WORKER_NOT_FOUND" => Some("subagent worker list".to_owned()),
         "EVENT_NOT_FOUND" => of_worker("watch --worker-id"),
@@ -110,6 +112,9 @@ mod tests {
         assert!(hint(&busy).unwrap().starts_with("wait for"));
         assert!(hint(&busy.clone().with("state", "starting")).unwrap().starts_with("wait until"));
         assert!(hint(&busy.with("pendingRequestId", "ap_1")).unwrap().starts_with("answer"));
+        let full = Failure::new(Code::QueueFull, "m").with("workerId", "w_1");
+        assert!(hint(&full).unwrap().starts_with("drop a message"));
+        assert_eq!(command(&full).as_deref(), Some("subagent turn list --worker-id w_1"));
         let gave_up = Failure::new(Code::WaitTimeout, "m").with("diagnosis", "wait on");
         assert_eq!((hint(&gave_up), command(&gave_up)), (Some("wait on"), None));
     }

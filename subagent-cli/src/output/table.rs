@@ -59,7 +59,7 @@ impl Table {
     fn widths(&self, available: usize) -> Vec<Option<usize>> {
         let mut widths: Vec<Option<usize>> = (0..self.head.len())
             .map(|column| {
-                let cells = self.rows.iter().map(|row| row[column].1.width());
+                let cells = self.rows.iter().filter_map(|row| Some(row.get(column)?.1.width()));
                 let widest = cells.max().unwrap_or(0);
                 (widest > 0 || column == 0).then(|| widest.max(self.head[column].width()))
             })

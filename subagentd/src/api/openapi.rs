@@ -44,6 +44,7 @@ use super::{
         workers::start,
         workers::show,
         workers::overview,
+        workers::rename,
         workers::stop,
         workers::set,
         workers::logs,

@@ -8,7 +8,7 @@ use subagent_protocol::clean::{clean, one_line};
 use super::task::beginning;
 
 /// No more of one is kept, in bytes.
-pub const MOST_BYTES: usize = 64 * 1024;
+pub const MAX_BYTES: usize = 64 * 1024;
 /// So much of the title of a call, in characters.
 const TITLE_CHARS: usize = 200;
 const CUT: &str = "\n[cut here: the rest is in the events of the task]\n";
@@ -39,7 +39,7 @@ impl Transcript {
 
     /// Its agent has said a piece of a message.
     pub fn said(&mut self, piece: &str) {
-        let room = MOST_BYTES.saturating_sub(self.text.len());
+        let room = MAX_BYTES.saturating_sub(self.text.len());
         // One that is longer is cut when it stands in the text.
         if self.said.len() <= room {
             self.said.push_str(piece);
@@ -54,7 +54,7 @@ impl Transcript {
 
     /// A child session of its agent has called a tool, which does not end a message of the agent.
     pub fn called_below(&mut self, title: &str) {
-        if self.text.len() + self.below.len() <= MOST_BYTES {
+        if self.text.len() + self.below.len() <= MAX_BYTES {
             self.below.push_str(&call(title));
         }
     }
@@ -62,7 +62,7 @@ impl Transcript {
     /// Whether nothing more is taken: also of a message that goes on and will be cut.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.is_full || self.said.len() > MOST_BYTES
+        self.is_full || self.said.len() > MAX_BYTES
     }
 
     /// All of it.
@@ -95,7 +95,7 @@ impl Transcript {
         if self.is_full {
             return;
         }
-        let room = MOST_BYTES.saturating_sub(self.text.len());
+        let room = MAX_BYTES.saturating_sub(self.text.len());
         if part.len() <= room {
             return self.text.push_str(part);
         }
@@ -148,7 +148,7 @@ mod tests {
         transcript.called("y");
         assert!(transcript.is_full());
         let text = transcript.end();
-        assert!(text.len() <= MOST_BYTES + CUT.len() && text.ends_with(CUT));
+        assert!(text.len() <= MAX_BYTES + CUT.len() && text.ends_with(CUT));
     }
 
     proptest! {

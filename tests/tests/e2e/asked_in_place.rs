@@ -1,5 +1,8 @@
 //! Questions at a terminal: a person answers `run` with a key.
 
+use std::os::unix::process::ExitStatusExt as _;
+
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_tests::harness::{AtTerminal, On, Sandbox};
 
@@ -177,5 +180,26 @@ fn send_and_wait_ask_in_place_and_go_on() {
     sandbox.run(&["approve"]).data_of("approval.decided");
     terminal.wait_for("answered by owner: allow");
     assert_eq!(terminal.screen().status.code(), Some(0));
+    sandbox.finish();
+}
+
+#[test]
+fn ctrl_c_at_a_question_of_a_wait_ends_the_wait_alone() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
+    let typed = |args: &[&str]| {
+        let terminal = sandbox.command("subagent").args(args).at_terminal(100, On::All);
+        terminal.wait_for("[s] skip");
+        terminal.types("\u{3}");
+        terminal.screen()
+    };
+    // `send` has listened to Ctrl-C before: the signal must end it all the same.
+    for args in [&["send", "demo-1", ASK][..], &["wait", "demo-1"]] {
+        let screen = typed(args);
+        assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
+        assert!(screen.text().contains("subagent wait demo-1"), "{}", screen.text());
+        assert_eq!(open(&sandbox)["name"], "demo-1", "the question is open");
+    }
+    sandbox.run(&["approve"]).data_of("approval.decided");
     sandbox.finish();
 }

@@ -30,6 +30,8 @@ fn a_detached_run_prints_the_name_of_a_worker_that_goes_on() {
     assert_eq!(run(&["--name", "auth", "Hello"]).status.code(), Some(1));
     let data = sandbox.run(&["run", "-d", "demo", "Hello"]).data_of("run.detached");
     assert_eq!(data["name"], "demo-2");
+    let runs = sandbox.run(&["worker", "list", "-l", "subagent/run"]).data_of("worker.listed");
+    assert_eq!(runs["count"], 0, "what ends left runs does not end these");
     let ended = sandbox.run(&["wait", "--worker-id", "auth", "--all"]).data_of("workers.waited");
     assert_eq!(ended["items"][0]["outcome"], "matched");
     let names = sandbox.command("subagent").args(["ls", "-q"]).run();
@@ -64,6 +66,13 @@ fn what_a_detached_run_asks_is_approved_without_an_id() {
     let decided = sandbox.run(&["approve", request]).data_of("approval.decided");
     assert_eq!(decided["requestId"], second["requestId"]);
     sandbox.run(&["approve", "demo-2"]).error("APPROVAL_NOT_FOUND");
+    let input =
+        |args: &[&str]| sandbox.subagent(args).args(["--input", "-"]).stdin(r#"{"note": "fine"}"#).run();
+    input(&["approve"]).error("INVALID_INPUT");
+    sandbox.run(&["run", "-d", "demo", "--name", "more", ask]).data_of("run.detached");
+    asking(&sandbox, "more");
+    let decided = input(&["approve", "more"]).data_of("approval.decided");
+    assert_eq!(decided["optionId"], "allow-once");
     sandbox.run(&["approve", "demo-9"]).error("WORKER_NOT_FOUND");
     sandbox.finish();
 }

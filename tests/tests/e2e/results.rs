@@ -181,6 +181,7 @@ fn a_watch_shows_the_newest_events_of_several_workers() {
     let alone = typed(&sandbox, &["watch", &one]).lines();
     assert_eq!(alone, sandbox.events(&one));
     let screen = sandbox.command("subagent").args(["watch"]).on_screen();
+    assert!(screen.text().contains(&format!("== demo-1  {one}")), "{}", screen.text());
     assert!(screen.status.success() && screen.text().contains(&*other), "all workers: {}", screen.text());
     let follows = sandbox.command("subagent").args(["watch", &one, "-f", "--tail", "1"]).spawn();
     sandbox.run(&["worker", "stop", &one]).data_of("worker.stopped");

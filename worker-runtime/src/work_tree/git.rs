@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -61,7 +61,10 @@ impl Git<'_> {
             io::ErrorKind::NotFound if self.folder.is_dir() => "git is not installed".to_owned(),
             _ => format!("git cannot be run: {error}"),
         })?;
-        let heard = self.hear(&mut child, stdin, limit);
+        let heard = self.hear(&mut child, stdin, limit).and_then(|bytes| {
+            self.await_end(&child)?;
+            Ok(bytes)
+        });
         if heard.is_err() {
             end(&mut child);
         }
@@ -74,21 +77,15 @@ impl Git<'_> {
     fn hear(&self, child: &mut Child, stdin: &[u8], limit: usize) -> Result<Vec<u8>, String> {
         let failed = |error: io::Error| format!("git cannot be heard: {error}");
         if let Some(mut pipe) = child.stdin.take() {
-            // It reads all of it before it prints. One that ends early says why with its status.
-            let _ = pipe.write_all(stdin);
+            let stdin = stdin.to_vec();
+            // On a thread, which nothing waits for: a git that hangs reads nothing. One that ends early says why with its
+            // status.
+            std::thread::spawn(move || drop(pipe.write_all(&stdin)));
         }
         let Some(mut stdout) = child.stdout.take() else { return Ok(Vec::new()) };
         let (mut bytes, mut chunk) = (Vec::new(), vec![0; 64 * 1024]);
         loop {
-            let left = self.until.saturating_duration_since(Instant::now());
-            let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            let ready = poll(&mut [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)], wait);
-            match ready {
-                Ok(0) => return Err("git did not finish in time".to_owned()),
-                Err(nix::errno::Errno::EINTR) => continue,
-                Err(error) => return Err(failed(error.into())),
-                Ok(_) => {}
-            }
+            self.await_readable(stdout.as_fd())?;
             let length = stdout.read(&mut chunk).map_err(failed)?;
             if length == 0 {
                 return Ok(bytes);
@@ -97,6 +94,30 @@ impl Git<'_> {
                 return Err(TOO_LARGE.to_owned());
             }
             bytes.extend_from_slice(&chunk[..length]);
+        }
+    }
+
+    /// Waits until git has ended: its output may end before it.
+    fn await_end(&self, child: &Child) -> Result<(), String> {
+        let failed = |error: io::Error| format!("git cannot be waited for: {error}");
+        let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+        let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
+        let ended = ended.map_err(|error| failed(error.into()))?;
+        self.await_readable(ended.as_fd())
+    }
+
+    /// Waits for input until the deadline.
+    fn await_readable(&self, input: BorrowedFd<'_>) -> Result<(), String> {
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            match poll(&mut [PollFd::new(input, PollFlags::POLLIN)], wait) {
+                Ok(0) => return Err("git did not finish in time".to_owned()),
+                Ok(_) => return Ok(()),
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Err(format!("git cannot be heard: {error}")),
+            }
         }
     }
 

@@ -21,7 +21,7 @@ use crate::client::{Client, block_on, read};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::output::terminal::Terminal;
-use crate::output::{self, Format, Outcome};
+use crate::output::{self, Format, Outcome, human};
 use rendered::{Form, total};
 
 /// The longest that git compares.
@@ -59,7 +59,7 @@ pub(super) fn run(args: Diff, context: &Context) -> Result<Outcome> {
         (false, true) => Form::Names,
         (false, false) => Form::Patch,
     };
-    print(&found, form, overview::name(&shown))
+    print(&found, form, human::named(&shown))
 }
 
 /// What git says has changed; patches only if they are wanted.

@@ -58,15 +58,7 @@ fn login(loaded: &LoadedConfig, name: &str, context: &Context) -> Login {
 
 /// The launcher that needs no choice: the only one that is installed, else the only one that can be fetched.
 pub(super) fn default_of(agents: &[Agent]) -> Option<&str> {
-    let of = |presence: fn(&Presence) -> bool| -> Vec<&Agent> {
-        agents.iter().filter(|agent| presence(&agent.presence)).collect()
-    };
-    let available = of(|presence| *presence == Presence::Available);
-    let fetchable = of(|presence| matches!(presence, Presence::Fetchable(_)));
-    match (available.as_slice(), fetchable.as_slice()) {
-        ([one], _) | ([], [one]) => Some(&one.name),
-        _ => None,
-    }
+    installed::sole(agents.iter().map(|agent| (agent.name.as_str(), &agent.presence))).ok()
 }
 
 /// Of several, the first that is logged in, else the first that is installed, by name.

@@ -9,7 +9,7 @@ use super::super::worker_start::Wanted;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::{Outcome, human};
 
 /// Starts the worker and gives it the prompt.
 ///
@@ -33,10 +33,7 @@ pub(super) fn run(
         })?;
         Ok::<_, Failure>((worker, accepted))
     })?;
-    let name = match text(&worker, "name") {
-        "" => text(&worker, "workerId").to_owned(),
-        name => name.to_owned(),
-    };
+    let name = human::named(&worker).to_owned();
     let mut data = json!({
         "name": name, "workerId": worker["workerId"], "controllerId": worker["controllerId"],
         "launcher": worker["launcher"], "turnId": accepted["turnId"], "acceptedEventId": accepted["acceptedEventId"],

@@ -3,16 +3,15 @@
 //! While the start is on its way nobody knows the worker's id; whoever has to end the run then finds it by its tag. The
 //! start itself is never given up: what was asked for may come to be at any time.
 
+use std::collections::VecDeque;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, raise};
 use serde_json::Value;
 use subagent_protocol::Code;
 use subagent_protocol::api::{CancelTurn, SendTurn};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-
-use std::collections::VecDeque;
 
 use super::questions;
 use super::signals::{Interruptions, end_by};
@@ -23,7 +22,7 @@ use crate::commands::hook::untrusted;
 use crate::commands::selected::Choice;
 use crate::commands::worker_start::Prepared;
 use crate::commands::worker_stop;
-use crate::dialog::{Dialog, Question, ends};
+use crate::dialog::{Asked, Dialog, Question, ends};
 use crate::failure::{Failure, Result};
 use crate::output::{complain, tell};
 
@@ -206,8 +205,13 @@ impl WorkOn<'_> {
                     Some(dialog) => {
                         let mut lost = Ok(());
                         let over = async { lost = until_over(question, events, &mut waiting).await };
-                        dialog.ask(client, question, over).await?;
+                        let asked = dialog.ask(client, question, over).await?;
                         lost?;
+                        if asked == Asked::Interrupted {
+                            // The run listens, and does what it does at any other time.
+                            let _ = raise(Signal::SIGINT);
+                            std::future::pending::<()>().await;
+                        }
                     }
                 }
             }

@@ -71,7 +71,9 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         wanted.start.label = "run".to_owned();
     }
     let run_id = random()?;
-    wanted.start.tags.0.insert(TAG.to_owned(), run_id.clone());
+    if !args.detach {
+        wanted.start.tags.0.insert(TAG.to_owned(), run_id.clone());
+    }
     wanted.start.tags.check()?;
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(config.as_deref(), wanted.cwd.as_deref())?;

@@ -123,7 +123,7 @@ fn told(data: &Value, went: Went, timeout: Option<u64>) {
             let error = &data["error"];
             vec![format!("run: the turn failed: {}: {}", word(&error["code"]), word(&error["message"]))]
         }
-        Went::Turn(TurnOutcome::Canceled) => vec!["run: the turn was canceled by somebody else".to_owned()],
+        Went::Turn(TurnOutcome::Canceled) => vec!["run: the turn was canceled by another command".to_owned()],
         Went::Turn(TurnOutcome::PermissionDenied) => {
             let line = |denied: &Value| {
                 let rule = denied["policy"]["rule"].as_str();

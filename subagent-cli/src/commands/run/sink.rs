@@ -42,7 +42,7 @@ enum Place {
     Nowhere,
 }
 
-/// Writes to stdout. A terminal that is gone has nobody to tell.
+/// Writes to stdout. The error of a terminal that is gone has no reader.
 fn show(text: &str) {
     let _ = write(text);
 }

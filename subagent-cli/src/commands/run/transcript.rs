@@ -9,7 +9,7 @@ use crate::dialog::Question;
 use crate::exit_code::End;
 
 /// More bytes of the final message are not kept.
-const MOST_MESSAGE: usize = 16 * 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 /// More denied requests are counted, but not listed.
 const MOST_DENIED: usize = 100;
 /// More open requests are not remembered.
@@ -29,7 +29,7 @@ pub(in crate::commands) struct Transcript {
 impl Default for Transcript {
     fn default() -> Self {
         Self {
-            text: MessageText::up_to(MOST_MESSAGE),
+            text: MessageText::up_to(MAX_MESSAGE_BYTES),
             requests: HashMap::new(),
             denied: Vec::new(),
             denied_count: 0,
@@ -174,9 +174,9 @@ mod tests {
 
     #[test]
     fn a_message_is_bounded() {
-        let half = "ä".repeat(MOST_MESSAGE / 4 + 1);
+        let half = "ä".repeat(MAX_MESSAGE_BYTES / 4 + 1);
         let long = of(&[said(&half), said(&half), said("x")]);
-        assert!(long.is_truncated() && long.message().unwrap().len() <= MOST_MESSAGE);
+        assert!(long.is_truncated() && long.message().unwrap().len() <= MAX_MESSAGE_BYTES);
         assert!(!of(&[said(&half), said(&half), tool(), said("x")]).is_truncated());
     }
 

@@ -30,7 +30,7 @@ pub use content::Detail;
 pub use failure::failure;
 pub use overview::{answer, doing};
 pub use stream::Stream;
-pub use view::now;
+pub use view::{named, now};
 
 /// A result for this terminal. `text` is what it is elsewhere.
 #[must_use]

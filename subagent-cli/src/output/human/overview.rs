@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::questions::open;
-use super::view::{View, parse_time, shown as value, word};
+use super::view::{View, named, parse_time, shown as value, word};
 use crate::output::page::shorten;
 use crate::output::style::Style;
 
@@ -13,8 +13,8 @@ const MAX_LINES: usize = 6;
 const MAX_TASKS: usize = 20;
 
 pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
-    let worker = data["workerId"].as_str()?;
-    let name = data["name"].as_str().unwrap_or(worker);
+    data["workerId"].as_str()?;
+    let name = named(data);
     view.page.word(Style::Strong, name).plain("  ");
     view.state(word(data, "state"));
     if parse_time(&data["updatedAt"]).is_some() {

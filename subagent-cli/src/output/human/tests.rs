@@ -79,6 +79,19 @@ fn an_inspection_has_the_worker_its_questions_and_its_events() {
 }
 
 #[test]
+fn the_commands_of_a_form_stand_below_each_other() {
+    let asked = json!({
+        "requestId": "ap_1", "kind": "elicitation", "message": "Which port?", "status": "pending", "workerId": "w_1",
+        "request": {"schema": {"properties": {"port": {"type": "integer"}}}},
+    });
+    assert!(
+        shown("approval.shown", asked).contains(
+            "    accept   subagent answer ap_1 --accept --set port=VALUE\n    decline  subagent answer ap_1 --decline\n"
+        )
+    );
+}
+
+#[test]
 fn an_option_of_an_agent_cannot_become_a_command() {
     let data = json!({
         "workerId": "w_1", "state": "waiting_approval", "assistantText": null,

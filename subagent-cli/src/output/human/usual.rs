@@ -19,9 +19,9 @@ enum Look {
 use Look::{Id, Name, State, Text, Time};
 
 /// A list: its type, and its columns in the order of their importance.
-type List = (&'static str, &'static [(&'static str, &'static str, Look)]);
+type Columns = (&'static str, &'static [(&'static str, &'static str, Look)]);
 
-const LISTS: &[List] = &[
+const LISTS: &[Columns] = &[
     (
         "task.listed",
         &[
@@ -85,9 +85,9 @@ const LISTS: &[List] = &[
 ];
 
 /// A result: its type, the key that names it, and the keys that say more.
-type Result = (&'static str, &'static str, &'static [(&'static str, &'static str, Look)]);
+type Facts = (&'static str, &'static str, &'static [(&'static str, &'static str, Look)]);
 
-const RESULTS: &[Result] = &[
+const RESULTS: &[Facts] = &[
     (
         "worker.set",
         "workerId",

@@ -52,7 +52,8 @@ pub(super) fn word<'a>(data: &'a Value, key: &str) -> &'a str {
 }
 
 /// The name of a worker, or its id where the daemon gives no name.
-pub(super) fn named(data: &Value) -> &str {
+#[must_use]
+pub fn named(data: &Value) -> &str {
     match word(data, "name") {
         "" => word(data, "workerId"),
         name => name,
