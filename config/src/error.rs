@@ -186,11 +186,27 @@ impl From<ConfigError> for Error {
         let code = Code::parse(error.code()).unwrap_or(Code::Internal);
         let mut of = Self::new(code, error.message());
         of.details = error.details();
-        of
+        match error.cause() {
+            Some(cause) => of.or_storage_full(cause),
+            None => of,
+        }
     }
 }
 
 impl ConfigError {
+    /// The error of the system behind this one.
+    fn cause(&self) -> Option<&io::Error> {
+        match self {
+            Self::ConfigUnreadable { cause, .. }
+            | Self::ConfigUnwritable { cause, .. }
+            | Self::ControllerHintUnwritable { cause, .. }
+            | Self::RuntimeDirUnwritable { cause, .. }
+            | Self::StateDirUnwritable { cause, .. }
+            | Self::CwdUnusable { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+
     /// The stable code of the error envelope.
     pub fn code(&self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::fields;
 use crate::options::OptionValue;
-use crate::record::{OptionSet, Record, RecordType, Session, TurnEnd};
+use crate::record::{Notification, OptionSet, Record, RecordType, Session, TurnEnd};
 use crate::surrogates;
 
 /// So many options of a session are told, and so much of a text.
@@ -38,6 +38,32 @@ pub struct Cost {
     pub amount: f64,
     /// Of what, as ISO 4217 has it.
     pub currency: String,
+}
+
+/// The notification by which an agent reports how it is logged in (an extension of ACP that agents share).
+pub const AUTH_STATUS_UPDATE: &str = "_auth/status_update";
+
+/// How an agent is logged in, as it reports by [`AUTH_STATUS_UPDATE`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuthStatus {
+    /// `none`, `account`, `api_key`, `gateway`, or another word of the agent.
+    pub kind: String,
+    /// The same for people, in the agent's words.
+    pub label: Option<String>,
+}
+
+impl AuthStatus {
+    fn of(params: &Value) -> Option<Self> {
+        let status = &params["authStatus"];
+        Some(Self { kind: short(&status["kind"])?, label: short(&status["label"]) })
+    }
+
+    /// Whether the agent says that it is not logged in.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.kind == "none"
+    }
 }
 
 /// What is true of a session, whichever process has it.
@@ -93,6 +119,9 @@ pub struct Details {
     /// The options of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_options: Option<Vec<ConfigOption>>,
+    /// How the agent is logged in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth_status: Option<AuthStatus>,
     /// What is true of the session.
     #[serde(flatten)]
     pub session: OfSession,
@@ -120,6 +149,8 @@ pub enum Report {
     Set(Box<OptionSet>),
     /// Tokens of a turn.
     Tokens(Value),
+    /// How it is logged in.
+    Auth(AuthStatus),
 }
 
 impl Report {
@@ -134,6 +165,11 @@ impl Report {
                 let kinds = ["usage", "mode", "config_option", "session_info"];
                 let kind = kinds.into_iter().find(|kind| record.k.as_deref() == Some(kind))?;
                 Some(Self::Update(kind, fields::of(kind, &surrogates::parse(text()).ok()?)))
+            }
+            RecordType::Notification if text().contains(AUTH_STATUS_UPDATE) => {
+                let told: Notification = surrogates::parse(text()).ok()?;
+                let params = told.params.filter(|_| told.method == AUTH_STATUS_UPDATE)?;
+                AuthStatus::of(&value(&params)).map(Self::Auth)
             }
             RecordType::OptionSet => Some(Self::Set(Box::new(surrogates::parse(text()).ok()?))),
             RecordType::TurnEnd => match surrogates::parse(text()).ok()? {
@@ -175,6 +211,7 @@ impl Details {
             Report::Update(kind, fields) => self.updated(kind, &fields),
             Report::Set(set) => self.set(&set),
             Report::Tokens(tokens) => self.session.tokens = Some(tokens),
+            Report::Auth(status) => self.auth_status = Some(status),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The one error that users meet: a stable code, a sentence that says what to do, and details.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -224,6 +226,12 @@ words! {
     }
 }
 
+/// Whether a disk, or the part of it that a user may fill, is full.
+#[must_use]
+pub fn is_storage_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// An error with a stable code; what the error envelope holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -265,5 +273,15 @@ impl Error {
     #[must_use]
     pub fn recommend(self, action: impl Into<String>) -> Self {
         self.with("recommendedAction", action.into())
+    }
+
+    /// Where the cause is a full disk: `STORAGE_FULL`, retryable, with what to do. The message names the file. Else as it is.
+    #[must_use]
+    pub fn or_storage_full(mut self, cause: &io::Error) -> Self {
+        if !is_storage_full(cause) {
+            return self;
+        }
+        self.code = Code::StorageFull;
+        self.retryable().recommend("make room on the disk of the file that the message names, and try again")
     }
 }

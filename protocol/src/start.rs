@@ -17,6 +17,9 @@ pub const LOCK_FD: i32 = 3;
 /// The descriptor on which a runtime inherits the locked `guard.lock` file, for its guard.
 pub const GUARD_LOCK_FD: i32 = 4;
 
+/// The exit code of a runtime that cannot begin because a disk is full.
+pub const STORAGE_FULL_EXIT: u8 = 28;
+
 /// Everything that a runtime must know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -24,12 +24,21 @@ pub struct Failure {
     /// Facts for programs.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub details: Map<String, Value>,
+    /// Whether the command line is at fault, `--input` included: the exit code is 2 then, else 1.
+    #[serde(skip)]
+    is_usage: bool,
 }
 
 impl Failure {
     /// An error that is not retryable and has no details.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code: code.as_str().into(), message: message.into(), retryable: false, details: Map::new() }
+        Self {
+            code: code.as_str().into(),
+            message: message.into(),
+            retryable: false,
+            details: Map::new(),
+            is_usage: false,
+        }
     }
 
     /// Wrong content of `--input`, of a text source or of `--blocks`.
@@ -67,6 +76,20 @@ impl Failure {
         self.with("recommendedAction", action.into())
     }
 
+    /// Says that the command line is at fault, as the parser of the command line does. For what is not in the contract,
+    /// whose own mistakes in `--input` exit with 1.
+    #[must_use]
+    pub fn wrong_usage(mut self) -> Self {
+        self.is_usage = true;
+        self
+    }
+
+    /// How a command that failed with this exits.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        if self.is_usage { 2 } else { 1 }
+    }
+
     /// Whether this is the error with this code.
     #[must_use]
     pub fn is(&self, code: Code) -> bool {
@@ -81,18 +104,14 @@ impl From<subagent_protocol::Error> for Failure {
             message: error.message,
             retryable: error.retryable,
             details: error.details,
+            is_usage: false,
         }
     }
 }
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self {
-            code: error.code().into(),
-            message: error.message(),
-            retryable: false,
-            details: error.details(),
-        }
+        subagent_protocol::Error::from(error).into()
     }
 }
 

@@ -50,12 +50,18 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use subagent_protocol::error::is_storage_full;
+use subagent_protocol::start::STORAGE_FULL_EXIT;
+
 /// Runs `subagent-runtime`; `args` are those after the program's name: `run`, `ask`, `command`, `base ...` or `guard ...`.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("run") => match run() {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error.to_string()),
+            Err(error) => {
+                let failed = fail(&error.to_string());
+                if is_storage_full(&error) { ExitCode::from(STORAGE_FULL_EXIT) } else { failed }
+            }
         },
         Some("ask") => match ask::run() {
             Ok(()) => ExitCode::SUCCESS,

@@ -14,7 +14,7 @@ use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
 use crate::definition::AgentSpec;
 use crate::delegation::DelegationSpec;
-use crate::details::{ConfigOption, Cost};
+use crate::details::{AuthStatus, ConfigOption, Cost};
 use crate::hook::Hook;
 use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
@@ -207,6 +207,9 @@ pub struct WorkerView {
     /// The name of the definition that it was started with; absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_definition: Option<String>,
+    /// Whether its agent reports that it is not logged in; only `worker.started` and `worker.shown` say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub login_wanted: bool,
     /// Whether its agent may give tasks to others; absent: no.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delegates: bool,
@@ -250,6 +253,9 @@ pub struct AgentView {
     /// Tokens by name, as the answer to its last prompt counted them.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub tokens: Option<serde_json::Value>,
+    /// How it is logged in; absent when it does not report that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_status: Option<AuthStatus>,
     /// When the worker's last event was written.
     pub last_activity_at: Option<Timestamp>,
     /// How many runtimes it has had after the first one.

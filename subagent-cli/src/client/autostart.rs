@@ -13,7 +13,7 @@ use subagent_protocol::api::DaemonInfo;
 use subagentd::life::refuse_foreign_proc;
 use tokio::time::Instant;
 
-use super::connect::{Link, attempt, in_the_way, read_info, unresponsive};
+use super::connect::{Link, attempt, read_info, unresponsive, unusable};
 use super::losses::Losses;
 use super::spawn::{self, Spawned};
 use super::state_watch::StateWatch;
@@ -99,12 +99,9 @@ async fn appear(place: &Place, why: &str) -> Result<Link> {
 async fn start(place: &Place, deadline: Instant) -> Result<Link> {
     state_dir::prepare(&place.state_dir)?;
     let path = place.state_dir.join("start.lock");
-    let locked = lock::exclusive(&path, deadline).await.map_err(|error| {
-        Failure::new(Code::StateDirUnwritable, format!("cannot lock {}: {error}", path.display()))
-            .with("stateDir", place.state_dir.to_string_lossy().into_owned())
-            .with("error", error.to_string())
-            .recommend(in_the_way(&path))
-    })?;
+    let locked = lock::exclusive(&path, deadline)
+        .await
+        .map_err(|error| unusable(&place.state_dir, "cannot lock", &path, &error))?;
     if locked.is_none() {
         return Err(start_failed(
             "another command is starting a daemon or restoring a backup, and has not ended in time",

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use subagent_config::state_identity::{announces, folder_at};
 use subagent_config::{proc, regular};
 use subagent_protocol::api::{DaemonInfo, StateFolder};
-use subagent_protocol::{Code, OLDEST_PROTOCOL, PROTOCOL};
+use subagent_protocol::{Code, Error, OLDEST_PROTOCOL, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
 
@@ -92,8 +92,18 @@ fn unreadable(state_dir: &Path) -> Result<Option<Link>> {
         .recommend(in_the_way(&path)))
 }
 
+/// A file of the state dir that this program cannot use: `STATE_DIR_UNWRITABLE`, or `STORAGE_FULL`.
+pub(super) fn unusable(state_dir: &Path, what: &str, path: &Path, error: &io::Error) -> Failure {
+    Error::new(Code::StateDirUnwritable, format!("{what} {}: {error}", path.display()))
+        .with("stateDir", state_dir.to_string_lossy().into_owned())
+        .with("error", error.to_string())
+        .recommend(in_the_way(path))
+        .or_storage_full(error)
+        .into()
+}
+
 /// What to do about something that is not what its name says.
-pub(super) fn in_the_way(path: &Path) -> String {
+fn in_the_way(path: &Path) -> String {
     let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
     format!(
         "see what is there with `ls -ld {quoted}`, and move it away if it is no file of yours; `subagent doctor` says more"

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Place;
 use super::autostart::start_failed;
-use super::connect::in_the_way;
+use super::connect::unusable;
 use crate::failure::{Failure, Result};
 
 /// The longest line that a daemon says about its readiness.
@@ -53,15 +53,9 @@ pub fn log_path(state_dir: &Path) -> PathBuf {
 /// # Errors
 /// What the daemon says; `DAEMON_START_FAILED` if it says nothing.
 pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> Result<Spawned> {
-    let log = open_log(&place.state_dir).map_err(|error| {
-        Failure::new(
-            Code::StateDirUnwritable,
-            format!("cannot open the daemon's log {}: {error}", log_path(&place.state_dir).display()),
-        )
-        .with("stateDir", place.state_dir.to_string_lossy().into_owned())
-        .with("error", error.to_string())
-        .recommend(in_the_way(&log_path(&place.state_dir)))
-    })?;
+    let path = log_path(&place.state_dir);
+    let log = open_log(&path)
+        .map_err(|error| unusable(&place.state_dir, "cannot open the daemon's log", &path, &error))?;
     keep_descriptors_here();
     let checked = subagent_failpoint::check("daemon.before_spawn");
     let spawned = checked.and_then(|()| {
@@ -130,12 +124,11 @@ async fn readiness(stdout: ChildStdout) -> io::Result<String> {
     Ok(String::from_utf8_lossy(line).into_owned())
 }
 
-fn open_log(state_dir: &Path) -> io::Result<File> {
-    let path = log_path(state_dir);
+fn open_log(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    regular::open(&path, OpenOptions::new().append(true).create(true).mode(0o600), O_NOFOLLOW)
+    regular::open(path, OpenOptions::new().append(true).create(true).mode(0o600), O_NOFOLLOW)
 }
 
 /// Marks all descriptors but the first three as not to be inherited.

@@ -16,7 +16,8 @@ use crate::output::{Outcome, text};
 const KIND: QuestionKind = QuestionKind::Elicitation;
 
 pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
-    let input = Input::load(args.input.as_deref(), input::ANSWER, &context.typed)?;
+    let input =
+        Input::load(args.input.as_deref(), input::ANSWER, &context.typed).map_err(Failure::wrong_usage)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
     let target = present(args.target);
     let worker_id = either(args.worker_id, "workerId");
@@ -34,8 +35,9 @@ pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
     };
     let action = match (typed, input.text("action")) {
         (Some(action), _) => action,
-        (None, Some(word)) => ElicitationAction::parse(&word)
-            .ok_or_else(|| Failure::input("\"action\" in --input must be accept, decline or cancel"))?,
+        (None, Some(word)) => ElicitationAction::parse(&word).ok_or_else(|| {
+            Failure::input("\"action\" in --input must be accept, decline or cancel").wrong_usage()
+        })?,
         (None, None) => {
             return Err(Failure::input(
                 "no answer: give --accept, --decline or --cancel, or action in --input",

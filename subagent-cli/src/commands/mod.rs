@@ -64,6 +64,7 @@ mod session_delete;
 mod session_list;
 mod several;
 mod show;
+mod start_notes;
 mod status;
 mod summary;
 mod task;

@@ -14,7 +14,7 @@ use subagent_protocol::mcp::McpServers;
 
 use super::attachments;
 use super::contract_form::without_name;
-use super::hook::untrusted;
+use super::start_notes;
 use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
 use crate::client::{Ask, Client, block_on, segment};
@@ -52,12 +52,8 @@ pub(super) fn run(mut args: WorkerContinue, context: &Context) -> Result<Outcome
     let data = block_on(async move { go_on(&mut client, &args, from, &config, &workspace, context).await })?;
     let source = text::fields(&data, &["sourceHandoffPath"]);
     let shown = format!("{source}\n{}", text::fields(&data["worker"], &["workerId", "state"]));
-    let warning = untrusted::warning(&data["worker"]);
-    let outcome = Outcome::report("worker.continued", data, shown);
-    Ok(match warning {
-        Some(warning) => outcome.with_note(warning),
-        None => outcome,
-    })
+    let notes = start_notes::of(&data["worker"]);
+    Ok(Outcome::report("worker.continued", data, shown).with_notes(&notes))
 }
 
 /// What was typed.

@@ -19,6 +19,7 @@ use subagent_protocol::tags::Tags;
 
 use super::contract_form::without_name;
 use super::hook::untrusted;
+use super::start_notes;
 use super::{answer_time, budgets, chosen_options};
 use crate::args::policy::RuleFlags;
 use crate::args::workers::{StartFlags, WorkerStart};
@@ -95,7 +96,9 @@ impl Wanted {
 }
 
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
-    let input = Input::load(args.input.as_deref(), input::WORKER_START, &context.typed)?;
+    let positional = args.launcher_or_agent.is_some();
+    let input = Input::load(args.input.as_deref(), input::WORKER_START, &context.typed)
+        .map_err(|error| if positional { error.wrong_usage() } else { error })?;
     let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
     let config = args.start.config.config.clone();
     let mut wanted = Wanted::of(args.start, &input)?;
@@ -121,12 +124,8 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
         without_name(&mut data, context);
         text::fields(&data, &["workerId", "controllerId", "state"])
     };
-    let warning = untrusted::warning(&data);
-    let outcome = Outcome::report("worker.started", data, shown);
-    Ok(match warning {
-        Some(warning) => outcome.with_note(warning),
-        None => outcome,
-    })
+    let notes = start_notes::of(&data);
+    Ok(Outcome::report("worker.started", data, shown).with_notes(&notes))
 }
 
 /// A start that nothing is known to be wrong with.

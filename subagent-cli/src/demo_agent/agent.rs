@@ -89,7 +89,7 @@ impl Agent {
             next_request: 0,
             next_tool: 0,
             initialized: false,
-            authenticated: !options.needs_auth || login_file(&options).is_some_and(|file| file.exists()),
+            authenticated: !options.offers_login() || login_file(&options).is_some_and(|file| file.exists()),
             options,
         })
     }
@@ -176,6 +176,9 @@ impl Agent {
         if method != "initialize" && !self.initialized {
             return Ok(Some(Err(RpcError::invalid_request("initialize must be the first request"))));
         }
+        if matches!(method, "session/new" | "session/load" | "session/resume") {
+            self.report_login()?;
+        }
         Ok(Some(match method {
             "initialize" if self.options.hang_initialize => return Ok(None),
             "initialize" => {
@@ -183,7 +186,11 @@ impl Agent {
                 thread::sleep(self.options.slow_start);
                 self.initialize(params)
             }
-            "authenticate" => self.authenticate(params),
+            "authenticate" => {
+                let result = self.authenticate(params);
+                self.report_login()?;
+                result
+            }
             "session/new" if self.options.hang_session_new => return Ok(None),
             "session/new" => self.new_session(params),
             "session/load" => self.load_session(params)?,
@@ -203,7 +210,7 @@ impl Agent {
         if self.options.dialect == Dialect::Bare {
             return Ok(json!({"protocolVersion": 1, "serverInfo": {"name": "demo-agent"}}));
         }
-        let auth = if self.options.needs_auth {
+        let auth = if self.options.offers_login() {
             json!([{"id": AUTH_METHOD, "name": "Demo login", "description": "Signs in without asking"}])
         } else {
             json!([])
@@ -228,7 +235,7 @@ impl Agent {
     }
 
     fn authenticate(&mut self, params: &Value) -> Result<Value, RpcError> {
-        if text(params, "methodId").as_deref() != Some(AUTH_METHOD) || !self.options.needs_auth {
+        if text(params, "methodId").as_deref() != Some(AUTH_METHOD) || !self.options.offers_login() {
             return Err(RpcError::invalid_params("unknown methodId"));
         }
         self.authenticated = true;
@@ -253,8 +260,20 @@ impl Agent {
         Ok(result)
     }
 
+    /// Says how it is logged in, as some agents do.
+    fn report_login(&mut self) -> io::Result<()> {
+        if !self.options.late_auth {
+            return Ok(());
+        }
+        let status = match self.authenticated {
+            true => json!({"kind": "account", "label": "Demo account"}),
+            false => json!({"kind": "none", "label": "Not logged in"}),
+        };
+        self.out.notification("_auth/status_update", &json!({ "authStatus": status }))
+    }
+
     fn checked_login(&self) -> Result<(), RpcError> {
-        if self.authenticated { Ok(()) } else { Err(RpcError::new(-32000, "Authentication required")) }
+        if self.authenticated || self.options.late_auth { Ok(()) } else { Err(login_required()) }
     }
 
     /// What a session lets its client choose; the bare dialect is from before there was such a thing.
@@ -330,6 +349,9 @@ impl Agent {
     }
 
     fn accept_prompt(&self, params: &Value, busy: Busy<'_>) -> Result<(String, String), RpcError> {
+        if !self.authenticated {
+            return Err(login_required());
+        }
         let session = required(params, "sessionId")?;
         if !self.sessions.is_open(&session) {
             return Err(not_found(&session));
@@ -345,7 +367,11 @@ impl Agent {
     }
 }
 
-/// Where it is noted that somebody is logged in.
+fn login_required() -> RpcError {
+    RpcError::new(-32000, "Authentication required")
+}
+
+/// Where it is noted that there was a login.
 fn login_file(options: &Options) -> Option<PathBuf> {
     options.state.as_ref().map(|folder| folder.join("logged-in"))
 }

@@ -44,6 +44,8 @@ pub(super) struct Options {
     pub(super) hang_initialize: bool,
     pub(super) hang_session_new: bool,
     pub(super) needs_auth: bool,
+    /// Sessions need no login, prompts do; how it is logged in is reported before a session is opened.
+    pub(super) late_auth: bool,
     pub(super) null_load: bool,
     pub(super) ignore_term: bool,
     pub(super) ignore_stdin_eof: bool,
@@ -52,6 +54,11 @@ pub(super) struct Options {
 }
 
 impl Options {
+    /// Whether it wants a login at any time.
+    pub(super) fn offers_login(&self) -> bool {
+        self.needs_auth || self.late_auth
+    }
+
     /// Reads the flags; the error is one line for stderr.
     pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Self, String> {
         let mut options = Self::default();
@@ -80,6 +87,7 @@ impl Options {
                 "--hang-initialize" => options.hang_initialize = true,
                 "--hang-session-new" => options.hang_session_new = true,
                 "--needs-auth" => options.needs_auth = true,
+                "--late-auth" => options.late_auth = true,
                 "--null-load" => options.null_load = true,
                 "--ignore-term" => options.ignore_term = true,
                 "--system-prompt" => options.system_prompt = true,

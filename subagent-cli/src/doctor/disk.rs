@@ -129,7 +129,7 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-fn quoted(path: &Path) -> String {
+pub(super) fn quoted(path: &Path) -> String {
     shell_words::quote(&path.to_string_lossy()).into_owned()
 }
 

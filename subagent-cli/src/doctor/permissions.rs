@@ -4,6 +4,7 @@ use std::fs::{self, Metadata, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use subagent_config::runtime_dir::REMEMBERED;
 use subagent_config::state_dir::{self, REPLACED_DATABASE, REPLACED_RUNTIMES, RESTORING_DATABASE};
@@ -11,6 +12,7 @@ use subagent_config::state_dir::{self, REPLACED_DATABASE, REPLACED_RUNTIMES, RES
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::work_tree;
 
+use super::disk::quoted;
 use super::facts::{Facts, State};
 use super::finding::{Finding, Group};
 use super::unseen::Unseen;
@@ -70,20 +72,20 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
 
 /// What is in the place of the state dir, or in its way.
 fn absent(facts: &Facts) -> Finding {
-    let advice = "make room for it, or set SUBAGENT_STATE_DIR to another folder";
     let shown = facts.state_dir.display();
     if let State::Hidden(why) = &facts.state {
         return Finding::problem(GROUP, STATE_DIR, format!("{shown} cannot be looked at: {why}"))
             .advise("look as the user whose it is, or set SUBAGENT_STATE_DIR to another folder");
     }
     match facts.state_dir.symlink_metadata() {
-        Ok(_) => Finding::problem(GROUP, STATE_DIR, format!("{shown} is not a folder")).advise(advice),
+        Ok(_) => Finding::problem(GROUP, STATE_DIR, format!("{shown} is not a folder"))
+            .advise("move it away, or set SUBAGENT_STATE_DIR to another folder"),
         Err(_) => {
             let above = facts.state_dir.ancestors().find(|folder| folder.exists());
             match above.map(|above| (above, access(above, AccessFlags::W_OK | AccessFlags::X_OK))) {
                 Some((above, Err(error))) => {
                     let seen = format!("{shown} cannot be made: {}: {error}", above.display());
-                    Finding::problem(GROUP, STATE_DIR, seen).advise(advice)
+                    Finding::problem(GROUP, STATE_DIR, seen).advise(not_writable(above, error))
                 }
                 _ => Finding::ok(GROUP, STATE_DIR, "there is no state dir yet"),
             }
@@ -96,9 +98,17 @@ fn usable(facts: &Facts) -> Option<Finding> {
     let all = AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK;
     let error = access(&facts.state_dir, all).err()?;
     let seen = format!("{} cannot be written: {error}", facts.state_dir.display());
-    Some(Finding::problem(GROUP, STATE_DIR, seen).advise(
-        "make it writable, run commands as the user whose it is, or set SUBAGENT_STATE_DIR to another folder",
-    ))
+    Some(Finding::problem(GROUP, STATE_DIR, seen).advise(not_writable(&facts.state_dir, error)))
+}
+
+/// What to do about a folder in which nothing can be made.
+fn not_writable(folder: &Path, error: Errno) -> String {
+    let folder = quoted(folder);
+    let mend = match error {
+        Errno::EROFS => format!("mount the file system of {folder} for writing"),
+        _ => format!("make {folder} writable, run commands as the user whose it is"),
+    };
+    format!("{mend}, or set SUBAGENT_STATE_DIR to another folder")
 }
 
 /// The state dir itself. One that a user made for something else keeps its mode: what we write into it is private.

@@ -121,6 +121,12 @@ impl Outcome {
         }
         self
     }
+
+    /// The same with several, each on lines of its own.
+    #[must_use]
+    pub fn with_notes(self, notes: &[String]) -> Self {
+        if notes.is_empty() { self } else { self.with_note(notes.join("\n")) }
+    }
 }
 
 /// Prints a result or an error and says how the process should exit.
@@ -136,7 +142,7 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
         },
         Ok(Outcome::Printed(code)) => return code,
         Ok(Outcome::Failed { failure, code }) => return failed(format, &failure, code),
-        Err(failure) => return failed(format, &failure, 1),
+        Err(failure) => return failed(format, &failure, failure.exit_code()),
     };
     match printed {
         Ok(()) => ExitCode::from(code),

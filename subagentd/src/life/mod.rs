@@ -70,7 +70,7 @@ fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
     refuse_below_guard("subagentd run")?;
     memory::give_back_large_blocks();
     report.starter = process::prepare(options.mode)?;
-    state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
+    state_dir::prepare(&options.state_dir).map_err(Error::from)?;
     let folder = identity::settle(&options.state_dir)?;
     if options.once {
         return once::run(options, report);

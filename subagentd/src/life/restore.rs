@@ -88,7 +88,7 @@ pub fn restore(options: &RestoreOptions) -> Result<Restored> {
     // What an agent starts must not undo what its owner knows of it.
     refuse_below_guard("restore")?;
     let _ = process::prepare(Mode::Foreground)?;
-    state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
+    state_dir::prepare(&options.state_dir).map_err(Error::from)?;
     identity::settle(&options.state_dir)?;
     let path = options.state_dir.join(START_LOCK);
     let starting = start_lock(&path)?;
@@ -253,7 +253,7 @@ fn end(options: &RestoreOptions, orphans: &[Remains], ended: &mut Vec<WorkerId>)
     if orphans.is_empty() {
         return Ok(());
     }
-    let dir = RuntimeDir::prepare(&options.environment, &options.state_dir).map_err(error::of_config)?;
+    let dir = RuntimeDir::prepare(&options.environment, &options.state_dir).map_err(Error::from)?;
     let runtime = runtime()?;
     let all = runtime.block_on(async {
         for remains in orphans {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use subagent_config::RuntimeDir;
 use subagent_protocol::api::{DaemonInfo, StateFolder};
-use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL, Result};
+use subagent_protocol::{Error, OLDEST_PROTOCOL, PROTOCOL, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -150,7 +150,7 @@ pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir
                 error::start_failed("there is no folder for its sockets", &std::io::Error::other("none"))
             })?
         }
-        found => found.map_err(error::of_config)?,
+        found => found.map_err(Error::from)?,
     };
     remember_sockets(&options.state_dir, dir.path());
     if subagent_failpoint::sabotaged("state.world") {

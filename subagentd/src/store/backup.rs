@@ -192,14 +192,11 @@ fn lies_in_a_state_dir(file: &Path) -> bool {
 /// The error of a place for a copy.
 pub(super) fn unusable(file: &Path, error: &io::Error) -> Error {
     let path = file.display().to_string();
-    let (code, advice) = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (Code::StorageFull, "make room there"),
-        _ => (Code::InvalidArgument, "name a file in a folder that exists and can be written"),
-    };
-    Error::new(code, format!("the backup cannot be written to {path}: {error}"))
+    Error::new(Code::InvalidArgument, format!("the backup cannot be written to {path}: {error}"))
         .with("path", path)
         .with("error", error.to_string())
-        .recommend(advice)
+        .recommend("name a file in a folder that exists and can be written")
+        .or_storage_full(error)
 }
 
 /// Has whatever the connection does end with an error as soon as `stop` is set, also if it is set already.

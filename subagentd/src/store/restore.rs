@@ -182,11 +182,9 @@ impl Prepared {
 }
 
 fn failed(path: &Path, error: &io::Error) -> Error {
-    let code = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::StorageFull,
-        _ => Code::StorageError,
-    };
-    Error::new(code, format!("{} cannot be replaced: {error}; the old one is in place", path.display()))
+    let message = format!("{} cannot be replaced: {error}; the old one is in place", path.display());
+    Error::new(Code::StorageError, message)
         .with("path", path.display().to_string())
         .with("error", error.to_string())
+        .or_storage_full(error)
 }

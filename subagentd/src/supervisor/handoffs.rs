@@ -155,17 +155,16 @@ struct Place {
 
 impl Place {
     fn error(&self, path: &Path, error: &std::io::Error) -> Error {
-        let code = match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Code::StorageFull,
-            _ if self.asked_for => Code::InvalidArgument,
-            _ => Code::StateDirUnwritable,
+        let (code, advice) = if self.asked_for {
+            (Code::InvalidArgument, "name another folder with --handoffs-dir")
+        } else {
+            (Code::StateDirUnwritable, "allow it, or name another folder with --handoffs-dir")
         };
-        let advice =
-            if self.asked_for { "name another folder with --handoffs-dir" } else { "make room, or allow it" };
         Error::new(code, format!("the handoff cannot be written to {}: {error}", path.display()))
             .with("path", path.display().to_string())
             .with("error", error.to_string())
             .recommend(advice)
+            .or_storage_full(error)
     }
 }
 

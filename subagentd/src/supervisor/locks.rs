@@ -116,4 +116,5 @@ fn failed(path: &Path, error: &io::Error) -> Error {
         .recommend(
             "see whose it is and what is there with `ls -ld`, and `subagent doctor`; it is tried again",
         )
+        .or_storage_full(error)
 }

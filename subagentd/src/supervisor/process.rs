@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use subagent_config::environment::passes_on;
 use subagent_config::proc;
 use subagent_protocol::process::ProcessId;
-use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart};
+use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart, STORAGE_FULL_EXIT};
 use tokio::io::unix::AsyncFd;
 
 /// What of our own variables a runtime gets, beside those that are about no process alone. It hands none to anybody.
@@ -84,7 +84,7 @@ impl Started {
     /// Tells the runtime what it must know and waits until it says that it listens. Blocking: for a thread of its own; it ends with the runtime.
     ///
     /// # Errors
-    /// `Interrupted` if a signal ended it, `UnexpectedEof` if it ended by itself; it is reaped then.
+    /// `Interrupted` if a signal ended it, `StorageFull` if it found a full disk, `UnexpectedEof` if it ended otherwise; it is reaped then.
     pub(super) fn wait_until_listening(mut self) -> io::Result<Child> {
         subagent_failpoint::hit("introduction.before_write");
         // A runtime that does not read it has ended, or does not say that it listens either.
@@ -112,7 +112,9 @@ impl Started {
         }
         let said = String::from_utf8_lossy(&said);
         let message = format!("it ended before it listened ({status}): {}", said.trim());
-        Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
+        let full = status.code() == Some(i32::from(STORAGE_FULL_EXIT));
+        let kind = if full { io::ErrorKind::StorageFull } else { io::ErrorKind::UnexpectedEof };
+        Err(io::Error::new(kind, message))
     }
 }
 

@@ -120,7 +120,7 @@ impl Supervisor {
             return Err(names_removal(error, worker_id).with("workerId", worker_id));
         }
         let row = self.row(worker_id).await?;
-        Ok(self.view(&row).await)
+        self.started_view(&row).await
     }
 
     /// Stops a worker for good and waits until nothing of it is left.
@@ -275,7 +275,8 @@ fn worker_stopped(row: WorkerRow) -> WorkerStopped {
 fn names_removal(error: Error, worker: &str) -> Error {
     let remove = format!("`subagent worker rm --force {worker}` removes the worker.");
     let action = error.details.get("recommendedAction").and_then(|action| action.as_str());
-    let action = action.map_or(remove.clone(), |action| format!("{action} {remove}"));
+    let action =
+        action.map_or(remove.clone(), |action| format!("{}. {remove}", action.trim_end_matches('.')));
     error.recommend(action)
 }
 

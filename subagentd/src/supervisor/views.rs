@@ -7,6 +7,7 @@ use std::time::Duration;
 use subagent_protocol::api::{
     AgentView, PendingApproval, QueueView, WorkerList, WorkerLogs, WorkerShown, WorkerView,
 };
+use subagent_protocol::details::AuthStatus;
 use subagent_protocol::event::ApprovalView;
 use subagent_protocol::record::{ApprovalRequested, Child};
 use subagent_protocol::state::{Carrier, QuestionKind, WorkerState};
@@ -72,7 +73,19 @@ impl Supervisor {
         view.child_sessions =
             self.shared.store.read(move |connection| child_sessions::known(connection, id)).await?;
         let agent = self.agent_view(&row).await?;
+        view.login_wanted = agent.auth_status.as_ref().is_some_and(AuthStatus::is_none);
         Ok(WorkerShown { worker: view, agent })
+    }
+
+    /// A worker whose agent was just started, and whether it reports that it is not logged in.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(super) async fn started_view(&self, row: &WorkerRow) -> Result<WorkerView> {
+        let id = row.id;
+        let details = self.shared.store.read(move |connection| details::details(connection, id)).await?;
+        let login_wanted = details.auth_status.is_some_and(|status| status.is_none());
+        Ok(WorkerView { login_wanted, ..self.view(row).await })
     }
 
     async fn agent_view(&self, row: &WorkerRow) -> Result<AgentView> {
@@ -96,6 +109,7 @@ impl Supervisor {
             context_size: known.session.context_size,
             cost: known.session.cost,
             tokens: known.session.tokens,
+            auth_status: known.auth_status,
             last_activity_at,
             restarts: row.incarnation.saturating_sub(1),
             memory_bytes,
@@ -210,6 +224,7 @@ impl Supervisor {
             queue: snapshot.as_ref().map(|snapshot| &snapshot.worker.queue).and_then(queue_view),
             answer_time: spec.answer_time,
             has_policy: spec.policy.is_some(),
+            login_wanted: false,
             delegates: spec.delegation.is_some(),
             agent_definition: spec.agent.map(|agent| agent.name),
             tags: spec.tags,

@@ -1,8 +1,8 @@
 //! Many cases of one suite at the same time: most of their time is waiting, so more of them run than there are cores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,28 @@ use super::say;
 const ONLY: &str = "SUBAGENT_TEST_CASE";
 /// A case that takes so long is mentioned: the suite may wait for it.
 const SLOW: Duration = Duration::from_secs(20);
+
+/// Places for cases, of all suites of this process together: more would wait for the processor, and miss their bounds.
+static FREE_PLACES: Mutex<usize> = Mutex::new(8);
+static PLACE_FREED: Condvar = Condvar::new();
+
+/// Where one case runs.
+struct Place;
+
+impl Place {
+    fn take() -> Self {
+        let free = FREE_PLACES.lock().unwrap();
+        *PLACE_FREED.wait_while(free, |free| *free == 0).unwrap() -= 1;
+        Self
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *FREE_PLACES.lock().unwrap() += 1;
+        PLACE_FREED.notify_one();
+    }
+}
 
 /// Runs every case, `width` at a time, and says in one line how many there were. What failed is told by its name.
 ///
@@ -32,6 +54,7 @@ pub fn crowd<C: Sync>(
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some((name, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let _place = Place::take();
             let begun = Instant::now();
             let outcome = catch_unwind(AssertUnwindSafe(|| run(case)));
             if begun.elapsed() > SLOW {

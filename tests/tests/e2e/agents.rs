@@ -298,3 +298,28 @@ fn worker_continue_keeps_the_definition_of_the_worker_before() {
     assert_eq!(before["policy"]["layers"][0], after["policy"]["layers"][0]);
     sandbox.finish();
 }
+
+#[test]
+fn an_agent_that_is_not_logged_in_says_so_at_its_start() {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.demo_agent(&["--late-auth"]);
+    sandbox.launcher("agent", agent);
+    let command = "subagent launcher login agent";
+    let start = ["worker", "start", "agent"];
+    let started = sandbox.run(&start).data_of("worker.started");
+    assert_eq!(started["loginWanted"], true, "{started}");
+    let worker = started["workerId"].as_str().unwrap();
+    let said = sandbox.command("subagent").args(start).run();
+    assert!(said.status.success(), "{said}");
+    assert!(said.stderr.contains(command), "{said}");
+    let said = sandbox.command("subagent").args(["run", "-d", "agent", "hello"]).run();
+    assert!(said.stderr.contains(command), "{said}");
+    // The first message fails with the same command.
+    assert_eq!(sandbox.send_fails(worker, "hello", "BACKEND_RPC_ERROR")["recommendedCommand"], command);
+    let _ = sandbox.run(&["launcher", "login", "agent"]).data_of("launcher.login");
+    assert_eq!(sandbox.send(worker, "hello")["assistantText"], "hello");
+    let shown = sandbox.show(worker);
+    assert_eq!((&shown["agent"]["authStatus"]["kind"], shown.get("loginWanted")), (&json!("account"), None));
+    assert!(sandbox.run(&start).data_of("worker.started").get("loginWanted").is_none());
+    sandbox.finish();
+}

@@ -125,3 +125,30 @@ fn status_says_whether_a_daemon_runs_and_what_is_wrong() {
     assert!(after["findings"].is_array());
     sandbox.finish();
 }
+
+#[test]
+fn a_mistake_in_the_input_of_a_new_form_is_wrong_usage() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let refused = |args: &[&str]| {
+        let output = sandbox.subagent(args).args(["--input", "-"]).stdin(r#"{"misspelled": 1}"#).run();
+        assert_eq!(output.document()["error"]["code"], "INVALID_INPUT", "{output}");
+        output.status.code()
+    };
+    let new: [&[&str]; 6] = [
+        &["approve", &worker],
+        &["answer", &worker],
+        &["worker", "set", &worker],
+        &["worker", "start", "demo"],
+        &["task", "run"],
+        &["task", "message"],
+    ];
+    for args in new {
+        assert_eq!(refused(args), Some(2), "{args:?}");
+    }
+    let contract: [&[&str]; 5] =
+        [&["send"], &["approve"], &["wait"], &["worker", "start"], &["worker", "set"]];
+    for args in contract {
+        assert_eq!(refused(args), Some(1), "{args:?}");
+    }
+    sandbox.finish();
+}

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Running, Sandbox, wait_until};
 
-/// For what the owner asks meanwhile.
-const SOON: Duration = Duration::from_secs(10);
+/// For what the owner asks meanwhile. A connection that says nothing is closed after 30 s: nothing here waits for that.
+const SOON: Duration = Duration::from_secs(20);
 const DEADLINE: Duration = Duration::from_secs(60);
 const MIB: u64 = 1024;
 
@@ -112,12 +112,12 @@ fn followers_that_never_read_cost_little() {
     let before = daemon.peak_memory_kib();
     let head = format!("GET /v1/workers/{worker}/events?follow=1 HTTP/1.1\\nHost: d\\n\\n");
     let crowd = Crowd { count: 300, head: &head, body: 0 }.of_owner(&sandbox);
-    let begun = Instant::now();
     let after = daemon.peak_memory_kib();
     assert!(after < before + 64 * MIB, "{before} KiB became {after} KiB");
-    assert!(sandbox.events(&worker).len() > 20_000 / 100, "whoever reads gets everything");
+    assert!(sandbox.events(&worker).len() > 20_000 / 100, "a follower that reads gets everything");
+    let begun = Instant::now();
     assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
-    assert!(begun.elapsed() < SOON * 2, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     fs::write(sandbox.file("gate"), "").unwrap();
     assert!(crowd.output().status.success());
     sandbox.finish();

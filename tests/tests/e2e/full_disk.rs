@@ -127,3 +127,33 @@ fn a_runtime_that_dies_while_its_lock_cannot_be_opened_is_shown() {
     fs::remove_file(closed).unwrap();
     everything_goes_on(sandbox, &faults, &worker, &accepted);
 }
+
+#[test]
+fn a_daemon_and_a_runtime_that_find_a_full_disk_say_so() {
+    let mut sandbox = Sandbox::new();
+    let full = |path: &str, gate: &Path| {
+        ["write", "allocate", "rename", "change"]
+            .map(|op| format!("op={op};path=*/.subagent/state/{path};errno=ENOSPC;while={}", gate.display()))
+    };
+    let (state, runtimes) = (sandbox.file("state-full"), sandbox.file("runtimes-full"));
+    let rules = [full("*", &state), full("runtimes/*", &runtimes)].concat();
+    let _faults = Faults::arm(&mut sandbox, &rules);
+    fs::write(&state, "").unwrap();
+    let says_so = |command: &[&str]| {
+        let error = sandbox.subagent(command).deadline(ANSWERED * 4).run().error("STORAGE_FULL");
+        let advice = error["details"]["recommendedAction"].as_str().unwrap();
+        assert!(advice.starts_with("make room on the disk of "), "{command:?}: {error}");
+        assert_eq!(error["retryable"], true, "{error}");
+    };
+    says_so(&["controller", "init"]);
+    says_so(&["worker", "list"]);
+    says_so(&["daemon", "start"]);
+    fs::remove_file(&state).unwrap();
+    sandbox.init();
+    fs::write(&runtimes, "").unwrap();
+    says_so(&["worker", "start", "--launcher", "demo"]);
+    fs::remove_file(&runtimes).unwrap();
+    let worker = sandbox.start("demo");
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
+    sandbox.finish();
+}

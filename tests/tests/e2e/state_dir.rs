@@ -250,6 +250,10 @@ fn a_state_dir_that_is_read_only_is_told() {
             let error = sandbox.run(command).error("STATE_DIR_UNWRITABLE");
             assert!(error["details"]["stateDir"].is_string(), "{error}");
         }
+        let doctor = sandbox.run(&["doctor"]);
+        let findings = doctor.document()["data"].to_string();
+        assert!(findings.contains("mount the file system of"), "{findings}");
+        assert!(!findings.contains("make room for it"), "{findings}");
         umount2(sandbox.state_dir(), MntFlags::MNT_DETACH).unwrap();
         sandbox.finish();
     });

@@ -5,6 +5,7 @@ use subagent_config::{LoadedConfig, Workspace};
 use subagent_protocol::api::SendTurn;
 
 use super::super::hook::untrusted;
+use super::super::start_notes;
 use super::super::worker_start::Wanted;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::Context;
@@ -38,15 +39,14 @@ pub(super) fn run(
         "name": name, "workerId": worker["workerId"], "controllerId": worker["controllerId"],
         "launcher": worker["launcher"], "turnId": accepted["turnId"], "acceptedEventId": accepted["acceptedEventId"],
     });
-    let warning = untrusted::warning(&worker);
+    let notes = start_notes::of(&worker);
     if let Some(files) = worker.get(untrusted::KEY) {
         data[untrusted::KEY] = files.clone();
     }
-    let outcome = Outcome::report("run.detached", data, name);
-    Ok(match warning {
-        Some(warning) => outcome.with_note(warning),
-        None => outcome,
-    })
+    if worker["loginWanted"] == true {
+        data["loginWanted"] = true.into();
+    }
+    Ok(Outcome::report("run.detached", data, name).with_notes(&notes))
 }
 
 fn text<'a>(data: &'a Value, key: &str) -> &'a str {

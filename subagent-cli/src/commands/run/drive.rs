@@ -18,8 +18,8 @@ use super::signals::{Interruptions, end_by};
 use super::sink::Sink;
 use super::transcript::Transcript;
 use crate::client::{Ask, Batch, Client, Events, segment};
-use crate::commands::hook::untrusted;
 use crate::commands::selected::Choice;
+use crate::commands::start_notes;
 use crate::commands::worker_start::Prepared;
 use crate::commands::worker_stop;
 use crate::dialog::{Asked, Dialog, Question, ends};
@@ -119,8 +119,8 @@ pub(super) async fn drive(
             }
         }
     };
-    if let Some(warning) = untrusted::warning(&worker) {
-        complain(&warning);
+    for note in start_notes::of(&worker) {
+        complain(&note);
     }
     let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
     let mut events = follow.events(&worker_id, None, true, false);

@@ -124,7 +124,8 @@ fn wait(args: &TaskWait, context: &Context) -> Result<Outcome> {
 }
 
 fn message(args: TaskMessage, context: &Context) -> Result<Outcome> {
-    let input = Input::load(args.input.as_deref(), input::TASK_MESSAGE, &context.typed)?;
+    let input = Input::load(args.input.as_deref(), input::TASK_MESSAGE, &context.typed)
+        .map_err(Failure::wrong_usage)?;
     let Some(task) = present(args.task).or_else(|| input.text("task")) else {
         return Err(Failure::input("no task: give its name or id, or task in --input"));
     };

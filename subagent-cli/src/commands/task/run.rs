@@ -20,7 +20,8 @@ use crate::output::{Outcome, text};
 use crate::tasks::{Giver, Wish};
 
 pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
-    let input = Input::load(args.input.as_deref(), input::TASK_RUN, &context.typed)?;
+    let input =
+        Input::load(args.input.as_deref(), input::TASK_RUN, &context.typed).map_err(Failure::wrong_usage)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
     let sources = TextSources {
         input: input.text("text"),
@@ -173,7 +174,7 @@ fn whole_seconds(input: &Input) -> Result<Option<u64>> {
         }
         Some(_) => {
             let message = "\"timeoutSeconds\" in --input must be a whole number, 0 or more";
-            Err(Failure::input(message).with("field", "timeoutSeconds"))
+            Err(Failure::input(message).with("field", "timeoutSeconds").wrong_usage())
         }
     }
 }

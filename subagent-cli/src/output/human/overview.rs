@@ -27,6 +27,7 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
     let fitting = |text: &str| shorten(text, room);
     view.facts(&[
         ("doing", Style::Active, fitting(&doing(&data["doing"]))),
+        ("login", Style::Bad, login(data)),
         ("queue", Style::Attention, queue(&data["queue"])),
         ("changed", Style::Plain, fitting(&changed(data, name))),
         ("usage", Style::Plain, fitting(&usage(&data["agent"]))),
@@ -45,6 +46,13 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
     }
     tasks(view, data["tasks"].as_array().map(Vec::as_slice).unwrap_or_default());
     Some(())
+}
+
+fn login(data: &Value) -> String {
+    match data["loginWanted"] == true {
+        true => format!("not logged in  subagent launcher login {}", word(data, "launcher")),
+        false => String::new(),
+    }
 }
 
 fn queue(queue: &Value) -> String {

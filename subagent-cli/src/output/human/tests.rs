@@ -204,6 +204,13 @@ fn a_long_diff_says_how_much_is_left_out() {
 }
 
 #[test]
+fn a_login_that_is_missing_stands_with_its_command() {
+    let worker = |wanted: bool| json!({"workerId": "w_1", "name": "codex-1", "state": "idle", "launcher": "codex", "loginWanted": wanted});
+    assert!(shown("worker.overview", worker(true)).contains("not logged in  subagent launcher login codex"));
+    assert!(!shown("worker.overview", worker(false)).contains("login"));
+}
+
+#[test]
 fn of_an_agent_is_shown_what_it_reports() {
     let worker = json!({"workerId": "w_1", "state": "idle", "label": "x"});
     let with = |agent: Value| {

@@ -243,6 +243,7 @@ impl Actor {
                 .with("reasonCategory", "worker")
                 .with("command", self.shared.setup.runtime_program.display().to_string())
                 .recommend("check that subagent-runtime is installed beside subagentd")
+                .or_storage_full(&error)
         };
         let started =
             process::start(&self.shared.setup.runtime_program, &start, lock, guard_lock).map_err(failed)?;

@@ -46,13 +46,17 @@ fn a_start_that_fails_tells_the_last_words_of_this_run_and_may_be_tried_again() 
 
 #[test]
 fn a_runtime_that_cannot_begin_tells_why() {
-    let mut sandbox = Sandbox::new();
-    sandbox.set_env("SUBAGENT_FAILPOINTS", "runtime_socket.before_bind=error(28)");
-    sandbox.init();
-    let error = sandbox.run(&["worker", "start", "--launcher", "demo"]).error("BACKEND_RUNTIME_ERROR");
-    let message = error["message"].as_str().unwrap();
-    assert!(message.contains(".sock") && message.contains("No space left"), "{message}");
-    sandbox.finish();
+    for (errno, code, said) in
+        [(13, "BACKEND_RUNTIME_ERROR", "Permission denied"), (28, "STORAGE_FULL", "No space left")]
+    {
+        let mut sandbox = Sandbox::new();
+        sandbox.set_env("SUBAGENT_FAILPOINTS", format!("runtime_socket.before_bind=error({errno})"));
+        sandbox.init();
+        let error = sandbox.run(&["worker", "start", "--launcher", "demo"]).error(code);
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(".sock") && message.contains(said), "{message}");
+        sandbox.finish();
+    }
 }
 
 #[test]

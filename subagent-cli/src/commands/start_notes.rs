@@ -1,0 +1,36 @@
+//! What a person should know of a worker that was started, beside that it was.
+
+use serde_json::Value;
+use subagent_protocol::clean::one_line;
+
+use super::hook::untrusted;
+
+/// The notes about the data of `worker.started`, most important first.
+pub(crate) fn of(worker: &Value) -> Vec<String> {
+    [login_wanted(worker), untrusted::warning(worker)].into_iter().flatten().collect()
+}
+
+/// Its first message will fail: its agent says before it that it is not logged in.
+fn login_wanted(worker: &Value) -> Option<String> {
+    let launcher = worker["loginWanted"].as_bool()?.then(|| worker["launcher"].as_str()).flatten()?;
+    Some(format!(
+        "the agent says that it is not logged in; log in with `subagent launcher login {}`",
+        shell_words::quote(&one_line(launcher))
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_login_that_is_wanted_is_said_with_its_command() {
+        let worker = json!({"launcher": "my agent", "loginWanted": true, "untrustedHooks": ["/h"]});
+        let notes = of(&worker);
+        assert!(notes[0].ends_with("`subagent launcher login 'my agent'`"), "{notes:?}");
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert_eq!(of(&json!({"launcher": "codex"})), Vec::<String>::new());
+    }
+}
