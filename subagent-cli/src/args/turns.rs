@@ -231,6 +231,9 @@ pub struct Watch {
     /// Also show what each event was derived from
     #[arg(long)]
     pub raw: bool,
+    /// At a terminal: leave what an agent asks in the inbox instead of asking
+    #[arg(long)]
+    pub no_ask: bool,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,

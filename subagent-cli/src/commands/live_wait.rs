@@ -114,11 +114,11 @@ fn interrupt(worker: &str, from: Option<&str>, turn: bool) -> ! {
     end_by(Signal::SIGINT)
 }
 
-/// The same at a question that was asked in place, which stays open.
-pub(super) fn leave(address: &str) -> ! {
-    let address = one_line(address);
+/// The same at a question that was asked in place, which stays open. `command` goes on: `wait codex-1`.
+pub(super) fn leave(command: &str) -> ! {
+    let command = one_line(command);
     tell(&format!(
-        "\nThe wait has ended; the question is open.\nTry:  subagent approval list, then subagent wait {address}\n"
+        "\nThe wait has ended; the question is open.\nTry:  subagent approval list, then subagent {command}\n"
     ));
     end_by(Signal::SIGINT)
 }

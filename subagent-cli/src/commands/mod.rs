@@ -78,6 +78,7 @@ mod wait_end;
 mod wait_many;
 mod wait_rest;
 mod watch;
+mod watch_prompts;
 mod worker_continue;
 mod worker_handoff;
 mod worker_inspect;

@@ -260,7 +260,7 @@ fn send(
             };
             match dialog.ask_waited(&mut client, &mut follower, &question, event).await? {
                 Asked::Skipped => break waited,
-                Asked::Interrupted => live_wait::leave(&waiting.worker_id),
+                Asked::Interrupted => live_wait::leave(&format!("wait {}", waiting.worker_id)),
                 Asked::Answered | Asked::Elsewhere => {}
             }
             waiting.cursor = Cursor::After(event["eventId"].as_str().unwrap_or_default().to_owned());

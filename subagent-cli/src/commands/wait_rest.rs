@@ -92,7 +92,7 @@ async fn ask(
         let Some(question) = Question::of_event(event) else { continue };
         match dialog.ask_waited(client, follower, &question, event).await? {
             Asked::Skipped => return Ok(false),
-            Asked::Interrupted => live_wait::leave(&worker.address),
+            Asked::Interrupted => live_wait::leave(&format!("wait {}", worker.address)),
             Asked::Answered | Asked::Elsewhere => {}
         }
         worker.item = None;

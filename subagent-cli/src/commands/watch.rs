@@ -14,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::named_worker;
 use super::selected::Choice;
+use super::watch_prompts::Prompts;
 use crate::args::turns::Watch;
 use crate::client::{Ask, Batch, Client, Events, block_on, segment};
 use crate::context::{Context, present};
@@ -63,7 +64,10 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
         _ => Sink::Lines,
     };
     let from = present(args.from_event_id);
+    // The form of the contract goes on as it is.
+    let asks = unlimited && matches!(sink, Sink::Person(..)) && args.worker_id.is_none() && !args.no_ask;
     let watched = block_on(async {
+        let mut prompts = if asks { Prompts::open(context, &workspace, &named) } else { None };
         if choice.selector.is_some() {
             // A daemon that knows no tags would show the events of all.
             choice.check(&client.ask(&ask).await?)?;
@@ -94,7 +98,7 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
             }
         }
         let mut events = source.open(&mut client, from, args.follow);
-        let copied = copy(&mut events, &mut sink, is_one, &part);
+        let copied = copy(&mut events, &mut sink, is_one, &part, prompts.as_mut());
         match window {
             // The end of the time is the ordinary end.
             Some(window) => tokio::time::timeout(window, copied).await.unwrap_or(Ok(())),
@@ -188,7 +192,13 @@ fn since(seconds: Option<u64>) -> Option<Timestamp> {
 }
 
 /// Takes events until there are no more, or the reader of stdout is gone.
-async fn copy(events: &mut Events<'_>, sink: &mut Sink, is_one: bool, part: &Part) -> Result<()> {
+async fn copy(
+    events: &mut Events<'_>,
+    sink: &mut Sink,
+    is_one: bool,
+    part: &Part,
+    mut prompts: Option<&mut Prompts>,
+) -> Result<()> {
     let gone = reader_gone();
     tokio::pin!(gone);
     loop {
@@ -199,8 +209,23 @@ async fn copy(events: &mut Events<'_>, sink: &mut Sink, is_one: bool, part: &Par
         };
         let Batch::Events(mut found) = batch else { return Ok(()) };
         found.retain(|event| part.has(event));
+        let questions = match &mut prompts {
+            Some(prompts) => prompts.open_among(&found).await?,
+            None => Vec::new(),
+        };
         if !put(found, sink, is_one)? {
             return Ok(());
+        }
+        if let Some(prompts) = &mut prompts
+            && !questions.is_empty()
+        {
+            // A question does not begin in the middle of what an agent says.
+            if let Sink::Person(stream, _) = sink
+                && write(&stream.finish()).is_err()
+            {
+                return Ok(());
+            }
+            prompts.ask(questions).await?;
         }
     }
 }
@@ -262,7 +287,7 @@ impl Headings {
 }
 
 /// Whose an event is, for people, and the event: of a task that one which was wrapped.
-fn unwrapped(mut event: Value) -> (String, Value) {
+pub(super) fn unwrapped(mut event: Value) -> (String, Value) {
     let word = |value: &Value| one_line(value.as_str().unwrap_or_default());
     if event["type"] != "subagent.event" {
         return (word(&event["workerId"]), event);

@@ -99,10 +99,13 @@ impl Keyboard {
         let _ = tcflush(self.terminal.get_ref(), QueueSelector::IFlush);
     }
 
-    /// The next key.
-    pub(super) async fn key(&mut self) -> io::Result<Key> {
-        if self.typed.is_empty() {
+    /// The next key, after `prompt` has shown what the keys are: as soon as a person sees that, each key counts.
+    pub(super) async fn key(&mut self, prompt: impl FnOnce()) -> io::Result<Key> {
+        if !self.typed.is_empty() {
+            prompt();
+        } else {
             let _modes = KeyByKey::begin(self.terminal.get_ref())?;
+            prompt();
             let mut bytes = [0; 256];
             let length = self.read(&mut bytes).await?;
             self.typed = String::from_utf8_lossy(&bytes[..length]).into_owned();

@@ -6,6 +6,7 @@ mod form;
 mod keyboard;
 mod permission;
 
+use std::cell::Cell;
 use std::io;
 use std::pin::pin;
 
@@ -89,13 +90,14 @@ impl Dialog {
         question: &Question,
         over: impl Future<Output = ()>,
     ) -> Result<Asked> {
+        let decided = Cell::new(false);
         let asked = {
-            let mut over = pin!(over);
-            let mut answering = pin!(self.answer(client, question));
+            let mut answering = pin!(self.answer(client, question, &decided));
             tokio::select! {
                 biased;
                 answered = &mut answering => answered?,
-                () = &mut over => Asked::Elsewhere,
+                // The person's own answer is on its way, or it is what ended the question.
+                () = over => if decided.get() { answering.await? } else { Asked::Elsewhere },
             }
         };
         if asked == Asked::Elsewhere {
@@ -130,14 +132,32 @@ impl Dialog {
         self.ask(client, question, over).await
     }
 
-    async fn answer(&mut self, client: &mut Client, question: &Question) -> Result<Asked> {
+    /// Whether a question waits for its answer.
+    ///
+    /// # Errors
+    /// Those of [`Client::ask`].
+    pub(crate) async fn is_open(&self, client: &mut Client, question: &Question) -> Result<bool> {
+        match client.ask(&Ask::get(approval_path(question))).await {
+            Ok(shown) => Ok(is_pending(&shown)),
+            Err(failure) if is_over(&failure) => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Sets `decided` as soon as the person has decided.
+    async fn answer(
+        &mut self,
+        client: &mut Client,
+        question: &Question,
+        decided: &Cell<bool>,
+    ) -> Result<Asked> {
         let shown = client.ask(&Ask::get(approval_path(question))).await?;
-        if shown["status"] != "pending" {
+        if !is_pending(&shown) {
             return Ok(Asked::Elsewhere);
         }
         let answered = match question.kind {
-            QuestionKind::Permission => self.permission(client, question, &shown).await,
-            QuestionKind::Elicitation => self.form(client, question, &shown).await,
+            QuestionKind::Permission => self.permission(client, question, &shown, decided).await,
+            QuestionKind::Elicitation => self.form(client, question, &shown, decided).await,
         };
         match answered {
             // Another command was faster, or the turn has ended.
@@ -146,14 +166,19 @@ impl Dialog {
         }
     }
 
-    async fn permission(&mut self, client: &mut Client, question: &Question, shown: &Value) -> Result<Asked> {
+    async fn permission(
+        &mut self,
+        client: &mut Client,
+        question: &Question,
+        shown: &Value,
+        decided: &Cell<bool>,
+    ) -> Result<Asked> {
         let rule = shown["alwaysRule"].as_str();
         self.keyboard.forget();
         tell(&human::question(shown, Detail::Short, self.terminal));
         let mut stage = Stage::Choice;
         loop {
-            tell(&format!("{} ", permission::keys(stage, rule.is_some())));
-            let key = self.key().await?;
+            let key = self.key(&format!("{} ", permission::keys(stage, rule.is_some()))).await?;
             tell("\n");
             let wish = match permission::press(stage, key, rule.is_some()) {
                 Step::Done(wish) => wish,
@@ -189,11 +214,13 @@ impl Dialog {
                 segment(&question.worker_id),
                 segment(&question.request_id)
             );
+            decided.set(true);
             match client.ask(&Ask::change(path, &decision)?).await {
                 Ok(_) => return Ok(Asked::Answered),
                 Err(failure)
                     if failure.is(Code::RuleNotDerivable) || failure.is(Code::InvalidApprovalDecision) =>
                 {
+                    decided.set(false);
                     tell(&human::failure(&failure, self.terminal));
                     stage = Stage::Choice;
                 }
@@ -202,7 +229,13 @@ impl Dialog {
         }
     }
 
-    async fn form(&mut self, client: &mut Client, question: &Question, shown: &Value) -> Result<Asked> {
+    async fn form(
+        &mut self,
+        client: &mut Client,
+        question: &Question,
+        shown: &Value,
+        decided: &Cell<bool>,
+    ) -> Result<Asked> {
         self.keyboard.forget();
         tell(&human::question(shown, Detail::Short, self.terminal));
         let fields = form::fields(&shown["request"]);
@@ -212,8 +245,7 @@ impl Dialog {
             segment(&question.request_id)
         );
         loop {
-            tell(form::KEYS);
-            let key = self.key().await?;
+            let key = self.key(form::KEYS).await?;
             tell("\n");
             let answer = match key {
                 Key::Char('y' | 'Y') | Key::Enter => {
@@ -228,10 +260,12 @@ impl Dialog {
                 Key::Interrupt => return Ok(Asked::Interrupted),
                 _ => continue,
             };
+            decided.set(true);
             match client.ask(&Ask::change(&path, &answer)?).await {
                 Ok(_) => return Ok(Asked::Answered),
                 // What was typed does not fit: the person tries again.
                 Err(failure) if failure.is(Code::InvalidElicitationContent) => {
+                    decided.set(false);
                     tell(&human::failure(&failure, self.terminal));
                 }
                 Err(failure) => return Err(failure),
@@ -259,8 +293,8 @@ impl Dialog {
         Asked::Skipped
     }
 
-    async fn key(&mut self) -> Result<Key> {
-        self.keyboard.key().await.map_err(|error| unreadable(&error))
+    async fn key(&mut self, prompt: &str) -> Result<Key> {
+        self.keyboard.key(|| tell(prompt)).await.map_err(|error| unreadable(&error))
     }
 
     async fn line(&mut self) -> Result<Option<String>> {
@@ -270,6 +304,10 @@ impl Dialog {
 
 fn unreadable(error: &io::Error) -> Failure {
     Failure::internal(format!("the terminal cannot be read: {error}"))
+}
+
+fn is_pending(shown: &Value) -> bool {
+    shown["status"] == "pending"
 }
 
 fn approval_path(question: &Question) -> String {

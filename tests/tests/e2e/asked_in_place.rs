@@ -1,10 +1,11 @@
 //! Questions at a terminal: a person answers `run` with a key.
 
 use std::os::unix::process::ExitStatusExt as _;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{AtTerminal, On, Sandbox};
+use subagent_tests::harness::{AtTerminal, On, Sandbox, wait_until};
 
 const ASK: &str = "!ask execute rm -rf build";
 const FORM: &str = r#"!elicit {"mode": "form", "message": "Which port?", "requestedSchema": {"type": "object", "properties": {"port": {"type": "integer", "title": "Port"}}, "required": ["port"]}}"#;
@@ -199,6 +200,54 @@ fn ctrl_c_at_a_question_of_a_wait_ends_the_wait_alone() {
         assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
         assert!(screen.text().contains("subagent wait demo-1"), "{}", screen.text());
         assert_eq!(open(&sandbox)["name"], "demo-1", "the question is open");
+    }
+    sandbox.run(&["approve"]).data_of("approval.decided");
+    sandbox.finish();
+}
+
+#[test]
+fn watch_asks_in_place_what_is_open_and_goes_on() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
+    let type_in = |args: &[&str]| sandbox.command("subagent").args(args).at_terminal(100, On::All);
+    // The question of the story so far has its answer: it is not asked again.
+    sandbox.run(&["send", "demo-1", ASK, "-d"]).data_of("turn.accepted");
+    assert_eq!(sandbox.run(&["wait", "demo-1"]).status.code(), Some(15));
+    sandbox.run(&["approve"]).data_of("approval.decided");
+    sandbox.run(&["wait", "demo-1"]).data_of("workers.waited");
+    let terminal = type_in(&["watch", "-f", "demo-1"]);
+    terminal.wait_for("completed");
+    sandbox
+        .run(&["send", "demo-1", "!say before\n!ask execute make\n!say after", "-d"])
+        .data_of("turn.accepted");
+    terminal.wait_for("[y] allow once");
+    assert_eq!(terminal.bytes().matches("[y] allow once").count(), 1, "{}", terminal.bytes());
+    terminal.types("y");
+    terminal.wait_for("permission: allow-onceafter");
+    assert!(!terminal.bytes().contains("answered by"), "the person answered: {}", terminal.bytes());
+    wait_until("the end of the turn", Duration::from_secs(30), || {
+        sandbox.run(&["wait", "demo-1"]).status.success().then_some(())
+    });
+    sandbox.run(&["send", "demo-1", ASK, "-d"]).data_of("turn.accepted");
+    wait_until("the second question", Duration::from_secs(30), || {
+        (terminal.bytes().matches("[s] skip").count() == 2).then_some(())
+    });
+    terminal.types("\u{3}");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
+    assert!(screen.text().contains("subagent watch -f demo-1"), "{}", screen.text());
+    assert_eq!(open(&sandbox)["name"], "demo-1", "the question is open");
+    // The form of the contract, and with --no-ask, shows it alone.
+    let worker = open(&sandbox)["workerId"].as_str().unwrap().to_owned();
+    for args in [
+        &["watch", "--worker-id", &worker, "--follow", "--timeout", "0"][..],
+        &["watch", "-f", "demo-1", "--no-ask"],
+    ] {
+        let terminal = type_in(args);
+        terminal.wait_for("rm -rf build");
+        terminal.signal(Signal::SIGINT);
+        let screen = terminal.screen();
+        assert!(!screen.text().contains("[y] allow once"), "{}", screen.text());
     }
     sandbox.run(&["approve"]).data_of("approval.decided");
     sandbox.finish();

@@ -1,0 +1,68 @@
+//! Questions that come while a person follows workers, asked in place.
+
+use serde_json::Value;
+use subagent_config::Workspace;
+
+use super::live_wait;
+use super::watch::unwrapped;
+use crate::client::Client;
+use crate::context::Context;
+use crate::dialog::{Asked, Dialog, Question, ends};
+use crate::failure::Result;
+
+/// Asks at the terminal.
+pub(super) struct Prompts {
+    dialog: Dialog,
+    client: Client,
+    /// Answers of others are seen on it.
+    follower: Client,
+    /// What was typed for the workers that are followed.
+    followed: String,
+}
+
+impl Prompts {
+    /// Prompts, if a person reads stdout and types at stdin. Has to be called inside of a runtime.
+    pub(super) fn open(context: &Context, workspace: &Workspace, followed: &[String]) -> Option<Self> {
+        Some(Self {
+            dialog: Dialog::open(context.format, true)?,
+            client: Client::new(context, workspace),
+            follower: Client::new(context, workspace),
+            followed: if followed.is_empty() { "--all".to_owned() } else { followed.join(" ") },
+        })
+    }
+
+    /// The questions among these events that are open: the story so far has answered ones too.
+    ///
+    /// # Errors
+    /// Those of [`Client::ask`].
+    pub(super) async fn open_among(&mut self, events: &[Value]) -> Result<Vec<(Question, Value)>> {
+        let mut open: Vec<(Question, Value)> = Vec::new();
+        for event in events {
+            let (_, event) = unwrapped(event.clone());
+            open.retain(|(question, _)| !ends(&event, question));
+            open.extend(Question::of_event(&event).map(|question| (question, event)));
+        }
+        let mut pending = Vec::with_capacity(open.len());
+        for (question, event) in open {
+            if self.dialog.is_open(&mut self.client, &question).await? {
+                pending.push((question, event));
+            }
+        }
+        Ok(pending)
+    }
+
+    /// Asks each of these questions. Ctrl-C ends this process, and nothing else.
+    ///
+    /// # Errors
+    /// Those of [`Dialog::ask_waited`].
+    pub(super) async fn ask(&mut self, questions: Vec<(Question, Value)>) -> Result<()> {
+        for (question, event) in questions {
+            let asked =
+                self.dialog.ask_waited(&mut self.client, &mut self.follower, &question, &event).await?;
+            if asked == Asked::Interrupted {
+                live_wait::leave(&format!("watch -f {}", self.followed));
+            }
+        }
+        Ok(())
+    }
+}
