@@ -3,6 +3,7 @@
 mod endings;
 mod interrupted;
 mod schema;
+mod slow_start;
 
 use serde_json::Value;
 use subagent_tests::harness::{Command, Output, Sandbox};
