@@ -96,6 +96,16 @@ impl Wanted {
     }
 }
 
+impl Wanted {
+    /// The definition that was named.
+    pub(super) fn agent(&self) -> Option<String> {
+        match &self.start.agent {
+            Wish::Named(name) => Some(name.clone()),
+            _ => None,
+        }
+    }
+}
+
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     let input = Input::load(args.input.as_deref(), input::WORKER_START, &context.typed)?;
     let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);

@@ -1,7 +1,9 @@
 //! `subagent run`: how each ending is told, and that nothing is left whatever ends it.
 
+mod closing;
 mod endings;
 mod interrupted;
+mod reports;
 mod schema;
 mod slow_start;
 
