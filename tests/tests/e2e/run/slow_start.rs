@@ -9,8 +9,8 @@ use subagent_tests::harness::{AtTerminal, Launcher, On, Sandbox};
 
 use crate::config_layers::program;
 
-/// The line of a start that takes a second.
-const LINE: &str = "starting slow (npx fetches @scope/agent) · 1s";
+/// The line of a start that takes more than a second, without its time.
+const LINE: &str = "starting slow (npx fetches @scope/agent) · ";
 
 /// An `npx` that ends its fetching when somebody writes into the pipe.
 struct World {
@@ -95,7 +95,7 @@ fn a_package_that_is_here_is_not_fetched() {
     let manifest = world.sandbox.workspace().join("node_modules/@scope/agent/package.json");
     fs::create_dir_all(manifest.parent().unwrap()).unwrap();
     fs::write(manifest, "{}").unwrap();
-    world.shows(&["run", "slow", "hello"], "starting slow · 1s", "hello");
+    world.shows(&["run", "slow", "hello"], "starting slow · ", "hello");
     world.sandbox.finish();
 }
 
