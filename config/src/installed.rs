@@ -1,6 +1,7 @@
 //! Whether the agent of a launcher is installed. Looks at files, starts nothing.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
@@ -29,6 +30,44 @@ impl Presence {
             Self::Missing => "missing",
         }
     }
+}
+
+/// A package that a launcher's program fetches before the agent can start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetch {
+    program: String,
+    package: String,
+    /// Whether it is known that the package is not here.
+    is_missing: bool,
+}
+
+impl fmt::Display for Fetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fetches = if self.is_missing { "fetches" } else { "may fetch" };
+        write!(f, "{} {fetches} {}", self.program, self.package)
+    }
+}
+
+/// What the program of this launcher fetches for a worker in `cwd`, as far as its command line says.
+#[must_use]
+pub fn fetch(
+    launcher: &Launcher,
+    resolved: &ResolvedLauncher,
+    cwd: &Path,
+    env: &Environment,
+) -> Option<Fetch> {
+    let program = resolved.exec_path.as_ref()?.file_name()?.to_str()?;
+    let args = &resolved.effective_args;
+    let (package, is_missing) = match program {
+        "npx" => match presence(launcher, resolved, cwd, env) {
+            Presence::Fetchable(package) => (package, true),
+            Presence::Available | Presence::Missing => return None,
+        },
+        "bunx" => (package(args)?.0.to_owned(), false),
+        "uvx" => (uv_package(args)?.to_owned(), false),
+        _ => return None,
+    };
+    Some(Fetch { program: program.to_owned(), package, is_missing })
 }
 
 /// Whether the agent of this launcher is installed for a worker in `cwd`.
@@ -111,6 +150,31 @@ fn package(args: &[String]) -> Option<(&str, Option<&str>)> {
     (is_name && !name.contains("..")).then_some((name, version))
 }
 
+/// The package that `uvx` runs.
+fn uv_package(args: &[String]) -> Option<&str> {
+    /// Flags whose value is the next word.
+    const WITH_VALUE: &[&str] = &[
+        "-p",
+        "--python",
+        "-w",
+        "--with",
+        "--with-editable",
+        "--with-requirements",
+        "--index",
+        "--default-index",
+    ];
+    let mut args = args.iter().map(String::as_str);
+    loop {
+        match args.next()? {
+            "--from" => return args.next(),
+            flag if flag.starts_with("--from=") => return Some(&flag["--from=".len()..]),
+            flag if WITH_VALUE.contains(&flag) => drop(args.next()),
+            flag if flag.starts_with('-') => {}
+            word => return Some(word),
+        }
+    }
+}
+
 /// Where `npx` finds packages without fetching them: above the folder, beside the programs of the PATH, in its cache.
 fn folders(npx: &Path, path: &OsStr, cwd: &Path, env: &Environment) -> Vec<PathBuf> {
     const MODULES: &str = "node_modules";
@@ -166,6 +230,33 @@ mod tests {
     }
 
     #[test]
+    fn what_uvx_and_bunx_may_fetch_is_in_their_command_line() {
+        let dir = tempfile::tempdir().unwrap();
+        for program in ["uvx", "bunx"] {
+            fs::write(dir.path().join(program), "#!/bin/sh\n").unwrap();
+            fs::set_permissions(dir.path().join(program), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let env = Environment::new([("PATH".into(), dir.path().into())], "/");
+        let of = |command: &str| {
+            let launcher = Launcher::new(command);
+            let resolved = launcher::resolve("a", &launcher, &env.cwd, &env);
+            fetch(&launcher, &resolved, &env.cwd, &env).map(|fetch| fetch.to_string())
+        };
+        for (command, package) in [
+            ("uvx fast-agent@1.2 acp", "fast-agent@1.2"),
+            ("uvx -p 3.13 --quiet --with x fast-agent", "fast-agent"),
+            ("uvx --from openhands agent", "openhands"),
+            ("uvx --from=openhands agent", "openhands"),
+        ] {
+            assert_eq!(of(command), Some(format!("uvx may fetch {package}")), "{command}");
+        }
+        assert_eq!(of("bunx --bun @s/a --acp").as_deref(), Some("bunx may fetch @s/a"));
+        for none in ["uvx", "bunx ./a", "/bin/sh", "no-such-agent"] {
+            assert_eq!(of(none), None, "{none}");
+        }
+    }
+
+    #[test]
     fn the_only_one_that_is_installed_is_taken() {
         let env = Environment::new([("PATH".into(), "/nonexistent".into())], "/");
         let of = |commands: &[&str]| {
@@ -200,12 +291,17 @@ mod tests {
             presence(&launcher, &resolved, &env.cwd, &env)
         };
         let fetchable = Presence::Fetchable("@s/a".to_owned());
+        let launcher = Launcher { args: vec!["@s/a".to_owned()], ..Launcher::new("npx") };
+        let resolved = launcher::resolve("a", &launcher, &env.cwd, &env);
+        let fetches = || fetch(&launcher, &resolved, &env.cwd, &env).map(|fetch| fetch.to_string());
+        assert_eq!(fetches().as_deref(), Some("npx fetches @s/a"));
         for place in ["ws/node_modules", "node/lib/node_modules", "home/.npm/_npx/0f/node_modules"] {
             assert_eq!(of(&["-y", "@s/a"], "npx"), fetchable, "{place}");
             let folder = base.join(place).join("@s/a");
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("package.json"), r#"{"version": "1.0.0"}"#).unwrap();
             assert_eq!(of(&["-y", "@s/a"], "npx"), Presence::Available, "{place}");
+            assert_eq!(fetches(), None, "{place}");
             assert_eq!(of(&["@s/a@1.0.0"], "npx"), Presence::Available);
             for other in ["@s/a@2.0.0", "@s/a@latest"] {
                 assert_eq!(of(&[other], "npx"), fetchable);

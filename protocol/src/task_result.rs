@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use crate::api::{TaskShown, TaskStatus};
+use crate::api::{TaskShown, TaskStatus, TaskView};
 use crate::clean::one_line;
 use crate::error::{Code, Error};
 
@@ -103,15 +103,21 @@ pub fn answer(task: &TaskShown) -> Answer {
     if view.status == TaskStatus::Completed || (limit && !is_empty) {
         return Answer { text: element("task_result", about, &said), is_error: false };
     }
-    let (code, message) = match &view.error {
-        Some(error) => (error.code.as_str().to_owned(), error.message.clone()),
-        None => (view.status.as_str().to_uppercase(), reason(view.status).to_owned()),
-    };
+    let (code, message) = why(view);
     let mut text = told(&code, &message);
     if !is_empty {
         let _ = write!(text, "\n\nWhat it had said by then:\n{said}");
     }
     Answer { text: element("task_error", about, &text), is_error: true }
+}
+
+/// The code and the message of the error with which a task has ended in another way than completed.
+#[must_use]
+pub fn why(task: &TaskView) -> (String, String) {
+    match &task.error {
+        Some(error) => (error.code.as_str().to_owned(), error.message.clone()),
+        None => (task.status.as_str().to_uppercase(), reason(task.status).to_owned()),
+    }
 }
 
 /// An error in place of a result.

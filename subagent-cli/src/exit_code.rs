@@ -73,6 +73,21 @@ impl TurnOutcome {
         }
     }
 
+    /// The word for people.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Completed => "done",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+            Self::PermissionDenied => "denied",
+            Self::Refusal => "refused",
+            Self::MaxTokens => "token limit",
+            Self::MaxTurnRequests => "request limit",
+            Self::TurnedAway => "turned away",
+        }
+    }
+
     /// The exit code.
     #[must_use]
     pub const fn code(self) -> u8 {

@@ -23,6 +23,7 @@ pub mod prompt;
 #[cfg(test)]
 mod reference;
 mod sibling_executable;
+mod starting;
 mod tasks;
 mod umask;
 mod usage;

@@ -12,13 +12,16 @@ use subagent_config::agents::Catalog;
 use subagent_config::start::budgets::of_config;
 use subagent_config::start::{self, agent::given};
 use subagent_config::{Workspace, workspace};
-use subagent_protocol::api::{CallableAgent, CallableAgents, RunTask, TASK_TOKEN, TaskPlace, TaskView};
+use subagent_protocol::api::{
+    CallableAgent, CallableAgents, RunTask, TASK_TOKEN, TaskPlace, TaskStatus, TaskView,
+};
 use subagent_protocol::bytes64::Bytes64;
 
 use crate::client::{Ask, Client, read};
 use crate::context::{Context, present, present_path};
 use crate::controller;
 use crate::failure::Result;
+use crate::starting::Starting;
 use crate::umask::current_umask;
 
 /// How long an agent's task server waits for a daemon that somebody else has to start: as long as a manager may take to
@@ -120,6 +123,20 @@ impl Giver {
     /// `INTERNAL_ERROR` for what cannot be written.
     pub(crate) fn change(&self, path: impl Into<String>, change: &impl Serialize) -> Result<Ask> {
         Ok(self.named(Ask::change(path, change)?.within(None)))
+    }
+
+    /// What a task waits for until its turn begins, for a person; an agent sees nothing of it.
+    pub(crate) fn starting(&self, task: &TaskView) -> Option<Starting> {
+        let wish = &self.wish;
+        match task.status {
+            _ if self.token.is_some() => None,
+            TaskStatus::Queued => Starting::queued(&self.context),
+            TaskStatus::Spawning => {
+                let (config, cwd) = (wish.config.as_deref(), wish.cwd.as_deref());
+                Starting::configured(&self.context, &task.launcher, config, cwd)
+            }
+            _ => None,
+        }
     }
 
     /// Where a manager's task is run, as a worker that this process would start.

@@ -23,6 +23,7 @@ use subagent_protocol::tags::Tags;
 use subagent_protocol::{Code, Error, Result};
 
 use crate::environment::Environment;
+use crate::installed::{self, Fetch};
 use crate::{LoadedConfig, ResolvedLauncher, model, role, workspace};
 use agent::{Chosen, Resolved, Wish};
 use wire::{argument, millis, path_value};
@@ -147,6 +148,18 @@ impl<'a> Composition<'a> {
         let at = (resolved.name.as_str(), launcher);
         let agent = agent.resolve(at, config, place.workspace, place.env, has_model)?;
         Ok(Self { wanted, place, role, agent, launcher, resolved })
+    }
+
+    /// The name of its launcher.
+    #[must_use]
+    pub fn launcher(&self) -> &str {
+        &self.resolved.name
+    }
+
+    /// What has to be fetched before its agent can start.
+    #[must_use]
+    pub fn fetch(&self) -> Option<Fetch> {
+        installed::fetch(self.launcher, &self.resolved, &self.place.cwd, self.place.env)
     }
 
     /// The request that starts it.

@@ -41,7 +41,7 @@ pub enum Form {
 #[command(after_help = "\
 Exit codes:
   0    the turn was completed, and the schema was met
-  1    an error: nothing was run, or the worker could not be stopped
+  1    an error: nothing was run, the worker not stopped, or a report not written
   2    wrong usage
   10   the turn failed
   11   the turn was canceled by another command
@@ -61,7 +61,8 @@ Examples:
   subagent run --launcher codex --text-file task.md --timeout 10m
   subagent run --text 'List the open questions.' --output json
   subagent run --text 'Fix the tests.' --allow edit --allow 'execute(make *)'
-  git diff | subagent run --text-stdin --result-schema review.schema.json")]
+  git diff | subagent run --text-stdin --result-schema review.schema.json
+  subagent run --text-file task.md --timeout 10m --junit run.xml")]
 pub struct Run {
     /// The agent: a launcher or a definition. Alone it is the prompt
     #[arg(value_name = "AGENT")]
@@ -70,7 +71,7 @@ pub struct Run {
     #[arg(value_name = "PROMPT")]
     second: Option<String>,
     /// Print the worker's name and return as soon as the agent has the prompt
-    #[arg(short = 'd', long, conflicts_with_all = ["timeout", "result_schema", "output"])]
+    #[arg(short = 'd', long, conflicts_with_all = ["timeout", "result_schema", "output", "summary", "junit"])]
     pub detach: bool,
     /// Reject what no rule allows instead of asking at the terminal
     #[arg(long)]
@@ -96,6 +97,12 @@ pub struct Run {
     /// A file with a JSON Schema that the final message has to meet
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub result_schema: Option<PathBuf>,
+    /// Append a summary in Markdown to this file, as $GITHUB_STEP_SUMMARY
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub summary: Option<PathBuf>,
+    /// Write a JUnit report with one test case to this file
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub junit: Option<PathBuf>,
     /// What the worker is started with.
     #[command(flatten)]
     pub start: StartFlags,

@@ -29,6 +29,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub(super) struct Live {
     line: Line,
     follower: Client,
+    starting: Option<String>,
 }
 
 impl Live {
@@ -38,13 +39,18 @@ impl Live {
             return Ok(None);
         }
         let Some(line) = Line::on_stderr() else { return Ok(None) };
-        Ok(Some(Self { line, follower: Client::new(context, workspace) }))
+        Ok(Some(Self { line, follower: Client::new(context, workspace), starting: None }))
+    }
+
+    /// The same for a turn for which the agent is started: what that waits for.
+    pub(super) fn starting(self, what: String) -> Self {
+        Self { starting: Some(what), ..self }
     }
 }
 
 /// Waits, with the line or without.
 pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: Waiting) -> Result<Value> {
-    let Some(Live { mut line, mut follower }) = live else { return client.wait(waiting).await };
+    let Some(Live { mut line, mut follower, starting }) = live else { return client.wait(waiting).await };
     client.pin(&mut waiting).await?;
     let worker = waiting.worker_id.clone();
     let from = match &waiting.cursor {
@@ -52,7 +58,11 @@ pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: W
         Cursor::Beginning | Cursor::Latest => None,
     };
     let sent = waiting.collect_turn.is_some();
-    let activity = RefCell::new(if sent { Activity::of_turn() } else { Activity::default() });
+    let activity = RefCell::new(match starting {
+        Some(what) => Activity::of_start(what),
+        None if sent => Activity::of_turn(),
+        None => Activity::default(),
+    });
     let news = Notify::new();
     let mut following = pin!(follow(&mut follower, &worker, from.clone(), &activity, &news));
     let mut waited = pin!(client.wait(waiting));

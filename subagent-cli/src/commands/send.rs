@@ -26,6 +26,7 @@ use crate::dialog::{Asked, Dialog, Question};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Format, Outcome, complain, text};
+use crate::starting;
 
 /// How to wait after the turn was accepted.
 struct WaitFor {
@@ -249,7 +250,13 @@ fn send(
         };
         let mut dialog = if positional { Dialog::open(context.format, asks) } else { None };
         let mut follower = Client::new(context, workspace);
-        let mut live = live;
+        let mut live = match live {
+            Some(live) if accepted["startsAgent"] == true => {
+                let what = starting::of_worker(&mut client, &waiting.worker_id, (config, cwd), context).await;
+                Some(live.starting(what))
+            }
+            live => live,
+        };
         let waited = loop {
             let waited = live_wait::wait(&mut client, live.take(), waiting.clone())
                 .await

@@ -16,6 +16,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, StartWorker};
 use subagent_protocol::options::PATIENCE;
 use subagent_protocol::tags::Tags;
+use tokio::time::Instant;
 
 use super::contract_form::without_name;
 use super::hook::untrusted;
@@ -29,6 +30,7 @@ use crate::controller::{self, resolve_path};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Outcome, text};
+use crate::starting::Starting;
 use crate::umask::current_umask;
 
 /// How much longer than the agent itself the whole start may take.
@@ -95,6 +97,16 @@ impl Wanted {
     }
 }
 
+impl Wanted {
+    /// The definition that was named.
+    pub(super) fn agent(&self) -> Option<String> {
+        match &self.start.agent {
+            Wish::Named(name) => Some(name.clone()),
+            _ => None,
+        }
+    }
+}
+
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     let positional = args.launcher_or_agent.is_some();
     let input = Input::load(args.input.as_deref(), input::WORKER_START, &context.typed)
@@ -132,6 +144,7 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
 pub(super) struct Prepared {
     request: StartWorker,
     limit: Duration,
+    starting: Option<Starting>,
 }
 
 impl Prepared {
@@ -141,9 +154,13 @@ impl Prepared {
     }
 
     /// Starts the worker and gives the data of `worker.started`, with the files whose hooks do not run.
-    pub(super) async fn start(self, client: &mut Client) -> Result<Value> {
+    ///
+    /// # Errors
+    /// The daemon's; `DAEMON_TOO_OLD`.
+    pub(super) async fn start(mut self, client: &mut Client) -> Result<Value> {
         let hooks = self.request.hooks.clone();
-        let mut data = self.started(client).await?;
+        let starting = self.starting.take();
+        let mut data = Starting::during(starting, Instant::now(), Box::pin(self.started(client))).await?;
         if hooks.is_empty() {
             return Ok(data);
         }
@@ -243,9 +260,11 @@ pub(super) async fn prepare(
             return Err(error.into());
         }
     };
+    let name = composition.launcher().to_owned();
+    let starting = Starting::new(context, &name, || composition.fetch());
     let request = composition.request()?;
     let wishes = request.agent.as_ref().is_some_and(|agent| agent.model.is_some());
     let patience = request.options.patience() + if wishes { PATIENCE } else { Duration::ZERO };
     let limit = Duration::from_millis(request.launcher.timeouts.startup_ms) + patience + GRACE;
-    Ok(Prepared { request, limit })
+    Ok(Prepared { request, limit, starting })
 }

@@ -37,6 +37,12 @@ pub fn elapsed(time: Duration) -> String {
     }
 }
 
+/// The same without a space, for a line that parts values by ` · `.
+#[must_use]
+pub fn took(time: Duration) -> String {
+    elapsed(time).replace(' ', "")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +74,6 @@ mod tests {
         for (seconds, expected) in [(0, "0s"), (59, "59s"), (61, "1m 01s"), (3661, "1h 01m")] {
             assert_eq!(elapsed(Duration::from_secs(seconds)), expected);
         }
+        assert_eq!(took(Duration::from_secs(192)), "3m12s");
     }
 }

@@ -18,6 +18,8 @@ const MOST: usize = 10_000;
 #[derive(Debug, Default)]
 pub struct Activity {
     state: Option<&'static str>,
+    /// What its agent waits for while it is started.
+    starting: Option<String>,
     doing: Option<String>,
     titles: HashMap<String, String>,
     files: BTreeSet<String>,
@@ -30,6 +32,12 @@ impl Activity {
     #[must_use]
     pub fn of_turn() -> Self {
         Self { state: Some("running"), ..Self::default() }
+    }
+
+    /// The same of a worker whose agent is started for the turn: what that waits for.
+    #[must_use]
+    pub fn of_start(what: String) -> Self {
+        Self { starting: Some(what), ..Self::of_turn() }
     }
 
     /// Whether a turn is known to be open.
@@ -45,7 +53,11 @@ impl Activity {
         if let Some(path) = task_path(event) {
             return self.see_below(word("requestId"), event["type"].as_str().unwrap_or_default(), path);
         }
-        match event["type"].as_str().unwrap_or_default() {
+        let event_type = event["type"].as_str().unwrap_or_default();
+        if !matches!((event_type, word("kind")), ("turn.started" | "message.sent", _) | (_, "noise")) {
+            self.starting = None;
+        }
+        match event_type {
             "turn.started" | "message.sent" => self.goes_on(None),
             "progress.message" => self.goes_on(Some("writing".to_owned())),
             "approval.requested" => self.state = Some("waiting for an approval"),
@@ -103,7 +115,7 @@ impl Activity {
             1 => Some("1 file".to_owned()),
             more => Some(format!("{more} files")),
         };
-        let state = self.state.unwrap_or("waiting").to_owned();
+        let state = self.starting.as_deref().or(self.state).unwrap_or("waiting");
         let asking = self.asking.values().next().map(|path| format!(" · {} asks", one_line(path)));
         let before = format!("{state} · {}{}", elapsed(since), asking.unwrap_or_default());
         let after = files.map(|files| format!(" · {files}")).unwrap_or_default();
@@ -129,8 +141,17 @@ impl Line {
 
     /// Shows this instead.
     pub fn draw(&mut self, activity: &Activity, since: Duration) {
-        // The last column stays free: some terminals go to the next line with it.
-        let text = activity.line(since, terminal::stderr_width().saturating_sub(1));
+        self.put(activity.line(since, width()));
+    }
+
+    /// Shows what is waited for, and for how long.
+    pub fn show(&mut self, what: &str, since: Duration) {
+        let since = format!(" · {}", elapsed(since));
+        let left = width().saturating_sub(since.chars().count());
+        self.put(shorten(what, left) + &since);
+    }
+
+    fn put(&mut self, text: String) {
         if text != self.drawn {
             tell(&format!("\r\u{1b}[2K{text}"));
             self.drawn = text;
@@ -143,6 +164,11 @@ impl Line {
             tell("\r\u{1b}[2K");
         }
     }
+}
+
+/// The last column stays free: some terminals go to the next line with it.
+fn width() -> usize {
+    terminal::stderr_width().saturating_sub(1)
 }
 
 impl Drop for Line {
@@ -191,6 +217,19 @@ mod tests {
         );
         let thought = update(json!({"kind": "thought", "text": "hm"}));
         assert_eq!(after(&[started, thought]), "running · 1m 12s · thinking · 1 file");
+    }
+
+    #[test]
+    fn a_start_is_shown_until_the_agent_does_something() {
+        let mut activity = Activity::of_start("starting codex (npx fetches x)".to_owned());
+        for (event, shown) in [
+            (json!({"type": "message.sent", "data": {}}), "starting codex (npx fetches x) · 3s"),
+            (update(json!({"kind": "noise"})), "starting codex (npx fetches x) · 3s"),
+            (json!({"type": "worker.restarted", "data": {}}), "running · 3s"),
+        ] {
+            activity.see(&event);
+            assert_eq!(activity.line(Duration::from_secs(3), 80), shown);
+        }
     }
 
     #[test]

@@ -71,6 +71,19 @@ pub enum Outcome {
         /// The exit code.
         code: u8,
     },
+    /// A result that was cut short, as far as it got, and the error that ended it.
+    CutShort {
+        /// The envelope's `type`.
+        kind: &'static str,
+        /// The envelope's `data`, which has the error too.
+        data: Value,
+        /// The result for people; empty prints nothing.
+        text: String,
+        /// The error, on stderr.
+        failure: Box<Failure>,
+        /// The exit code.
+        code: u8,
+    },
     /// Text that is the same in every form.
     Lines(String),
     /// A document without an envelope (`subagentd run` and `status`), with the exit code that belongs to it.
@@ -135,6 +148,13 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
     let (printed, code) = match result {
         Ok(Outcome::Report { kind, data, text, note }) => (report(format, kind, data, text, note), 0),
         Ok(Outcome::Judged { kind, data, text, code }) => (report(format, kind, data, text, None), code),
+        Ok(Outcome::CutShort { kind, data, text, failure, code }) => {
+            let printed = report(format, kind, data, text, None);
+            if format == Format::Text {
+                tell(&explained(&failure));
+            }
+            (printed, code)
+        }
         Ok(Outcome::Lines(text)) => (print(&harmless(text)), 0),
         Ok(Outcome::Bare { document, text, code }) => match format {
             Format::Json => (print_document(document), code),
@@ -157,11 +177,16 @@ fn failed(format: Format, failure: &Failure, code: u8) -> ExitCode {
             Err(error) => unprintable(&error, code),
         };
     }
-    match Terminal::of_stderr() {
-        Some(terminal) => tell(&human::failure(failure, terminal)),
-        None => complain(&errors::text(failure)),
-    }
+    tell(&explained(failure));
     ExitCode::from(code)
+}
+
+/// The lines of an error for stderr.
+fn explained(failure: &Failure) -> String {
+    match Terminal::of_stderr() {
+        Some(terminal) => human::failure(failure, terminal),
+        None => errors::text(failure) + "\n",
+    }
 }
 
 fn report(format: Format, kind: &str, data: Value, text: String, note: Option<String>) -> io::Result<()> {

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use subagent_protocol::api::WorkspaceStatus;
+use subagent_protocol::markdown::beginning;
 
 use super::Facts;
-use super::quote::beginning;
 
 /// Bytes of an instruction, and of the last message.
 const INSTRUCTION_BYTES: usize = 4096;

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 use subagent_protocol::api::WorkspaceStatus;
+use subagent_protocol::markdown::{beginning, block, span};
 use subagent_protocol::state::TurnStatus;
 
-use super::quote::{beginning, block, span};
 use super::{Facts, TEXT_BYTES, Turn};
 
 /// Bytes of an instruction: the first and the latest, one of the others, the goal.

@@ -1,11 +1,10 @@
 //! What a worker leaves to its successor: facts in, `handoff.md` and `checkpoint.json` out.
 //!
 //! Must not do I/O or know the store. Every part is bounded here, and nothing that an agent wrote can look like a
-//! heading of ours (see `quote`).
+//! heading of ours (see `subagent_protocol::markdown`).
 
 pub mod checkpoint;
 pub mod markdown;
-mod quote;
 #[cfg(test)]
 mod tests;
 pub mod work;

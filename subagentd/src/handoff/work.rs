@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
+use subagent_protocol::clean::one_line;
 use subagent_protocol::event::StoredEvent;
-
-use super::quote::{beginning, one_line};
+use subagent_protocol::markdown::beginning;
 
 /// Tool calls that are kept while gathering; of more the oldest are forgotten.
 const MOST_CALLS: usize = 10_000;

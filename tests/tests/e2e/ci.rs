@@ -44,9 +44,31 @@ fn the_step_of_the_workflow_judges_the_review() {
     ] {
         fs::write(sandbox.workspace().join(".github/review.md"), task).unwrap();
         // As the runner of the workflow does it.
-        let output = bash(&sandbox).args(["-eo", "pipefail", "-c", &script]).env("LAUNCHER", "demo").run();
+        let summary = sandbox.file("summary.md");
+        let _ = fs::remove_file(&summary);
+        let output = bash(&sandbox)
+            .args(["-eo", "pipefail", "-c", &script])
+            .env("LAUNCHER", "demo")
+            .env("GITHUB_STEP_SUMMARY", &summary)
+            .run();
         assert_eq!((output.status.code(), output.stdout.as_str()), (Some(code), said), "{task}: {output}");
+        assert!(fs::read_to_string(summary).unwrap().contains("- Outcome: "), "{task}");
     }
+    sandbox.finish();
+}
+
+#[test]
+fn the_job_of_gitlab_leaves_a_report() {
+    let sandbox = Sandbox::new();
+    let document = fs::read_to_string(root().join("docs/ci.md")).unwrap();
+    let script = document.lines().find_map(|line| line.strip_prefix("    - subagent run ")).unwrap();
+    fs::create_dir(sandbox.workspace().join(".gitlab")).unwrap();
+    fs::write(sandbox.workspace().join(".gitlab/review.md"), "It is fine.").unwrap();
+    let script = format!("subagent run {script}");
+    let output = bash(&sandbox).args(["-c", &script]).env("LAUNCHER", "demo").run();
+    assert_eq!(output.text(), "It is fine.\n");
+    let report = fs::read_to_string(sandbox.workspace().join("review.xml")).unwrap();
+    assert!(report.contains(r#"<testcase name="review" classname="demo" "#), "{report}");
     sandbox.finish();
 }
 

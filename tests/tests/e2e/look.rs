@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{On, Sandbox, Screen, wait_until};
 
 /// Git in the workspace, without the settings of whoever runs the tests.
-fn git(sandbox: &Sandbox, args: &[&str]) -> String {
+pub(crate) fn git(sandbox: &Sandbox, args: &[&str]) -> String {
     let mut command = Process::new("git");
     command.args(args).current_dir(sandbox.workspace()).env("GIT_CONFIG_NOSYSTEM", "1");
     command.env("GIT_CONFIG_GLOBAL", "/dev/null");

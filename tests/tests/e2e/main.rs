@@ -135,6 +135,7 @@ mod tasks {
     mod causes;
     mod delegation_start;
     mod events;
+    mod failures;
     mod limits;
     mod questions;
     mod results;

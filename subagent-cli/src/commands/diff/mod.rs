@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use subagent_config::Workspace;
 use subagent_protocol::api::WorkerOverview;
 use subagent_protocol::work_tree::TreeBase;
 use subagent_runtime::work_tree::{self, Changes, Limits};
@@ -22,11 +23,12 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::output::terminal::Terminal;
 use crate::output::{self, Format, Outcome, human};
-use rendered::{Form, total};
+use rendered::Form;
+pub(super) use rendered::total;
 
 /// The longest that git compares.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The longest that `show` waits for a count.
+/// The longest that `show` and `run` wait for a count.
 const PATIENCE_OF_COUNT: Duration = Duration::from_secs(2);
 
 /// What has changed, and how that is known.
@@ -42,13 +44,7 @@ pub(super) fn run(args: Diff, context: &Context) -> Result<Outcome> {
     let (shown, found) = block_on(async move {
         let data = overview::of(&mut client, args.worker, &workspace).await?;
         let worker: WorkerOverview = read(data.clone())?;
-        let found = match compared(&worker, context, true, PATIENCE) {
-            Ok(changes) => Found { changes, reason: None },
-            Err(reason) => {
-                let changes = from_events::changes(&mut client, &worker.shown.worker).await?;
-                Found { changes, reason: Some(reason) }
-            }
-        };
+        let found = found(&mut client, &worker, context, true, PATIENCE).await?;
         Ok((data, found))
     })?;
     if context.format == Format::Json {
@@ -60,6 +56,38 @@ pub(super) fn run(args: Diff, context: &Context) -> Result<Outcome> {
         (false, false) => Form::Patch,
     };
     print(&found, form, human::named(&shown))
+}
+
+/// What git says has changed; where it cannot say, what the agent has reported.
+async fn found(
+    client: &mut Client,
+    worker: &WorkerOverview,
+    context: &Context,
+    patches: bool,
+    patience: Duration,
+) -> Result<Found> {
+    Ok(match compared(worker, context, patches, patience) {
+        Ok(changes) => Found { changes, reason: None },
+        Err(reason) => {
+            let changes = from_events::changes(client, &worker.shown.worker).await?;
+            Found { changes, reason: Some(reason) }
+        }
+    })
+}
+
+/// The changed files with their numbers of lines, of the worker with this id.
+///
+/// # Errors
+/// Those of [`overview::of`].
+pub(super) async fn changed_files(
+    client: &mut Client,
+    worker_id: &str,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<Changes> {
+    let data = overview::of(client, Some(worker_id.to_owned()), workspace).await?;
+    let worker: WorkerOverview = read(data)?;
+    Ok(found(client, &worker, context, false, PATIENCE_OF_COUNT).await?.changes)
 }
 
 /// What git says has changed; patches only if they are wanted.

@@ -40,7 +40,7 @@ pub(super) fn text(changes: &Changes, form: Form, terminal: Option<Terminal>) ->
 }
 
 /// Lines that were added and deleted.
-pub(super) fn total(changes: &Changes) -> (u64, u64) {
+pub(in crate::commands) fn total(changes: &Changes) -> (u64, u64) {
     let sum = |lines: fn(&Change) -> Option<u64>| changes.iter().filter_map(lines).sum();
     (sum(|change| change.added), sum(|change| change.deleted))
 }

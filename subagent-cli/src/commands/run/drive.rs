@@ -80,6 +80,16 @@ pub(super) struct Driven {
     pub(super) printed_by: Option<Instant>,
 }
 
+impl Driven {
+    /// The worker, unless somebody wants the run to be over.
+    pub(super) fn worker_id(&self) -> Option<&str> {
+        match self.ending {
+            Ending::Signal(_) | Ending::Unread => None,
+            Ending::Turn | Ending::Timeout => self.worker.as_ref()?["workerId"].as_str(),
+        }
+    }
+}
+
 /// Does everything. The worker is stopped also if this gives an error.
 pub(super) async fn drive(
     order: Order,

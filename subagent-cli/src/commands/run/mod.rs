@@ -3,12 +3,15 @@
 
 mod detach;
 mod drive;
+mod figures;
 mod questions;
+mod reports;
 mod result;
 mod schema;
 pub(super) mod signals;
 mod sink;
 pub(super) mod transcript;
+mod went;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,15 +20,17 @@ use subagent_config::start::budgets::of_config;
 use subagent_config::{LoadedConfig, Workspace};
 use subagent_protocol::api::SendTurn;
 use subagent_protocol::mcp::McpServers;
-use tokio::time::Instant;
+use subagent_runtime::work_tree::Changes;
+use tokio::time::{Instant, timeout};
 
 use self::drive::{Clients, Driven, Ending, Order};
+use self::reports::{About, Reports};
 use self::signals::Interruptions;
 use self::sink::Sink;
 use super::selected::Choice;
 use super::text_source::{Text, TextSources};
 use super::worker_start::{self, Prepared, Wanted};
-use super::{attachments, text_risk};
+use super::{attachments, diff, text_risk};
 use crate::args::run::{Form, Run};
 use crate::client::{Client, block_on};
 use crate::context::{Context, present_path};
@@ -34,8 +39,13 @@ use crate::dialog::Dialog;
 use crate::exit_code::TIMEOUT;
 use crate::failure::{Failure, Result};
 use crate::input::Input;
-use crate::output::{Outcome, complain, finish};
+use crate::output::terminal::Terminal;
+use crate::output::{Outcome, complain, finish, tell};
 
+/// The exit code of wrong usage.
+const WRONG_USAGE: u8 = 2;
+/// For the answer of what has changed.
+const COUNT_LIMIT: Duration = Duration::from_secs(5);
 /// The tag by which the worker of a run is found; its value is the run's own.
 const TAG: &str = "subagent/run";
 
@@ -66,6 +76,11 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     let config = args.start.config.config.clone();
     let named = args.start.label.is_some();
     let mut wanted = Wanted::of(args.start, &Input::default())?;
+    let about = About {
+        name: wanted.start.name.clone(),
+        prompt: text.clone(),
+        agent: agent.clone().or_else(|| wanted.start.launcher.clone()).or_else(|| wanted.agent()),
+    };
     wanted.start.launcher_or_agent = agent;
     if !named {
         wanted.start.label = "run".to_owned();
@@ -90,6 +105,13 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     if args.detach {
         return detach::run(wanted, turn, &config, &workspace, context);
     }
+    let reports = match Reports::open(args.summary, args.junit, about) {
+        Ok(reports) => reports,
+        Err(failure) => return Ok(Outcome::failed(WRONG_USAGE, failure)),
+    };
+    // Only for a person and for a report are changes counted.
+    let terminal = Terminal::of_stderr().filter(|_| form == Form::Text);
+    let counts = terminal.is_some() || reports.want_changes();
     let begun = Instant::now();
     let deadline = args.timeout.and_then(|seconds| begun.checked_add(Duration::from_secs(seconds)));
     let mut sink = Sink::of(form)?;
@@ -105,30 +127,59 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         let choice = Choice { controller_id: None, selector: Some(format!("{TAG}={run_id}")) };
         let dialog = Dialog::open(context.format, !args.no_ask);
         let order = Order { prepared, turn, deadline, choice, dialog };
-        Box::pin(drive::drive(order, clients, &mut sink, &mut signals)).await
+        let driven = Box::pin(drive::drive(order, clients, &mut sink, &mut signals)).await?;
+        let took = begun.elapsed();
+        let changes = match driven.worker_id().filter(|_| counts) {
+            Some(worker_id) => changes(worker_id, &workspace, context, &mut signals).await,
+            None => Vec::new(),
+        };
+        Ok((driven, changes, took))
     });
     // All that was started has ended; what is left to do is to print, for which a signal need not wait.
     signals::not_heard();
     let limit = match &driven {
-        Ok(driven) => driven.printed_by,
+        Ok((driven, ..)) => driven.printed_by,
         Err(_) => drive::printed_by(None, deadline),
     };
     let signal = match &driven {
-        Ok(Driven { ending: Ending::Signal(signal), .. }) => Some(*signal),
+        Ok((Driven { ending: Ending::Signal(signal), .. }, ..)) => Some(*signal),
         _ => None,
     };
-    let (took, format) = (begun.elapsed(), context.format);
+    let format = context.format;
+    let judged = driven
+        .map(|(driven, changes, took)| result::judge(driven, changes, schema.as_ref(), args.timeout, took));
+    let problems = reports.write(&judged, begun.elapsed());
     let printed = sink.finish(limit, move || {
-        finish(
-            format,
-            driven.map(|driven| result::outcome(driven, schema.as_ref(), args.timeout, took, form)),
-        )
+        let last = match (&judged, terminal) {
+            (Ok(judged), Some(terminal)) => figures::line(judged.went, &judged.figures, terminal),
+            _ => String::new(),
+        };
+        let is_success = judged.as_ref().is_ok_and(|judged| judged.code == 0);
+        let code = finish(format, judged.map(|judged| result::outcome(judged, form)));
+        problems.iter().for_each(|problem| complain(&format!("run: {problem}")));
+        tell(&last);
+        if is_success && !problems.is_empty() { ExitCode::FAILURE } else { code }
     });
     if let Some(signal) = signal {
         signals::end_by(signal);
     }
     // Whoever is to read it has let the time pass.
     Ok(Outcome::Printed(printed.unwrap_or(ExitCode::from(TIMEOUT))))
+}
+
+/// The files that a run has changed; none if that is not known soon, or is not waited for.
+async fn changes(
+    worker_id: &str,
+    workspace: &Workspace,
+    context: &Context,
+    signals: &mut Interruptions,
+) -> Changes {
+    let mut client = Client::new(context, workspace);
+    let counted = timeout(COUNT_LIMIT, diff::changed_files(&mut client, worker_id, workspace, context));
+    tokio::select! {
+        counted = counted => counted.ok().and_then(Result::ok).unwrap_or_default(),
+        _ = signals.next() => Vec::new(),
+    }
 }
 
 /// Makes sure that there is a controller, and checks what is to be started.

@@ -1,58 +1,43 @@
-//! What a run says in the end: its outcome, its exit code, and the facts.
+//! What a run came to: its outcome, its exit code, the facts, and what people read of them.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use subagent_config::result_schema::ResultSchema;
+use subagent_protocol::budget;
+use subagent_runtime::work_tree::Changes;
 
 use super::drive::{Driven, Ending};
+use super::figures::Figures;
+use super::went::Went;
 use crate::args::run::Form;
-use crate::exit_code::{End, SCHEMA_NOT_MET, TIMEOUT, TurnOutcome};
+use crate::exit_code::{End, TurnOutcome};
 use crate::output::rule::task_path;
 use crate::output::terminal::all_at_terminal;
 use crate::output::{Outcome, complain};
-use subagent_config::result_schema::ResultSchema;
 
-/// How a run went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Went {
-    Turn(TurnOutcome),
-    Timeout,
-    SchemaNotMet,
-    Interrupted,
+/// A run that has ended.
+#[derive(Debug)]
+pub(super) struct Judged {
+    pub(super) went: Went,
+    pub(super) code: u8,
+    /// The data of `run.finished`.
+    pub(super) data: Value,
+    pub(super) figures: Figures,
+    /// Why it is no success, line by line.
+    pub(super) reasons: Vec<String>,
+    /// What its worker is called.
+    pub(super) name: Option<String>,
 }
 
-impl Went {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Turn(outcome) => outcome.word(),
-            Self::Timeout => "timeout",
-            Self::SchemaNotMet => "schema_not_met",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
-    /// The exit code; of a run that is interrupted, what a shell makes of the signal.
-    fn exit_code(self, ending: &Ending) -> u8 {
-        match self {
-            Self::Turn(outcome) => outcome.code(),
-            Self::Timeout => TIMEOUT,
-            Self::SchemaNotMet => SCHEMA_NOT_MET,
-            Self::Interrupted => match ending {
-                Ending::Signal(signal) => u8::try_from(128 + *signal as i32).unwrap_or(1),
-                _ => 1,
-            },
-        }
-    }
-}
-
-/// The result of a run, for whoever reads it.
-pub(super) fn outcome(
+/// Judges a run that has changed these files.
+pub(super) fn judge(
     driven: Driven,
+    changes: Changes,
     schema: Option<&ResultSchema>,
     timeout: Option<u64>,
     took: Duration,
-    form: Form,
-) -> Outcome {
+) -> Judged {
     let Driven { ending, worker, turn_id, transcript, .. } = driven;
     let end = transcript.end();
     // A turn that did not come to its end has no final message that a schema could be about.
@@ -101,8 +86,24 @@ pub(super) fn outcome(
         data["schemaErrors"] =
             checked.as_ref().map_or_else(|| json!([]), |checked| Value::from(checked.errors.clone()));
     }
-    if form == Form::Text {
-        told(&data, went, timeout);
+    let figures = Figures {
+        took,
+        tools: transcript.tools(),
+        changes,
+        tokens: budget::tokens(Some(&data["usage"]), None),
+        cost: transcript.cost().cloned(),
+    };
+    let reasons = reasons(&data, went, timeout);
+    let name = worker.as_ref().and_then(|worker| worker["name"].as_str()).map(str::to_owned);
+    Judged { went, code, data, figures, reasons, name }
+}
+
+/// The result of a run, for a person or for programs. Says on stderr why a run is not what it was to be.
+pub(super) fn outcome(judged: Judged, form: Form) -> Outcome {
+    let Judged { data, code, reasons, .. } = judged;
+    if form == Form::Text && !reasons.is_empty() {
+        let lines: Vec<String> = reasons.iter().map(|reason| format!("run: {reason}")).collect();
+        complain(&lines.join("\n"));
     }
     // At a terminal it was shown when the agent said it.
     let message = if form == Form::Text && all_at_terminal() {
@@ -114,38 +115,37 @@ pub(super) fn outcome(
     Outcome::Judged { kind: "run.finished", data, text: message, code }
 }
 
-/// Says on stderr why a run is not what it was to be.
-fn told(data: &Value, went: Went, timeout: Option<u64>) {
+/// Why a run is not what it was to be.
+fn reasons(data: &Value, went: Went, timeout: Option<u64>) -> Vec<String> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let lines = match went {
-        Went::Turn(TurnOutcome::Completed) => return,
+    match went {
+        Went::Turn(TurnOutcome::Completed) => Vec::new(),
         Went::Turn(TurnOutcome::Failed) => {
             let error = &data["error"];
-            vec![format!("run: the turn failed: {}: {}", word(&error["code"]), word(&error["message"]))]
+            vec![format!("the turn failed: {}: {}", word(&error["code"]), word(&error["message"]))]
         }
-        Went::Turn(TurnOutcome::Canceled) => vec!["run: the turn was canceled by another command".to_owned()],
+        Went::Turn(TurnOutcome::Canceled) => vec!["the turn was canceled by another command".to_owned()],
         Went::Turn(TurnOutcome::PermissionDenied) => {
             let line = |denied: &Value| {
                 let rule = denied["policy"]["rule"].as_str();
                 let by = rule.map(|rule| format!(" (by the rule `{rule}`)")).unwrap_or_default();
                 let of = task_path(denied).map(|path| format!(" of the task {path}")).unwrap_or_default();
-                format!("run: permission denied{of}: {}{by}", word(&denied["message"]))
+                format!("permission denied{of}: {}{by}", word(&denied["message"]))
             };
             data["denied"].as_array().into_iter().flatten().map(line).collect()
         }
-        Went::Turn(outcome) => vec![format!("run: {}", outcome.sentence())],
-        Went::Timeout => vec![format!("run: not done within {} s", timeout.unwrap_or_default())],
+        Went::Turn(outcome) => vec![outcome.sentence().to_owned()],
+        Went::Timeout => vec![format!("not done within {} s", timeout.unwrap_or_default())],
         Went::SchemaNotMet => {
             let errors = data["schemaErrors"].as_array().into_iter().flatten();
             let line = |error: &Value| match word(&error["path"]) {
-                at if at.is_empty() => format!("run: schema not met: {}", word(&error["message"])),
-                at => format!("run: schema not met at {at}: {}", word(&error["message"])),
+                at if at.is_empty() => format!("schema not met: {}", word(&error["message"])),
+                at => format!("schema not met at {at}: {}", word(&error["message"])),
             };
             errors.map(line).collect()
         }
-        Went::Interrupted => vec!["run: interrupted; the worker is stopped".to_owned()],
-    };
-    complain(&lines.join("\n"));
+        Went::Interrupted => vec!["interrupted; the worker is stopped".to_owned()],
+    }
 }
 
 #[cfg(test)]
@@ -157,10 +157,9 @@ mod tests {
         let mut transcript = Transcript::default();
         events.iter().for_each(|event| drop(transcript.see(event)));
         let driven = Driven { ending, worker: None, turn_id: None, transcript, printed_by: None };
-        match outcome(driven, schema, Some(1), Duration::from_millis(1500), Form::Json) {
-            Outcome::Judged { data, code, .. } => (data, code),
-            other => panic!("{other:?}"),
-        }
+        let judged = judge(driven, Vec::new(), schema, Some(1), Duration::from_millis(1500));
+        assert_eq!(judged.reasons.is_empty(), judged.code == 0, "{judged:?}");
+        (judged.data, judged.code)
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What a run learns from the events of its turn. Pure.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
+use subagent_protocol::budget::Money;
 use subagent_protocol::message_text::{self, MessageText};
 
 use crate::dialog::Question;
@@ -14,12 +15,16 @@ const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 const MOST_DENIED: usize = 100;
 /// More open requests are not remembered.
 const MOST_REQUESTS: usize = 1000;
+/// More tool calls are not counted.
+const MAX_TOOLS: usize = 100_000;
 
 /// The turn so far.
 #[derive(Debug)]
 pub(in crate::commands) struct Transcript {
     text: MessageText,
     requests: HashMap<String, Value>,
+    tools: HashSet<String>,
+    cost: Option<Money>,
     pub(in crate::commands) denied: Vec<Value>,
     pub(in crate::commands) denied_count: usize,
     pub(in crate::commands) turned_away: usize,
@@ -31,6 +36,8 @@ impl Default for Transcript {
         Self {
             text: MessageText::up_to(MAX_MESSAGE_BYTES),
             requests: HashMap::new(),
+            tools: HashSet::new(),
+            cost: None,
             denied: Vec::new(),
             denied_count: 0,
             turned_away: 0,
@@ -48,7 +55,16 @@ impl Transcript {
         let request = || text(&data["requestId"]);
         match event_type {
             "progress.message" => self.text.push(data["text"].as_str().unwrap_or_default()),
-            "progress.update" if message_text::is_tool_call(event) => self.text.tool_call(),
+            "progress.update" if message_text::is_tool_call(event) => {
+                self.text.tool_call();
+                // An agent may begin a call twice.
+                if self.tools.len() < MAX_TOOLS {
+                    self.tools.insert(text(&data["toolCallId"]));
+                }
+            }
+            "progress.update" if data["kind"] == "usage" && data.get("sessionId").is_none() => {
+                self.cost = Money::of(&data["cost"]).or(self.cost.take());
+            }
             "approval.requested" => {
                 if self.requests.len() < MOST_REQUESTS {
                     self.requests.insert(request(), data.clone());
@@ -123,6 +139,16 @@ impl Transcript {
         }
     }
 
+    /// The number of tool calls.
+    pub(in crate::commands) fn tools(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// What the session has cost, as the agent said last.
+    pub(in crate::commands) fn cost(&self) -> Option<&Money> {
+        self.cost.as_ref()
+    }
+
     /// How the turn ended, with the data of that event.
     pub(in crate::commands) fn end(&self) -> Option<(End, &Value)> {
         self.end.as_ref().map(|(end, data)| (*end, data))
@@ -170,6 +196,30 @@ mod tests {
         let mut below = tool();
         below["data"]["sessionId"] = json!("another");
         assert_eq!(of(&[said("a"), below, said("b")]).message(), Some("ab"), "of another session");
+    }
+
+    #[test]
+    fn tool_calls_and_cost_are_those_of_the_own_session() {
+        let call =
+            |id: &str| json!({"type": "progress.update", "data": {"kind": "tool_call", "toolCallId": id}});
+        let usage = |cost: Value| json!({"type": "progress.update", "data": {"kind": "usage", "cost": cost}});
+        let mut below = call("c");
+        below["data"]["sessionId"] = json!("another");
+        let mut other = usage(json!({"amount": 9, "currency": "USD"}));
+        other["data"]["sessionId"] = json!("another");
+        let transcript = of(&[
+            call("a"),
+            call("b"),
+            call("a"),
+            below,
+            usage(json!({"amount": 0.25, "currency": "USD"})),
+            usage(json!({"amount": 0.3125, "currency": "USD"})),
+            usage(json!({"amount": "x"})),
+            other,
+        ]);
+        assert_eq!(transcript.tools(), 2);
+        let cost = transcript.cost().unwrap();
+        assert_eq!((cost.micros, cost.currency.as_str()), (312_500, "USD"));
     }
 
     #[test]

@@ -5,12 +5,14 @@ use std::pin::pin;
 use serde_json::{Value, json};
 use subagent_protocol::api::TaskShown;
 use subagent_protocol::clean::one_line;
+use tokio::time::Instant;
 
 use super::value;
 use crate::client::{Client, Questions, TaskWait};
 use crate::failure::Result;
 use crate::output::rule::task_path;
 use crate::output::{Outcome, complain};
+use crate::starting::Starting;
 use crate::tasks::Giver;
 
 /// The exit code of a wait that ends because a question is open.
@@ -33,11 +35,11 @@ pub(super) async fn wait(
     mut end: TaskWait,
     no_wait: bool,
 ) -> Result<Waited> {
-    let now = loop {
-        if let Some(shown) = end.next(client).await? {
-            break shown;
-        }
-    };
+    let begun = Instant::now();
+    let mut now = changed(&mut end, client).await?;
+    while let Some(starting) = giver.starting(&now.task) {
+        now = Starting::during(Some(starting), begun, Box::pin(changed(&mut end, client))).await?;
+    }
     if now.task.status.is_end() {
         return Ok(Waited::Ended(Box::new(now)));
     }
@@ -54,6 +56,15 @@ pub(super) async fn wait(
             let asked = asked?;
             let now = TaskWait::new(&task, None, None).next(&mut giver.client()?).await?.unwrap_or(now);
             Ok(Waited::NeedsAnswer(Box::new(now), asked))
+        }
+    }
+}
+
+/// How the task is as soon as that is not known.
+async fn changed(end: &mut TaskWait, client: &mut Client) -> Result<TaskShown> {
+    loop {
+        if let Some(shown) = end.next(client).await? {
+            return Ok(shown);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `task`: gives tasks to agents, and looks at them, waits for them, tells them something, ends them.
 
 mod awaited;
+mod failed;
 mod prune;
 mod run;
 

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::super::run::signals::{Interruptions, end_by};
 use super::super::text_source::TextSources;
 use super::awaited::{self, Waited};
+use super::failed::failure;
 use super::value;
 use crate::args::tasks::TaskRun;
 use crate::client::{Ask, Client, REQUEST_LIMIT, TaskWait, block_on, segment};
@@ -148,18 +149,20 @@ async fn wait(
     }
 }
 
-/// The result, or why there is none.
+/// The result; of a task that has ended in another way than completed, as far as it got, and why.
 fn outcome(shown: &TaskShown) -> Result<Outcome> {
     let data = value(shown)?;
-    let status = shown.task.status;
-    let result = task_result::short(shown)?.into_owned();
-    let text = match (&shown.task.error, status) {
-        (_, TaskStatus::Completed) => result,
-        (Some(error), _) => format!("{result}\n[{}: {}: {}]", status.as_str(), error.code, error.message),
-        (None, _) => format!("{result}\n[{}]", status.as_str()),
-    };
-    let code = u8::from(status != TaskStatus::Completed);
-    Ok(Outcome::Judged { kind: "task.waited", data, text: text.trim_start_matches('\n').to_owned(), code })
+    let text = task_result::short(shown)?.into_owned();
+    Ok(match shown.task.status {
+        TaskStatus::Completed => Outcome::Judged { kind: "task.waited", data, text, code: 0 },
+        _ => Outcome::CutShort {
+            kind: "task.waited",
+            data,
+            text,
+            failure: Box::new(failure(&shown.task)),
+            code: 1,
+        },
+    })
 }
 
 /// The `timeoutSeconds` of `--input`; 0: no limit of its own.

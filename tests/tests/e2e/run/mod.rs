@@ -1,8 +1,11 @@
 //! `subagent run`: how each ending is told, and that nothing is left whatever ends it.
 
+mod closing;
 mod endings;
 mod interrupted;
+mod reports;
 mod schema;
+mod slow_start;
 
 use serde_json::Value;
 use subagent_tests::harness::{Command, Output, Sandbox};

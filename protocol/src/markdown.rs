@@ -1,19 +1,22 @@
-//! Foreign text in a document of ours: bounded, without control characters, and never able to pass for our own.
+//! Foreign text in a Markdown document of ours: bounded, without control characters, and never able to pass for our own.
+//! Pure.
 //!
-//! A longer text is quoted line by line, so that none of its lines can be a heading or the end of the quote. A short
-//! one becomes a code span in one line.
+//! A longer text is quoted line by line, so that none of its lines can be a heading or the end of the quote; where HTML in
+//! it must not count either, it becomes a fenced code block. A short one becomes a code span in one line.
 
 use std::fmt::Write as _;
 
-use subagent_protocol::clean::clean;
-pub(super) use subagent_protocol::clean::one_line;
+use crate::clean::{clean, one_line};
 
 /// Begins each line of a quoted text.
 const MARK: &str = "> ";
+/// The shortest fence.
+const MIN_FENCE: usize = 3;
 
 /// The text as a block quote of at most about so many bytes; what is too long is cut at its end, and said so. An empty
 /// text gives `(nothing)`.
-pub(super) fn block(text: &str, most_bytes: usize) -> String {
+#[must_use]
+pub fn block(text: &str, most_bytes: usize) -> String {
     let mut out = String::new();
     let text = clean(text);
     for line in text.trim_end().split('\n') {
@@ -32,8 +35,26 @@ pub(super) fn block(text: &str, most_bytes: usize) -> String {
     if text.trim().is_empty() { "(nothing)\n".to_owned() } else { out }
 }
 
+/// The text as a fenced code block of at most so many bytes of text; what is too long is cut at its end, and said so below
+/// the block. The fence is longer than any run of backticks in the text, so no line of it ends the block.
+#[must_use]
+pub fn fenced(text: &str, most_bytes: usize) -> String {
+    let text = clean(text);
+    let text = text.trim_end();
+    let shown = &text[..text.floor_char_boundary(most_bytes)];
+    let fence = "`".repeat(longest_run(shown).saturating_add(1).max(MIN_FENCE));
+    let rest = if shown.len() < text.len() { "\n(the rest is left out)\n" } else { "" };
+    format!("{fence}text\n{shown}\n{fence}\n{rest}")
+}
+
+/// The length of the longest run of backticks.
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
 /// The text as a code span of at most so many bytes, in one line.
-pub(super) fn span(text: &str, most_bytes: usize) -> String {
+#[must_use]
+pub fn span(text: &str, most_bytes: usize) -> String {
     let mut line = one_line(text);
     if line.len() > most_bytes {
         line.truncate(line.floor_char_boundary(most_bytes));
@@ -42,14 +63,14 @@ pub(super) fn span(text: &str, most_bytes: usize) -> String {
     if line.is_empty() {
         return "(empty)".to_owned();
     }
-    let longest = line.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(longest + 1);
+    let fence = "`".repeat(longest_run(&line).saturating_add(1));
     let blank = if line.starts_with('`') || line.ends_with('`') { " " } else { "" };
     format!("{fence}{blank}{line}{blank}{fence}")
 }
 
 /// The beginning of the text, at most so many bytes.
-pub(super) fn beginning(text: &str, most_bytes: usize) -> String {
+#[must_use]
+pub fn beginning(text: &str, most_bytes: usize) -> String {
     text[..text.floor_char_boundary(most_bytes)].to_owned()
 }
 
@@ -85,6 +106,13 @@ mod tests {
         assert_eq!(span("\n", 100), "(empty)");
     }
 
+    #[test]
+    fn a_fence_is_longer_than_any_in_the_text() {
+        assert_eq!(fenced("a\n```\n# b\r\n", 100), "````text\na\n```\n# b\n````\n");
+        assert_eq!(fenced("äöü", 4), "```text\näö\n```\n\n(the rest is left out)\n");
+        assert_eq!(fenced("\u{1b}[31mx\u{2028}</details><!--", 100), "```text\nx\n</details><!--\n```\n");
+    }
+
     fn line_end(c: char) -> bool {
         matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
     }
@@ -97,6 +125,12 @@ mod tests {
             for line in quoted.split(line_end).filter(|line| !line.is_empty()) {
                 prop_assert!(line.starts_with('>') || line == "(nothing)", "{line:?}");
             }
+            let block = fenced(&text, most);
+            let lines: Vec<&str> = block.split(line_end).collect();
+            let fence = lines[0].trim_end_matches("text");
+            let ends: Vec<usize> = (1..lines.len()).filter(|at| lines[*at].trim() == fence).collect();
+            prop_assert_eq!(ends.len(), 1, "{}", block);
+            prop_assert!(!lines[1..ends[0]].iter().any(|line| line.contains(fence)), "{}", block);
             let span = span(&text, most);
             prop_assert!(!span.chars().any(line_end));
         }

@@ -1,0 +1,112 @@
+//! The line on stderr that says what the start of an agent waits for: a package manager may fetch it for minutes.
+//!
+//! Only a person sees it. Whatever goes wrong here only leaves something out of the line.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use subagent_config::installed::{self, Fetch};
+use subagent_config::launcher;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::client::{Ask, Client, segment};
+use crate::context::Context;
+use crate::output::Format;
+use crate::output::live::Line;
+
+/// The clock in the line. What takes less has no line.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The line of a start.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    line: Line,
+    what: String,
+}
+
+impl Starting {
+    /// The start of this launcher, if a person sees it.
+    pub(crate) fn new(
+        context: &Context,
+        launcher: &str,
+        fetch: impl FnOnce() -> Option<Fetch>,
+    ) -> Option<Self> {
+        Some(Self { line: line(context)?, what: text(launcher, fetch()) })
+    }
+
+    /// The same of a launcher of the caller's config.
+    pub(crate) fn configured(
+        context: &Context,
+        launcher: &str,
+        config: Option<&Path>,
+        typed_cwd: Option<&Path>,
+    ) -> Option<Self> {
+        let cwd = typed_cwd.map_or_else(|| context.env.cwd.clone(), |cwd| context.env.cwd.join(cwd));
+        Self::new(context, launcher, || fetch(context, launcher, config, typed_cwd, &cwd))
+    }
+
+    /// The wait for a free place.
+    pub(crate) fn queued(context: &Context) -> Option<Self> {
+        Some(Self { line: line(context)?, what: "queued".to_owned() })
+    }
+
+    /// Does the work, with the line if it takes long. `begun` is when the clock began.
+    pub(crate) async fn during<T>(
+        starting: Option<Self>,
+        begun: Instant,
+        mut work: impl Future<Output = T> + Unpin,
+    ) -> T {
+        let Some(Self { mut line, what }) = starting else { return work.await };
+        let mut clock = interval(TICK);
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                _ = clock.tick() => {}
+            }
+            if begun.elapsed() >= TICK {
+                line.show(&what, begun.elapsed());
+            }
+        }
+    }
+}
+
+/// What the agent of a worker waits for when it is started for a message.
+pub(crate) async fn of_worker(
+    client: &mut Client,
+    worker_id: &str,
+    (config, typed_cwd): (Option<&Path>, Option<&Path>),
+    context: &Context,
+) -> String {
+    let shown = client.ask(&Ask::get(format!("/v1/workers/{}", segment(worker_id)))).await;
+    let shown = shown.unwrap_or(Value::Null);
+    let (name, cwd) = (shown["launcher"].as_str(), shown["cwd"].as_str());
+    let (Some(name), Some(cwd)) = (name, cwd) else { return "starting".to_owned() };
+    text(name, fetch(context, name, config, typed_cwd, Path::new(cwd)))
+}
+
+fn line(context: &Context) -> Option<Line> {
+    if context.format == Format::Json { None } else { Line::on_stderr() }
+}
+
+fn fetch(
+    context: &Context,
+    name: &str,
+    config: Option<&Path>,
+    typed_cwd: Option<&Path>,
+    worker_cwd: &Path,
+) -> Option<Fetch> {
+    let loaded = context.config(config, typed_cwd).ok()?;
+    let found = loaded.config.launcher(name).ok()?;
+    let resolved = launcher::resolve(name, found, worker_cwd, &context.env);
+    installed::fetch(found, &resolved, worker_cwd, &context.env)
+}
+
+fn text(launcher: &str, fetch: Option<Fetch>) -> String {
+    match fetch {
+        Some(fetch) => format!("starting {launcher} ({fetch})"),
+        None => format!("starting {launcher}"),
+    }
+}
