@@ -32,8 +32,13 @@ pub struct Failure {
 impl Failure {
     /// An error that is not retryable and has no details.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self::of_code(code.as_str(), message)
+    }
+
+    /// The same with a code as text.
+    pub fn of_code(code: &str, message: impl Into<String>) -> Self {
         Self {
-            code: code.as_str().into(),
+            code: code.into(),
             message: message.into(),
             retryable: false,
             details: Map::new(),

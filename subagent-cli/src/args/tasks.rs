@@ -97,6 +97,9 @@ pub struct TaskRun {
     /// End with exit code 15 at the first question, also of a task below; the task goes on
     #[arg(long, conflicts_with = "background")]
     pub no_wait_for_answers: bool,
+    /// At a terminal: say which command answers instead of asking
+    #[arg(long)]
+    pub no_ask: bool,
     /// The launcher of an agent that names none [default: the config's]
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<String>,
@@ -191,6 +194,9 @@ pub struct TaskWait {
     /// End with exit code 15 at the first question, also of a task below; the task goes on
     #[arg(long)]
     pub no_wait_for_answers: bool,
+    /// At a terminal: say which command answers instead of asking
+    #[arg(long)]
+    pub no_ask: bool,
     /// Which task.
     #[command(flatten)]
     pub one: OneTask,

@@ -32,6 +32,7 @@ mod shape;
 mod stubborn;
 mod tasks;
 mod terminal;
+mod typist;
 mod wait;
 
 pub use command::{Command, Running};
@@ -49,4 +50,5 @@ pub use shape::assert_shape;
 pub use stubborn::Stubborn;
 pub use subagent_testkit::{Random, say, times};
 pub use terminal::{AtTerminal, On, Screen};
+pub use typist::{MAX_TYPED, Typist};
 pub use wait::{wait_until, wait_while};

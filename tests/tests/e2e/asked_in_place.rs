@@ -252,3 +252,42 @@ fn watch_asks_in_place_what_is_open_and_goes_on() {
     sandbox.run(&["approve"]).data_of("approval.decided");
     sandbox.finish();
 }
+
+#[test]
+fn a_task_asks_in_place_and_goes_on() {
+    let sandbox = Sandbox::new();
+    let type_in = |args: &[&str]| sandbox.command("subagent").args(args).at_terminal(100, On::All);
+    let terminal = type_in(&["task", "run", "--text", ASK]);
+    terminal.wait_for("[y] allow once");
+    terminal.types("y");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(0), "{}", screen.text());
+    assert!(screen.text().contains("permission: allow-once"), "{}", screen.text());
+    let given = sandbox.run(&["task", "run", "--background", "--text", ASK]).data_of("task.spawned");
+    let task = given["taskId"].as_str().unwrap();
+    let terminal = type_in(&["task", "wait", task]);
+    terminal.wait_for("[s] skip");
+    terminal.types("\u{3}");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
+    assert!(screen.text().contains(&format!("subagent task wait {task}")), "{}", screen.text());
+    // `--no-ask` says which command answers, and one of another terminal ends the question.
+    let terminal = type_in(&["task", "wait", task, "--no-ask"]);
+    terminal.wait_for("answer with: subagent approve");
+    let asking = type_in(&["task", "wait", task]);
+    asking.wait_for("[s] skip");
+    sandbox.run(&["approve"]).data_of("approval.decided");
+    asking.wait_for("answered by owner: allow");
+    assert_eq!(asking.screen().status.code(), Some(0));
+    assert_eq!(terminal.screen().status.code(), Some(0));
+    // Ctrl-C at a question of `task run` cancels the task, as at any other time.
+    let terminal = type_in(&["task", "run", "--text", ASK]);
+    terminal.wait_for("[s] skip");
+    terminal.types("\u{3}");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(1), "{}", screen.text());
+    let tasks = sandbox.run(&["task", "list"]).data_of("task.listed");
+    let canceled = tasks["items"].as_array().unwrap().iter().filter(|task| task["status"] == "cancelled");
+    assert_eq!(canceled.count(), 1, "{tasks}");
+    sandbox.finish();
+}

@@ -1,27 +1,8 @@
 //! A newcomer's first result: from an empty home to a change that he has seen, with few words and no id.
 
-use subagent_tests::harness::{Output, Sandbox};
+use subagent_tests::harness::{MAX_TYPED, Typist};
 
 use crate::config_layers::{agent, bare, program};
-
-/// The most characters that the story may take.
-const MAX_TYPED: usize = 200;
-
-/// A person who types commands at a prompt.
-struct Typist<'a> {
-    sandbox: &'a Sandbox,
-    typed: usize,
-}
-
-impl Typist<'_> {
-    #[track_caller]
-    fn types(&mut self, line: &str, code: i32) -> Output {
-        self.typed += line.chars().count();
-        let output = self.sandbox.command("/bin/sh").args(["-c", line]).run();
-        assert_eq!(output.status.code(), Some(code), "{line}: {output}");
-        output
-    }
-}
 
 #[test]
 fn a_first_result_takes_six_commands_and_no_id() {
@@ -32,9 +13,9 @@ fn a_first_result_takes_six_commands_and_no_id() {
     agent(&sandbox, "codex-acp", "");
     program(&sandbox, "git", "exec /usr/bin/git \"$@\"");
     program(&sandbox, "subagent", &format!("exec '{}' \"$@\"", sandbox.executable("subagent")));
-    let mut typist = Typist { sandbox: &sandbox, typed: 0 };
-    let _ = typist.types("git init -q .", 0);
-    typist.typed = 0;
+    let git = sandbox.command("/bin/sh").args(["-c", "git init -q ."]).run();
+    assert!(git.status.success(), "{git}");
+    let mut typist = Typist::new(&sandbox);
     let prompt = "!edit create fix.txt\n!ask execute make\nFixed.";
     let started = typist.types(&format!("subagent run -d codex '{prompt}'"), 0);
     assert_eq!(started.stdout, "codex-1\n");

@@ -18,6 +18,7 @@ mod files;
 mod hooks;
 mod lives;
 mod rules;
+mod story;
 mod table;
 mod turns;
 mod world;

@@ -5,10 +5,13 @@ use std::pin::pin;
 use serde_json::{Value, json};
 use subagent_protocol::api::TaskShown;
 use subagent_protocol::clean::one_line;
+use subagent_protocol::state::QuestionKind;
 use tokio::time::Instant;
 
 use super::value;
 use crate::client::{Client, Questions, TaskWait};
+use crate::context::Context;
+use crate::dialog::{Asked, Dialog, Question};
 use crate::failure::Result;
 use crate::output::rule::task_path;
 use crate::output::{Outcome, complain};
@@ -25,37 +28,74 @@ pub(super) enum Waited {
     NeedsAnswer(Box<TaskShown>, Vec<Value>),
 }
 
-/// Waits for the end of a task; with `no_wait` for its first question.
+/// What a wait does at a question.
+pub(super) enum OnQuestion {
+    /// It ends.
+    End,
+    /// It says which command answers.
+    Say,
+    /// It asks the person.
+    Ask(Dialog),
+}
+
+impl OnQuestion {
+    /// What was typed decides, else whether a person is there. Has to be called inside of a runtime.
+    pub(super) fn of(context: &Context, ends: bool, asks: bool) -> Self {
+        match Dialog::open(context.format, asks && !ends) {
+            Some(dialog) => Self::Ask(dialog),
+            None if ends => Self::End,
+            None => Self::Say,
+        }
+    }
+}
+
+/// Waits for the end of a task, or for a question that ends the wait. `None` if the person interrupted the wait at a
+/// question.
 ///
 /// # Errors
-/// As [`TaskWait::next`].
+/// As [`TaskWait::next`], and [`Dialog::ask`].
 pub(super) async fn wait(
     giver: &Giver,
     client: &mut Client,
     mut end: TaskWait,
-    no_wait: bool,
-) -> Result<Waited> {
+    mut on_question: OnQuestion,
+) -> Result<Option<Waited>> {
     let begun = Instant::now();
     let mut now = changed(&mut end, client).await?;
     while let Some(starting) = giver.starting(&now.task) {
         now = Starting::during(Some(starting), begun, Box::pin(changed(&mut end, client))).await?;
     }
     if now.task.status.is_end() {
-        return Ok(Waited::Ended(Box::new(now)));
+        return Ok(Some(Waited::Ended(Box::new(now))));
     }
     if giver.token().is_some() {
         // An agent does not see the questions of its tasks; they are for the owner.
-        return Ok(Waited::Ended(Box::new(end.end(client).await?)));
+        return Ok(Some(Waited::Ended(Box::new(end.end(client).await?))));
     }
-    let (mut asker, task) = (giver.client()?, now.task.task_id.to_string());
-    let asked = pin!(questions(&mut asker, &task, no_wait));
-    tokio::select! {
-        biased;
-        ended = end.end(client) => Ok(Waited::Ended(Box::new(ended?))),
-        asked = asked => {
-            let asked = asked?;
+    let task = now.task.task_id.to_string();
+    let (mut questions, mut asker) = (Questions::of(&task), giver.client()?);
+    let mut ended = pin!(end.end(client));
+    loop {
+        let asked = tokio::select! {
+            biased;
+            ended = &mut ended => return Ok(Some(Waited::Ended(Box::new(ended?)))),
+            asked = questions.next(&mut asker) => asked?,
+        };
+        for question in &asked {
+            match &mut on_question {
+                // To its end, also where that is the end of the task: it says who answered.
+                OnQuestion::Ask(dialog) => {
+                    let asked = Box::pin(ask(giver, &mut asker, dialog, question)).await?;
+                    if asked == Asked::Interrupted {
+                        return Ok(None);
+                    }
+                }
+                OnQuestion::End | OnQuestion::Say => complain(&line(question)),
+            }
+        }
+        if matches!(on_question, OnQuestion::End) {
             let now = TaskWait::new(&task, None, None).next(&mut giver.client()?).await?.unwrap_or(now);
-            Ok(Waited::NeedsAnswer(Box::new(now), asked))
+            return Ok(Some(Waited::NeedsAnswer(Box::new(now), asked)));
         }
     }
 }
@@ -69,19 +109,15 @@ async fn changed(end: &mut TaskWait, client: &mut Client) -> Result<TaskShown> {
     }
 }
 
-/// Says what is asked, each question once, with the command that answers it. Returns the open questions if `no_wait`, else
-/// never.
-async fn questions(client: &mut Client, task: &str, no_wait: bool) -> Result<Vec<Value>> {
-    let mut questions = Questions::of(task);
-    loop {
-        let asked = questions.next(client).await?;
-        for question in &asked {
-            complain(&line(question));
-        }
-        if no_wait {
-            return Ok(asked);
-        }
-    }
+async fn ask(giver: &Giver, client: &mut Client, dialog: &mut Dialog, listed: &Value) -> Result<Asked> {
+    let text = |key: &str| listed[key].as_str().unwrap_or_default().to_owned();
+    let kind = match listed["kind"].as_str() {
+        Some("elicitation") => QuestionKind::Elicitation,
+        _ => QuestionKind::Permission,
+    };
+    let question = Question { worker_id: text("workerId"), request_id: text("requestId"), kind };
+    let mut follower = giver.client()?;
+    dialog.ask(client, &question, Questions::over(&mut follower, listed)).await
 }
 
 /// A question with the command that answers it.

@@ -13,7 +13,7 @@ pub(super) fn failure(task: &TaskView) -> Failure {
         Some(error) => Failure::from(error.clone()),
         None => {
             let (code, message) = task_result::why(task);
-            Failure { code: code.into(), ..Failure::internal(message) }
+            Failure::of_code(&code, message)
         }
     };
     failure = failure.with("taskId", id).with("status", task.status.as_str());

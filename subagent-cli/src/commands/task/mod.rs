@@ -13,9 +13,9 @@ use subagent_protocol::api::{CancelTask, MessageTask, TaskShown, TaskStatus};
 use subagent_protocol::{Code, task_result};
 use tokio::time::Instant;
 
-use self::awaited::Waited;
-use super::has_state;
+use self::awaited::{OnQuestion, Waited};
 use super::text_source::TextSources;
+use super::{has_state, live_wait};
 use crate::args::CwdFlag;
 use crate::args::tasks::{OneTask, TaskCancel, TaskCommand, TaskList, TaskMessage, TaskResult, TaskWait};
 use crate::client::{Ask, Client, Query, TaskWait as Wait, block_on, read, segment};
@@ -110,14 +110,18 @@ fn wait(args: &TaskWait, context: &Context) -> Result<Outcome> {
     let deadline = time.and_then(|time| Instant::now().checked_add(time));
     let mut client = giver.client()?;
     let end = Wait::new(task, giver.token(), deadline);
-    let waited = block_on(awaited::wait(&giver, &mut client, end, args.no_wait_for_answers));
+    let waited = block_on(async {
+        let on_question = OnQuestion::of(context, args.no_wait_for_answers, !args.no_ask);
+        awaited::wait(&giver, &mut client, end, on_question).await
+    });
     let waited = waited.map_err(|failure| match failure.is(Code::WaitTimeout) {
         true => failure.with("timeoutSeconds", args.timeout_seconds),
         false => failure,
     })?;
     let shown = match waited {
-        Waited::Ended(shown) => shown,
-        Waited::NeedsAnswer(shown, questions) => return awaited::needs_answer(&shown, questions),
+        None => live_wait::leave(&format!("task wait {}", args.one.task)),
+        Some(Waited::Ended(shown)) => shown,
+        Some(Waited::NeedsAnswer(shown, questions)) => return awaited::needs_answer(&shown, questions),
     };
     let data = value(&shown)?;
     let lines = text::fields(&data, &["taskId", "name", "status"]);

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::super::run::signals::{Interruptions, end_by};
 use super::super::text_source::TextSources;
-use super::awaited::{self, Waited};
+use super::awaited::{self, OnQuestion, Waited};
 use super::failed::failure;
 use super::value;
 use crate::args::tasks::TaskRun;
@@ -32,7 +32,7 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
         ..TextSources::default()
     };
     let texts = |flags: Vec<String>, key: &str| if flags.is_empty() { input.texts(key) } else { flags };
-    let no_wait = args.no_wait_for_answers;
+    let (no_wait, asks) = (args.no_wait_for_answers, !args.no_ask);
     let background = input.flag("background").unwrap_or(args.background);
     let task = RunTask {
         agent: either(args.agent, "agent"),
@@ -90,7 +90,8 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
                     }
                 };
                 let task = task.task_id.as_str();
-                Some(wait(&giver, &mut client, task, no_wait, interrupted).await?)
+                let on_question = OnQuestion::of(context, no_wait, asks);
+                Some(wait(&giver, &mut client, task, on_question, interrupted).await?)
             }
         };
         Ok((task, ended))
@@ -117,7 +118,7 @@ pub(in crate::commands) async fn once(giver: &Giver, task: RunTask) -> Result<Ta
     let interrupted = async {
         signals.next().await;
     };
-    match wait(giver, &mut client, task.task_id.as_str(), false, interrupted).await? {
+    match wait(giver, &mut client, task.task_id.as_str(), OnQuestion::Say, interrupted).await? {
         Waited::Ended(shown) | Waited::NeedsAnswer(shown, _) => Ok(*shown),
     }
 }
@@ -127,13 +128,17 @@ async fn wait(
     giver: &Giver,
     client: &mut Client,
     task: &str,
-    no_wait: bool,
+    on_question: OnQuestion,
     interrupted: impl Future<Output = ()>,
 ) -> Result<Waited> {
     let end = TaskWait::new(task, giver.token(), None);
     tokio::select! {
         biased;
-        waited = awaited::wait(giver, client, end, no_wait) => return waited,
+        waited = awaited::wait(giver, client, end, on_question) => {
+            if let Some(waited) = waited? {
+                return Ok(waited);
+            }
+        }
         () = interrupted => {}
     }
     let request = CancelTask { reason: Some("the command that waited for it was interrupted".to_owned()) };

@@ -1,0 +1,59 @@
+//! The story of a newcomer with a real agent: from an empty home to a change that was seen, with few words and no id.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use subagent_tests::harness::{MAX_TYPED, Sandbox, Typist};
+use subagent_tests::model_server::ModelServer;
+use subagent_tests::real_agent::RealAgent;
+
+/// Its adapter, as it is installed: in the PATH, and logged in.
+fn install(sandbox: &Sandbox, agent: &RealAgent, program: &str) {
+    let settings = agent.env.iter().map(|(name, value)| format!("{name}={value}"));
+    let command = agent.command.to_str().unwrap().to_owned();
+    let words: Vec<String> =
+        ["env".to_owned(), "-i".to_owned()].into_iter().chain(settings).chain([command]).collect();
+    let words = shell_words::join(words.iter().chain(&agent.args));
+    script(sandbox, program, &format!("exec {words}"));
+}
+
+fn script(sandbox: &Sandbox, name: &str, line: &str) {
+    let file = sandbox.file("bin").join(name);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, format!("#!/bin/sh\n{line}\n")).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_first_result_takes_six_commands_and_no_id() {
+    if !RealAgent::is_installed("codex") {
+        return;
+    }
+    let models = ModelServer::start().unwrap();
+    let agent = RealAgent::new("codex", &models);
+    let mut sandbox = Sandbox::new();
+    fs::remove_file(sandbox.config_file()).unwrap();
+    sandbox.remove_env("SUBAGENT_STATE_DIR");
+    sandbox.set_state_dir(sandbox.workspace().join(".subagent/state"));
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", sandbox.file_name("bin"));
+    sandbox.set_env("PATH", path);
+    install(&sandbox, &agent, "codex-acp");
+    script(&sandbox, "subagent", &format!("exec '{}' \"$@\"", sandbox.executable("subagent")));
+    let git = sandbox.command("git").args(["init", "-q", "."]).run();
+    assert!(git.status.success(), "{git}");
+    let mut person = Typist::new(&sandbox);
+    let started = person.types("subagent run -d codex 'WRITE: fix.txt=Fixed.'", 0);
+    assert_eq!(started.stdout, "codex-1\n");
+    let asked = person.types("subagent wait codex-1", 15);
+    assert!(asked.stderr.contains("answer with: subagent approve codex-1"), "{asked}");
+    let _ = person.types("subagent approve", 0);
+    let ended = person.types("subagent wait codex-1", 0);
+    assert!(ended.stdout.starts_with("codex-1\tcompleted"), "{ended}");
+    let shown = person.types("subagent show codex-1", 0);
+    assert!(shown.stdout.contains("filesChanged: 1 +1 -0"), "{shown}");
+    let diff = person.types("subagent diff codex-1", 0);
+    assert!(diff.stdout.contains("+Fixed."), "{diff}");
+    assert!(person.typed <= MAX_TYPED, "{} characters", person.typed);
+    let _ = person.types("subagent stop codex-1", 0);
+    sandbox.finish();
+}
