@@ -16,6 +16,7 @@ mod ci;
 mod circles;
 mod client_methods;
 mod client_rules;
+mod completions;
 mod config_layers;
 mod contract;
 mod copies;
