@@ -68,6 +68,7 @@ mod summary;
 mod systemd;
 mod tidy;
 mod trees;
+mod views;
 
 mod doctor {
     //! `subagent doctor`: what it finds, and what `--fix` mends.
