@@ -423,10 +423,10 @@ fn fitting(help: &str, room: usize) -> &str {
     let clause = [&["; ", " (", " [", ". "][..], &[": "], &[", "]].into_iter().find_map(|marks| {
         let ends = (0..line.len()).filter(|at| line.is_char_boundary(*at));
         let ends = ends.filter(|at| marks.iter().any(|mark| line[*at..].starts_with(mark)));
-        ends.map(|at| line[..at].trim_end()).filter(|clause| clause.width() <= room).next_back()
+        ends.map(|at| line[..at].trim_end()).rfind(|clause| clause.width() <= room)
     });
-    let words = || line.match_indices(' ').map(|(at, _)| &line[..at]).filter(|words| words.width() <= room);
-    clause.or_else(|| words().next_back()).unwrap_or(line)
+    let words = || line.match_indices(' ').map(|(at, _)| &line[..at]).rfind(|words| words.width() <= room);
+    clause.or_else(words).unwrap_or(line)
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ fn world() -> World {
         ["worker", "start", "--name", "login", "--label", "Fix the login of 漢字 users who have no password"];
     sandbox.run(&asks).data_of("worker.started");
     let script = "!plan Read it|Mend it\n!ask execute rm -rf build && make --jobs 8 everything";
-    let asked = sandbox.send(&sandbox.show("login")["workerId"].as_str().unwrap().to_owned(), script);
+    let asked = sandbox.send(sandbox.show("login")["workerId"].as_str().unwrap(), script);
     sandbox.run(&["worker", "start", "--name", "old", "--debug-mode"]).data_of("worker.started");
     sandbox.run(&["stop", "old"]).data_of("worker.stopped");
     let task = ["task", "run", "--agent", "explore", "--text", "Found it.", "--name", "Find the config"];
@@ -104,11 +104,12 @@ const VIEWS: &[View] = &[
     ("worker set login --idle-timeout never", &[]),
     ("worker handoff demo-1", &["handoff.md"]),
     ("backup --force BACKUP", &["backup.db"]),
+    ("config show", &["demo"]),
     ("doctor", &["problem"]),
 ];
 
 /// What is a document of its own, and wrapped by the terminal alone.
-const DOCUMENTS: &[&str] = &["agent show explore", "result demo-1"];
+const DOCUMENTS: &[&str] = &["agent show explore", "config show", "result demo-1"];
 
 /// What depends on the machine, and has no snapshot.
 const OF_THE_MACHINE: &[&str] = &["status", "doctor"];
