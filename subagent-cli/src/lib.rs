@@ -7,6 +7,7 @@ pub mod args;
 mod ask;
 pub mod client;
 pub mod commands;
+mod completion;
 pub mod context;
 mod controller;
 pub mod daemon;
@@ -39,6 +40,12 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     // Before the command line is parsed: an agent starts within a millisecond, and its flags are its own.
     if args.first().is_some_and(|first| first == "demo-agent") {
         return demo_agent::run(args.into_iter().skip(1));
+    }
+    // A shell waits for it at each Tab, and its words are those of an unfinished command line.
+    if let Some((first, words)) = args.split_first()
+        && first == completion::COMMAND
+    {
+        return completion::run(words);
     }
     // As in the Python program, but nothing is written into the startup files of a shell.
     if let Some(wanted) = args.first().and_then(|first| commands::completions::Legacy::parse(first)) {

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 
-/// Answer a question of a worker's agent: fill in its form, or say that its link was visited
+/// Answer a form or a link that an agent asks you for
 ///
 /// With --accept the fields of a form are filled in by --set or --content; the form says which there are, and of which
 /// type (see `worker inspect`, or the event elicitation.requested). --decline refuses, and --cancel turns away. A link is
@@ -40,7 +40,7 @@ pub struct Answer {
     /// Neither give nor refuse it
     #[arg(long)]
     pub cancel: bool,
-    /// A field and its value; a list by naming its field several times
+    /// Fill in a field; repeat it for a list
     #[arg(long, value_name = "FIELD=VALUE")]
     pub set: Vec<String>,
     /// All fields as a JSON object

@@ -9,22 +9,22 @@ use super::numbers::{age, count};
 /// `--max-turns` and the like.
 #[derive(Debug, Clone, Default, Args)]
 pub struct BudgetFlags {
-    /// At most so many turns; none takes the limit away
+    /// Maximum number of turns, or `none`
     #[arg(long, value_name = "N", value_parser = or_none(count))]
     pub max_turns: Option<Limited<u64>>,
-    /// At most so long may turns be open, as 90s, 10m, 2h, without what they wait for answers; or none
+    /// Maximum time of all turns, as 90s, 10m, 2h, or `none`; waiting for answers is free
     #[arg(long, value_name = "TIME", value_parser = or_none(time))]
     pub max_wall_time: Option<Limited<u64>>,
-    /// At most so many tokens, as agents report them; or none
+    /// Maximum number of tokens, as agents report them, or `none`
     #[arg(long, value_name = "N", value_parser = or_none(count))]
     pub max_tokens: Option<Limited<u64>>,
-    /// At most so much, in the currency that agents report; or none
+    /// Maximum cost, in the currency that agents report, or `none`
     #[arg(long, value_name = "AMOUNT", value_parser = or_none(cost))]
     pub max_cost: Option<Limited<f64>>,
-    /// What follows when one is used up: refuse the next turn, cancel the open one too, or warn
+    /// At a limit: refuse the next turn, cancel the open one too, or warn
     #[arg(long, value_name = "WHAT", value_parser = subagent_config::budgets::ON_LIMIT)]
     pub on_budget: Option<String>,
-    /// What follows when agents do not report how much they used: refuse the next turn, or warn
+    /// If agents do not report their use: refuse the next turn, or warn
     #[arg(long, value_name = "WHAT", value_parser = subagent_config::budgets::ON_UNKNOWN)]
     pub on_unknown: Option<String>,
 }

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 use super::JsonFlag;
 
-/// Print a script that completes commands and flags in a shell, or install it
+/// Print or install the completions for bash, zsh or fish
 ///
 /// With --install the script is written where the shell looks for it, folders included.
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{ConfigFlag, JsonFlag, path};
 
-/// Set up subagent for this user: agents, config file, login, completions, skill
+/// Set up subagent: agents, config file, login, completions, skill
 ///
 /// Finds the agents that are installed, asks each whether it is logged in, and offers one step after the other. Without a
 /// terminal and without --yes it says what it would do. No file that exists is changed, and nothing is sent anywhere.
@@ -40,7 +40,7 @@ pub struct Init {
     pub json: JsonFlag,
 }
 
-/// Show the config that all files together make (secrets are hidden)
+/// Show the merged config of all files (secrets are hidden)
 ///
 /// Your own file counts over the built-in launchers, and the project's file over yours, key by key.
 #[derive(Debug, Args)]
@@ -64,7 +64,7 @@ pub struct ConfigShow {
     pub json: JsonFlag,
 }
 
-/// Check the config files, and name all problems with file and line
+/// Check the config files; name each problem with file and line
 ///
 /// Exits with 1 if a file cannot be used. Unknown keys are warnings.
 #[derive(Debug, Args)]

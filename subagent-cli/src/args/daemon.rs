@@ -100,7 +100,7 @@ pub struct DaemonLogs {
     /// How much of the end, in bytes
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = super::numbers::count)]
     pub tail_bytes: u64,
-    /// At most so many lines of that
+    /// Maximum number of lines
     #[arg(long, value_name = "N", value_parser = super::numbers::count)]
     pub lines: Option<u64>,
     /// Which workspace.

@@ -10,10 +10,10 @@ use super::{JsonFlag, path};
 /// `--agent` and `--agents`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct AgentFlags {
-    /// The agent that it is, by the name of its definition (see agent list)
+    /// The definition of the agent (see agent list)
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Definitions besides those in files: a JSON object of names and definitions with a `prompt`
+    /// More definitions: a JSON object of names and definitions with a `prompt`
     #[arg(long, value_name = "JSON")]
     pub agents: Option<String>,
 }
@@ -21,10 +21,10 @@ pub struct AgentFlags {
 /// `--agent` and `--agents` of a message.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SendAgentFlags {
-    /// The definition that the worker has from this turn on: its rules, mode and model (see agent list)
+    /// Change the worker's definition: rules, mode and model (see agent list)
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Definitions besides those in files: a JSON object of names and definitions with a `prompt`
+    /// More definitions: a JSON object of names and definitions with a `prompt`
     #[arg(long, value_name = "JSON")]
     pub agents: Option<String>,
 }
@@ -32,7 +32,7 @@ pub struct SendAgentFlags {
 /// Where definitions are looked for.
 #[derive(Debug, Clone, Args)]
 pub struct DefinitionPlace {
-    /// Definitions besides those in files: a JSON object of names and definitions with a `prompt`
+    /// More definitions: a JSON object of names and definitions with a `prompt`
     #[arg(long, value_name = "JSON")]
     pub agents: Option<String>,
     /// A folder of the workspace whose definitions count [default: .]

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{CwdFlag, JsonFlag};
 
-/// Look for what is wrong here, and say what to do about it
+/// Find problems of this installation, and say what to do about them
 ///
 /// It looks at processes, database, journals, versions, permissions, disk, config and the system itself, also without a
 /// daemon; it starts none and changes nothing. With --fix it ends processes that nobody knows of, removes sockets and

@@ -14,6 +14,7 @@ pub mod definitions;
 pub mod doctor;
 mod flags;
 pub mod handoff;
+mod help;
 pub mod hooks;
 pub mod inbox;
 pub mod local;
@@ -86,7 +87,7 @@ use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, 
     version,
     args_override_self = true,
     verbatim_doc_comment,
-    after_help = ROOT_EXAMPLES
+    after_long_help = ROOT_EXAMPLES
 )]
 pub struct Cli {
     /// What to do.
@@ -97,12 +98,11 @@ pub struct Cli {
 const ROOT_EXAMPLES: &str = "\
 Quick start:
   subagent init
-  subagent controller init --cwd .
-  subagent worker start --launcher codex --json
-  subagent send --worker-id w_0123456789 --text 'List the open questions.'
-  subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
-      --decision allow
-  subagent watch --worker-id w_0123456789 --follow
+  subagent run -d codex 'Fix the login bug.'
+  subagent wait codex-1
+  subagent approve codex-1
+  subagent show codex-1
+  subagent diff codex-1
 
 Every command takes --help; with --json it prints one JSON document.
 Exit codes: 0 success, 1 error, 2 wrong usage.";
@@ -114,37 +114,37 @@ Exit codes: 0 success, 1 error, 2 wrong usage.";
 #[command(defer = true)]
 pub enum Command {
     Init(Init),
-    /// The config file: which agents can be started, and how
+    /// Show, check and create the config file
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// The agents that can be started
+    /// List, test and log in the agents that can be started
     #[command(subcommand)]
     Launcher(LauncherCommand),
-    /// What a manager should know about each role
+    /// Show the roles of workers
     #[command(subcommand)]
     Role(RoleCommand),
-    /// The prompt for a manager agent
+    /// Print the prompt for a manager agent
     #[command(subcommand)]
     Prompt(PromptCommand),
-    /// Definitions of agents: what each is for, what it may do, its prompt
+    /// Definitions of agents: purpose, rules and prompt of each
     #[command(subcommand)]
     Agent(AgentCommand),
-    /// What an agent may do without asking
+    /// Test and list the rules for what agents may do
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Commands that run before and after what workers do
+    /// List, test and trust commands that run around turns
     #[command(subcommand)]
     Hook(hooks::HookCommand),
-    /// Who owns the workers of a workspace
+    /// Share a workspace between managers: who owns which workers
     #[command(subcommand)]
     Controller(ControllerCommand),
-    /// How much workers have used, and may use
+    /// Show and limit what workers use
     #[command(subcommand)]
     Budget(Box<budgets::BudgetCommand>),
     /// Start, list, show, stop and remove workers
     #[command(subcommand)]
     Worker(WorkerCommand),
-    /// The sessions that an agent has kept by itself
+    /// List and delete the sessions that an agent keeps
     #[command(subcommand)]
     Session(SessionCommand),
     Ls(Ls),
@@ -159,28 +159,28 @@ pub enum Command {
     Show(Show),
     Diff(Diff),
     Result(ResultOf),
-    /// What agents ask: all open questions, one of them in full
+    /// List the open questions, or show one in full
     #[command(subcommand)]
     Approval(ApprovalCommand),
     Approve(Approve),
     Answer(Box<Answer>),
     Cancel(Cancel),
-    /// Look at turns, and at messages that wait
+    /// List, show and change turns and queued messages
     #[command(subcommand)]
     Turn(TurnCommand),
-    /// The messages that wait for a worker
+    /// Resume the queue of a worker
     #[command(subcommand)]
     Queue(QueueCommand),
-    /// Tasks: work that agents do for a manager, or for other agents
+    /// Run and follow tasks: work that agents do for each other
     #[command(subcommand)]
     Task(TaskCommand),
     Tree(Tree),
     Summary(Summary),
-    /// Notifications: where they go, and what became of them
+    /// List, test and trace notifications
     #[command(subcommand)]
     Notify(notify::NotifyCommand),
     Mcp(Mcp),
-    /// The daemon of a workspace: start, stop, look at it
+    /// Start, stop and inspect the daemon of a workspace
     #[command(subcommand)]
     Daemon(DaemonCommand),
     Doctor(Doctor),
@@ -188,7 +188,7 @@ pub enum Command {
     Backup(Backup),
     Restore(Restore),
     Completions(Completions),
-    /// See it work: a daemon, a worker, crashes, a clean end
+    /// Watch a demo: a daemon, a worker, crashes, a clean end
     #[command(after_help = "\
 Examples:
   subagent demo")]
@@ -284,15 +284,14 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), c
     // alone. Help and suggestions need those of all commands.
     parse_with(Cli::command(), &args).or_else(|_| {
         let mut command = documented();
-        command.build();
+        help::shorten(&mut command, &args);
         parse_with(command, &args)
     })
 }
 
-/// The command line as help shows it. The width is not part of [`Cli`], because clap copies it to
-/// each of some ninety commands.
+/// The command line as help shows it.
 pub(crate) fn documented() -> clap::Command {
-    Cli::command().term_width(80)
+    help::documented(Cli::command())
 }
 
 /// Returns the arguments of `watch` for all workers, if the error is that no worker is named.

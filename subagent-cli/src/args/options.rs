@@ -18,7 +18,7 @@ pub struct OptionFlags {
     /// A config option of the agent and its value; can be repeated
     #[arg(id = "set", long = "set", value_name = "ID=VALUE")]
     pub set: Vec<String>,
-    /// End the agent after so long without an open turn, until it is needed: 30m, 12h, 90s, or never
+    /// End an idle agent after this time until it is needed: 30m, 12h, 90s or never
     #[arg(long, value_name = "TIME", value_parser = super::numbers::idle_timeout)]
     pub idle_timeout: Option<u64>,
 }
@@ -45,7 +45,7 @@ pub struct WorkerSet {
     /// The same as WORKER
     #[arg(long, value_name = "WORKER")]
     pub worker_id: Option<String>,
-    /// Call it so from now on
+    /// Rename the worker
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// What is chosen.

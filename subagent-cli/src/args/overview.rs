@@ -59,7 +59,7 @@ impl Ls {
     }
 }
 
-/// Show whether a daemon runs here, how many workers it has, and what `doctor` finds
+/// Show the daemon, the number of workers and what `doctor` finds
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -9,13 +9,13 @@ use super::{ConfigFlag, JsonFlag, path};
 /// `--allow`, `--ask` and `--deny`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RuleFlags {
-    /// What the agent does without asking: TOOL or TOOL(PATTERN); can be repeated
+    /// Allow without asking: TOOL or TOOL(PATTERN); can be repeated
     #[arg(long, value_name = "RULE")]
     pub allow: Vec<String>,
-    /// What it asks for, also if the config allows it; can be repeated
+    /// Ask, also if the config allows it; can be repeated
     #[arg(long, value_name = "RULE")]
     pub ask: Vec<String>,
-    /// What it is denied without asking; can be repeated
+    /// Deny without asking; can be repeated
     #[arg(long, value_name = "RULE")]
     pub deny: Vec<String>,
 }

@@ -23,7 +23,7 @@ pub struct WorkerRm {
     pub several: SeveralWorkers,
 }
 
-/// Remove the workers that were stopped long ago, and what else is not needed
+/// Remove workers that were stopped long ago, and old files
 ///
 /// That is: workers that have been stopped for longer than --older-than, keys of requests that are as old (but never
 /// younger than a day), older files of workers that nobody knows (but no journals), and what `restore` has put aside so

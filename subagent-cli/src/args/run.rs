@@ -64,16 +64,16 @@ Examples:
   git diff | subagent run --text-stdin --result-schema review.schema.json
   subagent run --text-file task.md --timeout 10m --junit run.xml")]
 pub struct Run {
-    /// The agent: a launcher or a definition. Alone it is the prompt
+    /// A launcher or a definition of an agent; alone it is the prompt
     #[arg(value_name = "AGENT")]
     first: Option<String>,
     /// What it is to do; - reads stdin
     #[arg(value_name = "PROMPT")]
     second: Option<String>,
-    /// Print the worker's name and return as soon as the agent has the prompt
+    /// Print the worker's name and return; the worker goes on
     #[arg(short = 'd', long, conflicts_with_all = ["timeout", "result_schema", "output", "summary", "junit"])]
     pub detach: bool,
-    /// Reject what no rule allows instead of asking at the terminal
+    /// Reject what no rule allows instead of asking
     #[arg(long)]
     pub no_ask: bool,
     /// The text (for complex text use --text-file or --text-stdin)
@@ -85,16 +85,18 @@ pub struct Run {
     /// Read the text from stdin
     #[arg(long)]
     pub text_stdin: bool,
-    /// Send this file along: text, a picture or sound as its content, anything else as a link; can be repeated
+    /// Attach a file; can be repeated
+    ///
+    /// Text, a picture or sound is sent as content, any other file as a link.
     #[arg(long, value_name = "FILE")]
     pub attach: Vec<PathBuf>,
-    /// How long the run may take, as 90s, 10m, 2h [default: as long as it takes]
+    /// Maximum time of the run, as 90s, 10m, 2h [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = limit)]
     pub timeout: Option<u64>,
-    /// What to print
+    /// What to print: text, json (the result) or ndjson (all events)
     #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
     pub output: Form,
-    /// A file with a JSON Schema that the final message has to meet
+    /// A JSON Schema that the final message has to meet
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub result_schema: Option<PathBuf>,
     /// Append a summary in Markdown to this file, as $GITHUB_STEP_SUMMARY

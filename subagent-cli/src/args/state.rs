@@ -7,7 +7,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::{CwdFlag, JsonFlag};
 
-/// Copy everything that the daemon has stored into a file
+/// Copy the daemon's state into a file
 ///
 /// Workers and their turns go on meanwhile. What agents have said, the texts of messages and the owners' hashed tokens
 /// are in the copy; it is readable for you alone.
@@ -31,7 +31,7 @@ pub struct Backup {
     pub json: JsonFlag,
 }
 
-/// Put a backup in the place of what the daemon has stored
+/// Restore the daemon's state from a backup
 ///
 /// The daemon ends for it and the next command starts another one; workers go on, and their turns too. What is
 /// replaced is kept beside it. Every ownership ends: become the owner anew with `subagent controller init`.

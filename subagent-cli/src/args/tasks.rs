@@ -70,10 +70,10 @@ Examples:
   echo '{\"agent\": \"explore\", \"text\": \"Which tests are slow?\"}' |
       subagent task run --input - --json")]
 pub struct TaskRun {
-    /// The agent that does it, by the name of its definition (see agent list)
+    /// The definition of the agent (see agent list)
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Definitions besides those in files: a JSON object of names and definitions with a `prompt`
+    /// More definitions: a JSON object of names and definitions with a `prompt`
     #[arg(long, value_name = "JSON")]
     pub agents: Option<String>,
     /// The text (for complex text use --text-file or --text-stdin)
@@ -94,7 +94,7 @@ pub struct TaskRun {
     /// Do not wait for the result
     #[arg(long)]
     pub background: bool,
-    /// End with exit code 15 at the first question, also of a task below; the task goes on
+    /// Exit with 15 at the first question, also of a task below; the task goes on
     #[arg(long, conflicts_with = "background")]
     pub no_wait_for_answers: bool,
     /// At a terminal: say which command answers instead of asking
@@ -115,19 +115,19 @@ pub struct TaskRun {
     /// A tool that is denied; can be repeated
     #[arg(long, value_name = "TOOL")]
     pub disallowed_tool: Vec<String>,
-    /// At most so many tool calls
+    /// Maximum number of tool calls
     #[arg(long, value_name = "N", value_parser = count)]
     pub max_steps: Option<u64>,
-    /// At most so long may it run, as 90s, 10m, 2h
+    /// Maximum time of the task, as 90s, 10m, 2h
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub timeout: Option<u64>,
-    /// Whose task it will be [default: the workspace's controller]
+    /// The controller that owns the task [default: the workspace's]
     #[arg(long, value_name = "ID")]
     pub controller_id: Option<String>,
     /// Read agent, text, name, ... from a JSON file, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
-    /// Where the agent works, and whose workspace it belongs to [default: .]
+    /// The folder where the agent works [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// Which config file.
@@ -191,7 +191,7 @@ pub struct TaskWait {
     /// How long to wait, in seconds; 0 for no timeout
     #[arg(long, alias = "timeout", value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub timeout_seconds: f64,
-    /// End with exit code 15 at the first question, also of a task below; the task goes on
+    /// Exit with 15 at the first question, also of a task below; the task goes on
     #[arg(long)]
     pub no_wait_for_answers: bool,
     /// At a terminal: say which command answers instead of asking

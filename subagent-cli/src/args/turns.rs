@@ -87,7 +87,7 @@ pub struct Send {
     /// Read the text from stdin
     #[arg(long)]
     pub text_stdin: bool,
-    /// Only simulate a permission request: no agent hears of the message
+    /// Simulate a permission request; the agent does not get the message
     #[arg(long)]
     pub request_approval: bool,
     /// What the worker is from this turn on.
@@ -96,7 +96,9 @@ pub struct Send {
     /// Further content blocks, a JSON list of objects as in the protocol
     #[arg(id = "blocks_json", long = "blocks", value_name = "JSON")]
     pub blocks: Option<String>,
-    /// Send this file along: text, a picture or sound as its content, anything else as a link; can be repeated
+    /// Attach a file; can be repeated
+    ///
+    /// Text, a picture or sound is sent as content, any other file as a link.
     #[arg(long, value_name = "FILE")]
     pub attach: Vec<PathBuf>,
     /// Wait for the end of the turn or a permission request (the default)
@@ -108,11 +110,12 @@ pub struct Send {
     /// Do not wait: the same as --no-wait
     #[arg(short, long, conflicts_with_all = ["wait_for_match", "wait_until"])]
     pub detach: bool,
-    /// At a terminal: leave what the agent asks in the inbox instead of asking
+    /// Leave questions in the inbox instead of asking
     #[arg(long)]
     pub no_ask: bool,
     /// How long to wait, as 90s, 10m, 2h; 0 for no limit
-    /// [default: 60s, at a terminal with WORKER no limit]
+    ///
+    /// [default: 60s; with WORKER at a terminal no limit]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "wait_timeout_seconds")]
     pub timeout: Option<f64>,
     /// Exit as `run` does, also with --worker-id
@@ -127,17 +130,16 @@ pub struct Send {
     /// How long to wait without any event, in seconds; 0 for no limit
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
     pub wait_no_progress_timeout_seconds: f64,
-    /// Only simulate the turn, which is completed at once
+    /// Simulate the turn; it completes at once
     #[arg(long, overrides_with = "no_debug_mode")]
     pub debug_mode: bool,
     /// Have the agent carry out the turn (the default)
     #[arg(long, overrides_with = "debug_mode")]
     pub no_debug_mode: bool,
-    /// What to do with a message to a busy worker: reject it, queue it, or steer
-    /// (cancel the open turn and send it next) [default: reject]
+    /// If the worker is busy: reject, queue, or steer (cancel the open turn) [default: reject]
     #[arg(long, value_name = "WORD", conflicts_with = "queue")]
     pub if_busy: Option<String>,
-    /// The same as --if-busy queue
+    /// Queue the message if the worker is busy (--if-busy queue)
     #[arg(long)]
     pub queue: bool,
     /// Make the command repeatable: the same key gives the same turn
@@ -203,29 +205,30 @@ pub struct Watch {
     /// The events of this controller's workers
     #[arg(long, value_name = "ID", alias = "controller")]
     pub controller_id: Option<String>,
-    /// Also all events of the tasks below the worker, each as the data of a subagent.event
+    /// Also the events of the tasks below the worker, as subagent.event
     #[arg(long)]
     pub tree: bool,
     /// Only events after this one [default: from the beginning]
     #[arg(long, value_name = "ID")]
     pub from_event_id: Option<String>,
-    /// Go on with new events until the time is over
+    /// Follow new events until the time is over
     #[arg(short, long)]
     pub follow: bool,
-    /// Only the newest N events of the story so far
+    /// Only the newest N events so far
     #[arg(long, value_name = "N", value_parser = count)]
     pub tail: Option<u64>,
-    /// Only events of this last time, as 90s, 10m, 2h
+    /// Only events since this long ago, as 90s, 10m, 2h
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub since: Option<u64>,
     /// How long to follow, as 90s, 10m, 2h; 0 for no limit
-    /// [default: 1s, with WORKER no limit]
+    ///
+    /// [default: 1s; with WORKER no limit]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "timeout_seconds")]
     pub timeout: Option<f64>,
     /// How long to follow, in seconds; 0 for no limit
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = window, allow_negative_numbers = true)]
     pub timeout_seconds: f64,
-    /// One line of JSON for each event (the default but at a terminal)
+    /// One line of JSON for each event (the default without a terminal)
     #[arg(long)]
     pub ndjson: bool,
     /// Also show what each event was derived from
@@ -296,13 +299,13 @@ pub struct Wait {
     /// The workers of this controller
     #[arg(long, value_name = "ID", alias = "controller")]
     pub controller_id: Option<String>,
-    /// At a terminal: leave what an agent asks in the inbox instead of asking
+    /// Leave questions in the inbox instead of asking
     #[arg(long)]
     pub no_ask: bool,
-    /// Until something happened to one of them
+    /// Wait for one of them
     #[arg(long, overrides_with = "all")]
     pub any: bool,
-    /// Until something happened to each of them (the default for several)
+    /// Wait for each of them (the default for several)
     #[arg(long, overrides_with = "any")]
     pub all: bool,
     /// What to wait for, a comma list [default: turn_end]
@@ -317,8 +320,9 @@ pub struct Wait {
     /// Earlier events count too: the oldest match is returned
     #[arg(id = "include_history", long = "include-history", overrides_with = "after_latest")]
     pub include_history: bool,
-    /// How long, as 90s, 10m, 2h; 0 for no limit
-    /// [default: 60s, at a terminal with WORKER no limit]
+    /// How long to wait, as 90s, 10m, 2h; 0 for no limit
+    ///
+    /// [default: 60s; with WORKER at a terminal no limit]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "timeout_seconds")]
     pub timeout: Option<f64>,
     /// Exit as `run` does, also with --worker-id
@@ -395,16 +399,18 @@ pub struct Approve {
     /// The id of the permission request
     #[arg(id = "request_id", long = "request", value_name = "ID")]
     pub request: Option<String>,
-    /// All permission requests of the worker that are open
+    /// All open permission requests of the worker
     #[arg(long, conflicts_with_all = ["request_id", "option_id", "alias", "always"])]
     pub all: bool,
     /// With --all: also those of the tasks below the worker
     #[arg(long, requires = "all")]
     pub tree: bool,
-    /// What to answer
+    /// allow, reject, or an option's alias or id [default: allow]
     #[arg(long, value_name = "WORD")]
     pub decision: Option<String>,
-    /// Answer the same from now on, for this worker or all of its controller [without a value: worker]
+    /// Answer the same from now on: for this worker, or all of its controller
+    ///
+    /// Without a value: worker.
     #[arg(long, value_name = "worker|controller", num_args = 0..=1, default_missing_value = "worker")]
     pub always: Option<String>,
     /// Exactly this option
@@ -443,7 +449,9 @@ pub struct Cancel {
     /// Which workers.
     #[command(flatten)]
     pub workers: Addresses,
-    /// Only this session that the agent runs below its own ("childSessions" of worker show); returns when the agent was told
+    /// Only this child session of the agent (see "childSessions" in worker show)
+    ///
+    /// Returns when the agent was notified.
     #[arg(long, value_name = "ID", conflicts_with = "reason")]
     pub child_session: Option<String>,
     /// Why, for the journal [default: canceled by manager]

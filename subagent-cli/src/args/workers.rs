@@ -68,46 +68,49 @@ pub struct SeveralWorkers {
 /// What a worker is started with, of every command that starts one.
 #[derive(Debug, Default, Args)]
 pub struct StartFlags {
-    /// Which launcher of the config file [default: the role's, else the config's]
+    /// The launcher of the agent [default: the role's, else the config's]
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<String>,
     /// A role, free text [default: the config's, else "default"]
     #[arg(long)]
     pub role: Option<String>,
-    /// Where the agent works, and whose workspace it belongs to [default: .]
+    /// The folder where the agent works [default: .]
+    ///
+    /// The worker belongs to the workspace of this folder.
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
-    /// What to call it [default: the launcher's name with the smallest free number]
+    /// Name of the worker [default: launcher and number, as codex-1]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// A label for people [default: worker]
     #[arg(long)]
     pub label: Option<String>,
-    /// Take up this session of the agent (see session list), or fail
+    /// Resume this session of the agent (see session list), or fail
     #[arg(long, value_name = "SESSION")]
     pub resume: Option<String>,
-    /// Whose worker it will be [default: the workspace's controller]
+    /// The controller that owns the worker [default: the workspace's]
     #[arg(long, value_name = "ID")]
     pub controller_id: Option<String>,
     /// What is chosen of the agent's session.
     #[command(flatten)]
     pub options: super::options::OptionFlags,
-    /// MCP servers for the agent, a file like .mcp.json, besides those of the config
+    /// A file like .mcp.json with MCP servers for the agent, besides those of the config
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub mcp_config: Option<PathBuf>,
-    /// A folder that the agent may also work in; can be repeated
+    /// Another folder that the agent may work in; can be repeated
     #[arg(long, value_name = "PATH")]
     pub add_dir: Vec<PathBuf>,
-    /// A tag, by which -l finds the worker; can be repeated
+    /// A tag that -l finds the worker by; can be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub tag: Vec<String>,
     /// What it may do, besides what the config says.
     #[command(flatten)]
     pub rules: super::policy::RuleFlags,
-    /// How long its questions wait for an answer: 10m, 2h, 90s, or never [default: the config's, else never]
+    /// How long questions wait for an answer: 10m, 2h, 90s or never
+    /// [default: the config's, else never]
     #[arg(long, value_name = "TIME", value_parser = super::numbers::idle_timeout)]
     pub approval_timeout: Option<u64>,
-    /// What happens then: deny (the default), or cancel, which ends the turn
+    /// After that time: deny the question (the default), or cancel the turn
     #[arg(long, value_name = "deny|cancel")]
     pub on_approval_timeout: Option<String>,
     /// What it may use; what is not named is the config's.
@@ -116,7 +119,7 @@ pub struct StartFlags {
     /// Which definition it has.
     #[command(flatten)]
     pub agent: super::definitions::AgentFlags,
-    /// Let it give tasks to other agents [default: as the config or its definition says]
+    /// Let it give tasks to other agents [default: the config's or definition's]
     #[arg(long)]
     pub delegate: bool,
     /// Which config file.
@@ -146,7 +149,7 @@ pub struct WorkerStart {
     /// What it is started with.
     #[command(flatten)]
     pub start: StartFlags,
-    /// Start no agent until a message needs one (it need not be installed)
+    /// Start no agent until a message needs one
     #[arg(long, overrides_with = "no_debug_mode")]
     pub debug_mode: bool,
     /// Start the agent (the default)
@@ -231,7 +234,9 @@ pub struct WorkerStop {
     pub json: JsonFlag,
 }
 
-/// Show the last lines of a worker's agent: its standard error, and output that is no message
+/// Show the last log lines of a worker's agent
+///
+/// That is its standard error, and output that is no message of the protocol.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

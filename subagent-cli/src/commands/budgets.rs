@@ -11,7 +11,8 @@ use crate::context::{Context, present};
 use crate::controller;
 use crate::failure::{Failure, Result};
 use crate::input::Input;
-use crate::output::{Outcome, text};
+use crate::output::terminal::Terminal;
+use crate::output::{Format, Outcome, text};
 
 /// The columns for people.
 const COLUMNS: [&str; 4] = ["turns", "wallTime", "tokens", "cost"];
@@ -68,9 +69,34 @@ fn show(args: BudgetShow, context: &Context) -> Result<Outcome> {
         }
     };
     let mut client = Client::new(context, &workspace);
-    let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+    let is_seen = context.format == Format::Text && Terminal::of_stdout().is_some();
+    let data = block_on(async move {
+        let mut data = client.ask(&Ask::get(path)).await?;
+        if is_seen {
+            name_workers(&mut client, &mut data).await?;
+        }
+        Ok(data)
+    })?;
     let shown = lines(&data);
     Ok(Outcome::report("budget.shown", data, shown))
+}
+
+/// Adds the names that people know workers by.
+async fn name_workers(client: &mut Client, data: &mut Value) -> Result<()> {
+    let listed: Value = client.ask(&Ask::get("/v1/workers?all=true")).await?;
+    let name = |id: &Value| {
+        let known = listed["items"].as_array().into_iter().flatten();
+        known.clone().find(|worker| worker["workerId"] == *id).map(|worker| worker["name"].clone())
+    };
+    if let Some(name) = name(&data["workerId"]) {
+        data["name"] = name;
+    }
+    for worker in data["workers"].as_array_mut().into_iter().flatten() {
+        if let Some(name) = name(&worker["workerId"]) {
+            worker["name"] = name;
+        }
+    }
+    Ok(())
 }
 
 /// The error of a workspace where nothing has been done yet.

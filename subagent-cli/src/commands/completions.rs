@@ -1,14 +1,12 @@
-//! `completions`: the script for a shell, made from the definitions of the command line.
+//! `completions`: the script for a shell.
 
 use std::ffi::OsStr;
 
-use clap::CommandFactory as _;
-use clap_complete::{Shell as Generator, generate};
 use serde_json::json;
 
 use super::installing::{self, There};
-use crate::args::Cli;
 use crate::args::completions::{Completions, Shell};
+use crate::completion::script;
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
@@ -74,18 +72,6 @@ fn word(shell: Shell) -> &'static str {
         Shell::Zsh => "zsh",
         Shell::Fish => "fish",
     }
-}
-
-/// The script for a shell.
-pub(super) fn script(shell: Shell) -> String {
-    let generator = match shell {
-        Shell::Bash => Generator::Bash,
-        Shell::Zsh => Generator::Zsh,
-        Shell::Fish => Generator::Fish,
-    };
-    let mut script = Vec::new();
-    generate(generator, &mut Cli::command(), "subagent", &mut script);
-    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Writes the script where the shell looks for it. An older script of ours is replaced, another file is not.

@@ -10,10 +10,11 @@ use subagent_config::init::{self, Existing, Scope};
 use subagent_protocol::clean::one_line;
 
 use super::installing::{self, Target, There};
-use super::{completions, launcher_login};
+use super::launcher_login;
 use crate::args::agents::LauncherLogin;
 use crate::args::config::Init;
 use crate::args::{ConfigFlag, JsonFlag};
+use crate::completion::script;
 use crate::context::{Context, path_value, present};
 use crate::failure::Result;
 use crate::output::{Format, Outcome, tell};
@@ -197,7 +198,7 @@ impl Steps {
             self.note("completions", "skipped", "completions: SHELL is not bash, zsh or fish", None);
             return Ok(());
         };
-        let Some(target) = installing::completions(shell, completions::script(shell), &context.env) else {
+        let Some(target) = installing::completions(shell, script(shell), &context.env) else {
             return Ok(());
         };
         let is_new = target.there() == There::Nothing;

@@ -193,8 +193,15 @@ fn report(format: Format, kind: &str, data: Value, text: String, note: Option<St
     match (format, Terminal::of_stdout()) {
         (Format::Json, _) => print_document(success(kind, data)),
         (Format::Text, Some(terminal)) => {
-            let all: Vec<String> = [text].into_iter().filter(|text| !text.is_empty()).chain(note).collect();
-            print(&human::report(kind, &data, &all.join("\n\n"), terminal))
+            // Without lines the note says that there are none: a view has words of its own for that.
+            let note = note.as_deref();
+            let (text, below) =
+                if text.is_empty() { (note.unwrap_or_default(), None) } else { (&*text, note) };
+            let shown = human::report(kind, &data, text, terminal);
+            print(&match below {
+                Some(note) => format!("{}\n\n{}", shown.trim_end(), human::prose(note, terminal)),
+                None => shown,
+            })
         }
         (Format::Text, None) => {
             if let Some(note) = note {

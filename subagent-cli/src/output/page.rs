@@ -14,13 +14,23 @@ pub struct Page {
     text: String,
     colour: bool,
     line_is_open: bool,
+    /// Of the terminal, where it is known.
+    width: Option<usize>,
+    /// How wide the open line is so far.
+    column: usize,
 }
 
 impl Page {
     /// An empty page, with colours or without.
     #[must_use]
     pub fn new(colour: bool) -> Self {
-        Self { text: String::new(), colour, line_is_open: false }
+        Self { text: String::new(), colour, line_is_open: false, width: None, column: 0 }
+    }
+
+    /// The same page for a terminal of this width.
+    #[must_use]
+    pub fn within(self, width: usize) -> Self {
+        Self { width: Some(width), ..self }
     }
 
     /// Adds text, which may have several lines.
@@ -30,6 +40,10 @@ impl Page {
             return self;
         }
         self.line_is_open = !text.ends_with('\n');
+        self.column = match text.rsplit_once('\n') {
+            Some((_, last)) => last.width(),
+            None => self.column + text.width(),
+        };
         if self.colour {
             let (before, after) = style.codes();
             // The codes end before the line does: some terminals fill the rest of a line with them.
@@ -86,10 +100,86 @@ impl Page {
         self
     }
 
+    /// Adds lines of prose, which are wrapped at the width of the terminal.
+    pub fn prose(&mut self, style: Style, first: &str, indent: &str, text: &str, most: usize) -> &mut Self {
+        let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent.width()));
+        let lines: Vec<String> = clean(text).trim_end().lines().flat_map(|line| wrap(line, room)).collect();
+        self.hanging(style, first, indent, &lines.join("\n"), most)
+    }
+
+    /// Adds a sentence from here on, wrapped at the width of the terminal; its last line stays open.
+    pub fn sentence(&mut self, style: Style, first: &str, indent: &str, text: &str) -> &mut Self {
+        let width = self.width.unwrap_or(usize::MAX);
+        let mut line = String::from(first);
+        let mut is_first = true;
+        for word in one_line(text).split(' ') {
+            if !is_first && self.column + line.width() + 1 + word.width() > width {
+                self.text(style, &line).end().plain(indent);
+                line.clear();
+            } else if !is_first {
+                line.push(' ');
+            }
+            is_first = false;
+            line.push_str(word);
+        }
+        self.text(style, &line)
+    }
+
+    /// Adds the last part of the line, cut to what is left of the terminal's width.
+    pub fn rest(&mut self, style: Style, text: &str) -> &mut Self {
+        match self.width {
+            Some(width) => self.word(style, &shorten(text, width.saturating_sub(self.column))),
+            None => self.word(style, text),
+        }
+    }
+
+    /// Adds the last part of the line behind a gap; on a line of its own, behind this indent, if it does not fit.
+    pub fn tail(&mut self, style: Style, indent: &str, text: &str) -> &mut Self {
+        let text = one_line(text);
+        let fits = self.width.is_none_or(|width| self.column + 2 + text.width() <= width);
+        match fits {
+            true => self.plain("  "),
+            false => self.end().plain(indent),
+        };
+        self.word(style, &text)
+    }
+
     /// Takes what is on the page; the next text goes on where it ended.
     pub fn take(&mut self) -> String {
         std::mem::take(&mut self.text)
     }
+}
+
+/// The text in lines of at most this width, cut at spaces. A word that is wider stays whole: a path or a command that
+/// the terminal itself breaks can still be copied.
+///
+/// A text that fits stays as it is, with all its spaces.
+#[must_use]
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    if text.width() <= width {
+        return vec![text.to_owned()];
+    }
+    let indent = &text[..text.len() - text.trim_start().len()];
+    let mut lines = Vec::new();
+    let mut line = String::from(indent);
+    let mut is_empty = true;
+    for word in text[indent.len()..].split(' ') {
+        if is_empty {
+            line.push_str(word);
+            is_empty = word.is_empty();
+        } else if line.width() + 1 + word.width() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(line.trim_end().to_owned());
+            line = word.to_owned();
+            is_empty = word.is_empty();
+        }
+    }
+    if !is_empty {
+        lines.push(line);
+    }
+    lines
 }
 
 /// The text as one line of at most this width, with `…` for what was cut.
@@ -133,6 +223,28 @@ mod tests {
         let mut page = Page::new(false);
         page.lines(Style::Plain, "  ", "1\n2\n3\n", 2).lines(Style::Plain, "> ", "1\n2", 2);
         assert_eq!(page.take(), "  1\n  2\n  ... 1 more lines\n> 1\n> 2\n");
+    }
+
+    #[test]
+    fn text_is_wrapped_at_spaces_and_keeps_its_indent() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("    deep in a list", 10), ["    deep", "in a list"]);
+        assert_eq!(wrap("/a/long/path ij", 3), ["/a/long/path", "ij"]);
+        assert_eq!(wrap("漢字 漢字", 5), ["漢字", "漢字"]);
+        assert_eq!((wrap("a  b", 4), wrap("", 4)), (vec!["a  b".to_owned()], vec![String::new()]));
+        let mut page = Page::new(false).within(8);
+        page.prose(Style::Plain, "- ", "  ", "one two three", 9);
+        assert_eq!(page.take(), "- one\n  two\n  three\n");
+    }
+
+    #[test]
+    fn what_stands_last_on_a_line_is_cut_or_goes_to_the_next_one() {
+        let mut page = Page::new(true).within(12);
+        page.word(Style::Good, "idle").plain("  ").rest(Style::Plain, "a long label").end();
+        page.word(Style::Good, "idle").tail(Style::Plain, "    ", "w_1").end();
+        page.word(Style::Good, "idle").tail(Style::Plain, "    ", "w_0123456789").end();
+        let good = "\u{1b}[32midle\u{1b}[0m";
+        assert_eq!(page.take(), format!("{good}  a lon…\n{good}  w_1\n{good}\n    w_0123456789\n"));
     }
 
     #[test]

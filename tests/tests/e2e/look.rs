@@ -218,7 +218,7 @@ demo-1  waiting approval  NOW  worker
   launcher  demo
   cwd       /ws
   session   SESSION
-  ? Permission requested for execute: rm -rf build  ap_0000000000 (subagent approve)
+  ? Permission requested for execute: rm -rf build
     subagent approve ap_0000000000
 
   | Let me see.

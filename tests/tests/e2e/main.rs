@@ -16,6 +16,7 @@ mod ci;
 mod circles;
 mod client_methods;
 mod client_rules;
+mod completions;
 mod config_layers;
 mod contract;
 mod copies;
@@ -67,6 +68,7 @@ mod summary;
 mod systemd;
 mod tidy;
 mod trees;
+mod views;
 
 mod doctor {
     //! `subagent doctor`: what it finds, and what `--fix` mends.

@@ -38,6 +38,19 @@ pub(super) fn status(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
+/// Who owns the workspace now. The token is for variables alone, and is not shown.
+pub(super) fn granted(view: &mut View, data: &Value) -> Option<()> {
+    view.page.word(Style::Strong, data["controllerId"].as_str()?).plain("  ");
+    view.page.word(Style::Good, "owned").plain("  ").word(Style::Plain, word(data, "label")).end();
+    view.facts(&[
+        ("workspace", Style::Plain, shown(&data["workspaceKey"])),
+        ("epoch", Style::Plain, shown(&data["owner"]["epoch"])),
+        ("hint file", Style::Dim, shown(&data["hintPath"])),
+    ]);
+    view.next("Next:", "subagent worker start");
+    Some(())
+}
+
 pub(super) fn recovered(view: &mut View, data: &Value) -> Option<()> {
     let items = items(data)?;
     if items.is_empty() {

@@ -19,7 +19,7 @@ pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
             view.page.fill(group, 13);
             let looks: Vec<&str> =
                 own().filter_map(|finding| word(finding, "id").split('.').nth(1)).collect();
-            view.page.word(Style::Dim, &looks.join(", ")).end();
+            view.page.sentence(Style::Dim, "", &" ".repeat(22), &looks.join(", ")).end();
         }
     }
     let count = |status: &str| data["counts"][status].as_u64().unwrap_or(0);
@@ -28,7 +28,7 @@ pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
     let summary =
         format!("{}, {}, {fixed} fixed", counted(problems, "problem"), counted(warnings, "warning"));
     let place = data["stateDir"].as_str().unwrap_or("outside of a workspace");
-    view.page.word(style, &summary).plain("  ").word(Style::Dim, place).end();
+    view.page.word(style, &summary).tail(Style::Dim, "  ", place).end();
     Some(())
 }
 
@@ -37,14 +37,11 @@ fn wrong(view: &mut View, findings: &[Value]) {
     for (status, style) in [("problem", Style::Bad), ("warning", Style::Attention), ("fixed", Style::Good)] {
         for finding in findings.iter().filter(|finding| finding["status"] == status) {
             view.page.word(style, status).fill(status, 9).word(Style::Strong, word(finding, "id")).end();
-            view.page.lines(Style::Plain, "         ", word(finding, "seen"), usize::MAX);
+            let indent = "         ";
+            view.page.prose(Style::Plain, indent, indent, word(finding, "seen"), usize::MAX);
             if let Some(action) = finding["action"].as_str() {
-                view.page
-                    .plain("         ")
-                    .word(Style::Dim, "->")
-                    .plain(" ")
-                    .word(Style::Plain, action)
-                    .end();
+                view.page.plain(indent).word(Style::Dim, "->");
+                view.page.sentence(Style::Plain, " ", "            ", action).end();
             }
         }
     }

@@ -9,10 +9,15 @@ use crate::output::terminal::Terminal;
 /// The lines of an error for this terminal.
 #[must_use]
 pub fn failure(failure: &Failure, terminal: Terminal) -> String {
-    let mut page = Page::new(terminal.colour);
-    page.word(Style::Bad, &failure.code).plain(": ").text(Style::Plain, failure.message.trim_end()).end();
+    let mut page = Page::new(terminal.colour).within(terminal.width);
+    page.word(Style::Bad, &failure.code).plain(": ");
+    match failure.message.trim_end() {
+        // An agent's or a parser's lines keep their places.
+        lines if lines.contains('\n') => page.text(Style::Plain, lines).end(),
+        sentence => page.sentence(Style::Plain, "", "", sentence).end(),
+    };
     if let Some(hint) = advice::hint(failure) {
-        page.text(Style::Attention, "Hint: ").word(Style::Plain, hint).end();
+        page.text(Style::Attention, "Hint: ").sentence(Style::Plain, "", "      ", hint).end();
     }
     if let Some(command) = advice::command(failure) {
         page.text(Style::Attention, "Try:  ").word(Style::Strong, &command).end();

@@ -76,10 +76,10 @@ pub(super) fn answered_by(view: &mut View, data: &Value) {
 pub(super) fn question(view: &mut View, data: &Value) -> Option<()> {
     let worker = data["workerId"].as_str()?;
     let label = task_path(data).unwrap_or_else(|| word(data, "label").to_owned());
-    view.page.word(Style::Strong, worker).plain("  ").word(Style::Plain, &label).plain("  ");
+    view.page.word(Style::Strong, worker).plain("  ");
     view.state(word(data, "status"));
     let since = view.ago(&data["createdAt"]);
-    view.page.plain("  ").word(Style::Dim, &since).end();
+    view.page.plain("  ").word(Style::Dim, &since).plain("  ").rest(Style::Plain, &label).end();
     let mut asked = data["request"].clone();
     if !asked.is_object() {
         asked = json!({});

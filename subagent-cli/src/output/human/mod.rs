@@ -2,6 +2,7 @@
 //!
 //! A type that has none here is shown as the contract's lines. Nothing is decided here but how things look.
 
+mod budgets;
 mod content;
 mod controllers;
 mod doctor;
@@ -20,7 +21,7 @@ mod workers;
 
 use serde_json::Value;
 
-use super::page::Page;
+use super::page::wrap;
 use super::style::Style;
 use super::terminal::Terminal;
 use subagent_protocol::clean::clean;
@@ -35,15 +36,30 @@ pub use view::{named, now};
 /// A result for this terminal. `text` is what it is elsewhere.
 #[must_use]
 pub fn report(kind: &str, data: &Value, text: &str, terminal: Terminal) -> String {
-    let mut view = View { page: Page::new(terminal.colour), width: terminal.width, now: now() };
+    let mut view = View::new(terminal);
     match render(&mut view, kind, data) {
         Some(()) => view.page.take(),
+        None if PROSE.contains(&kind) => prose(text, terminal),
         None => clean(text).into_owned(),
     }
 }
 
+/// Results whose lines are sentences.
+const PROSE: &[&str] = &["policy.tested"];
+
+/// Sentences, wrapped for this terminal. An indented line is a command to be typed, and stays whole.
+#[must_use]
+pub fn prose(text: &str, terminal: Terminal) -> String {
+    let text = clean(text);
+    let line = |line: &str| match line.starts_with(' ') {
+        true => line.to_owned(),
+        false => wrap(line, terminal.width).join("\n"),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
 fn page_of(terminal: Terminal, write: impl FnOnce(&mut View)) -> String {
-    let mut view = View { page: Page::new(terminal.colour), width: terminal.width, now: now() };
+    let mut view = View::new(terminal);
     write(&mut view);
     view.page.take()
 }
@@ -83,6 +99,9 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "state.pruned" => removal::pruned(view, data),
         "worker.logs" => workers::logs(view, data),
         "worker.inspected" => workers::inspected(view, data),
+        "controller.initialized" | "controller.attached" => controllers::granted(view, data),
+        "budget.shown" => budgets::shown_budget(view, data),
+        "budget.set" => budgets::set(view, data),
         "controller.status" => controllers::status(view, data),
         "controller.recovered" => controllers::recovered(view, data),
         "doctor.report" => doctor::report(view, data),
@@ -92,6 +111,7 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "role.listed" => registry::roles(view, data),
         "role.shown" => registry::role(view, data),
         "turn.accepted" => turns::accepted(view, data),
+        "turn.shown" => turns::shown_turn(view, data),
         "turn.waited" => turns::waited(view, data),
         "event.matched" => turns::matched(view, data),
         "inbox.listed" => inbox::listed(view, data),

@@ -21,7 +21,7 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
         let since = view.ago(&data["updatedAt"]);
         view.page.plain("  ").word(Style::Dim, &since);
     }
-    view.page.plain("  ").word(Style::Plain, word(data, "label")).end();
+    view.page.plain("  ").rest(Style::Plain, word(data, "label")).end();
     // The names of the facts take 12 columns.
     let room = view.width.saturating_sub(12);
     let fitting = |text: &str| shorten(text, room);
@@ -37,12 +37,8 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
         ("last error", Style::Bad, value(&data["lastError"])),
     ]);
     open(view, data);
-    let question = &data["questions"][0];
-    if let Some(request) = question["requestId"].as_str() {
-        view.page.plain("    ").word(Style::Plain, &answer(question, request)).end();
-    }
     if let Some(text) = data["lastMessage"]["text"].as_str() {
-        view.page.end().lines(Style::Plain, "  | ", text, MAX_LINES);
+        view.page.end().prose(Style::Plain, "  | ", "  | ", text, MAX_LINES);
     }
     tasks(view, data["tasks"].as_array().map(Vec::as_slice).unwrap_or_default());
     Some(())

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::turns::{answered_with, pasted};
+use super::overview::answer;
+use super::turns::{answered_with, pasted, question};
 use super::view::{View, shown, word};
 use crate::output::page::Page;
 use crate::output::rule::task_path;
@@ -15,8 +16,7 @@ const MOST_VALUES: usize = 20;
 /// An elicitation: what it asks for, field by field, and what to type.
 pub(super) fn elicitation(page: &mut Page, asked: &Value) {
     let request = word(asked, "requestId");
-    page.word(Style::Attention, &format!("? {}", word(asked, "message")));
-    page.plain("  ").word(Style::Dim, request).end();
+    question(page, "", word(asked, "message"), request);
     fields(page, asked);
     let command = format!("subagent answer {request}");
     let first = asked["schema"]["properties"].as_object().and_then(|fields| fields.keys().next());
@@ -81,13 +81,9 @@ pub(super) fn answered(view: &mut View, data: &Value) -> Option<()> {
 
 /// What `worker show` has of open questions and of sessions below the worker's.
 pub(super) fn open(view: &mut View, data: &Value) {
-    for question in data["questions"].as_array().into_iter().flatten() {
-        let command = if question["kind"] == "elicitation" { "answer" } else { "approve" };
-        view.page.plain("  ").word(Style::Attention, &format!("? {}", word(question, "message")));
-        view.page
-            .plain("  ")
-            .word(Style::Dim, &format!("{} (subagent {command})", word(question, "requestId")))
-            .end();
+    for asked in data["questions"].as_array().into_iter().flatten() {
+        view.page.sentence(Style::Attention, "  ? ", "    ", word(asked, "message")).end();
+        view.page.plain("    ").word(Style::Plain, &answer(asked, word(asked, "requestId"))).end();
     }
     below(view, data);
     for child in data["childSessions"].as_array().into_iter().flatten() {

@@ -97,11 +97,37 @@ pub(super) fn canceled(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
+/// `turn show`: the whole message, and what it came to.
+pub(super) fn shown_turn(view: &mut View, data: &Value) -> Option<()> {
+    view.page.word(Style::Strong, data["turnId"].as_str()?).plain("  ");
+    view.state(word(data, "status"));
+    view.page.end();
+    let result = &data["result"];
+    let error = match word(&result["error"], "message") {
+        "" => String::new(),
+        message => format!("{} {message}", word(&result["error"], "code")),
+    };
+    let (started, ended) = (view.ago(&data["startedAt"]), view.ago(&data["endedAt"]));
+    view.facts(&[
+        ("worker", Style::Plain, shown(&data["workerId"])),
+        ("position", Style::Plain, shown(&data["position"])),
+        ("started", Style::Dim, started),
+        ("ended", Style::Dim, ended),
+        ("stop reason", Style::Plain, shown(&result["stopReason"])),
+        ("error", Style::Bad, error),
+    ]);
+    for (mark, text) in [("  > ", &data["text"]), ("  | ", &result["message"])] {
+        if let Some(text) = text.as_str().filter(|text| !text.trim().is_empty()) {
+            view.page.end().prose(Style::Plain, mark, mark, text, usize::MAX);
+        }
+    }
+    Some(())
+}
+
 /// A permission request, and for each option what to type for it.
 pub(super) fn approval(page: &mut Page, asked: &Value) {
     let request = word(asked, "requestId");
-    page.word(Style::Attention, &format!("? {}", word(asked, "message")));
-    page.plain("  ").word(Style::Dim, request).end();
+    question(page, "", word(asked, "message"), request);
     details(page, asked, Detail::Short);
     let options = || asked["options"].as_array().into_iter().flatten();
     let label = |option: &Value| one_line(option["label"].as_str().unwrap_or(word(option, "id")));
@@ -117,10 +143,17 @@ pub(super) fn approval(page: &mut Page, asked: &Value) {
         };
         page.plain("    ")
             .word(Style::Strong, &label)
-            .fill(&label, width + 2)
-            .word(Style::Plain, &command)
+            .fill(&label, width)
+            .tail(Style::Plain, "    ", &command)
             .end();
     }
+}
+
+/// What is asked, whole, and behind it the id of the request or what to do about it.
+pub(super) fn question(page: &mut Page, indent: &str, message: &str, request: &str) {
+    let (first, further) = (format!("{indent}? "), format!("{indent}  "));
+    page.sentence(Style::Attention, &first, &further, &one_line(message));
+    page.tail(Style::Dim, &format!("{indent}    "), request).end();
 }
 
 /// The text as a word for a shell, with nothing in it that a terminal would act on; `None` if no shell can hand it over.

@@ -73,6 +73,41 @@ const LISTS: &[Columns] = &[
         ],
     ),
     (
+        "hook.list",
+        &[
+            ("EVENT", "event", Name),
+            ("RUNS", "runs", Text),
+            ("COMMAND", "command", Text),
+            ("MATCHER", "matcher", Text),
+            ("FROM", "origin", Text),
+            ("FILE", "file", Text),
+        ],
+    ),
+    (
+        "notify.listed",
+        &[
+            ("NAME", "name", Name),
+            ("TO", "to", Text),
+            ("ON", "on", Text),
+            ("ERROR", "error", Text),
+            ("WAITING", "pending", Text),
+            ("TAGS", "selector", Text),
+        ],
+    ),
+    ("notify.tested", &[("NAME", "name", Name), ("DELIVERED", "delivered", Text), ("ERROR", "error", Text)]),
+    (
+        "notify.log",
+        &[
+            ("SINK", "sink", Name),
+            ("STATE", "status", State),
+            ("WHAT", "occasion", Text),
+            ("CHANGED", "changedAt", Time),
+            ("ERROR", "error", Text),
+            ("TRIES", "attempts", Text),
+            ("WORKER", "workerId", Id),
+        ],
+    ),
+    (
         "policy.rules",
         &[
             ("RULE", "ruleId", Name),
@@ -188,6 +223,9 @@ fn cell(view: &View, look: Look, value: &Value) -> (Style, String) {
 /// A value as a person reads it: of an error its message, of an object `key value` pairs.
 fn text(value: &Value) -> String {
     match value {
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+        }
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
         Value::Object(_) if value["message"].is_string() => {

@@ -1,13 +1,18 @@
 //! What all renderings share: the page with its usual lines, and access to the data.
 
 use serde_json::Value;
+use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 
 use crate::output::ago::ago;
-use crate::output::page::Page;
+use crate::output::page::{Page, wrap};
 use crate::output::style::Style;
 use crate::output::table::Table;
+use crate::output::terminal::Terminal;
 use crate::output::text;
+
+/// No value is wrapped narrower than this.
+const NARROWEST: usize = 20;
 
 /// A page, and what the renderings need besides the data.
 #[derive(Debug)]
@@ -18,6 +23,12 @@ pub(super) struct View {
 }
 
 impl View {
+    /// An empty view for this terminal.
+    pub(super) fn new(terminal: Terminal) -> Self {
+        let page = Page::new(terminal.colour).within(terminal.width);
+        Self { page, width: terminal.width, now: now() }
+    }
+
     /// Returns how long ago a time was; empty if the value is no time.
     pub(super) fn ago(&self, time: &Value) -> String {
         parse_time(time).map_or_else(String::new, |then| ago(then, self.now))
@@ -31,8 +42,14 @@ impl View {
     pub(super) fn facts(&mut self, facts: &[(&str, Style, String)]) {
         let given = || facts.iter().filter(|(_, _, value)| !value.is_empty());
         let width = given().map(|(name, ..)| name.len()).max().unwrap_or(0);
+        // Of a terminal that is too narrow for a second column, the lines may be wider.
+        let room = self.width.saturating_sub(width + 4).max(NARROWEST);
+        let indent = " ".repeat(width + 4);
         for (name, style, value) in given() {
-            self.page.plain("  ").word(Style::Dim, name).fill(name, width + 2).word(*style, value).end();
+            self.page.plain("  ").word(Style::Dim, name).fill(name, width + 2);
+            for (number, part) in wrap(&one_line(value), room).iter().enumerate() {
+                self.page.plain(if number == 0 { "" } else { &indent }).word(*style, part).end();
+            }
         }
     }
 
@@ -43,7 +60,8 @@ impl View {
 
     /// Writes a command that a person may want next.
     pub(super) fn next(&mut self, what: &str, command: &str) {
-        self.page.word(Style::Dim, what).plain("  ").word(Style::Plain, command).end();
+        // A command is never cut: on a line of its own it may be typed as it stands.
+        self.page.word(Style::Dim, what).tail(Style::Plain, "  ", command).end();
     }
 }
 

@@ -105,7 +105,7 @@ fn heading(view: &mut View, data: &Value) -> Option<()> {
     data["workerId"].as_str()?;
     view.page.word(Style::Strong, named(data)).plain("  ");
     view.state(word(data, "state"));
-    view.page.plain("  ").word(Style::Plain, word(data, "label")).end();
+    view.page.plain("  ").rest(Style::Plain, word(data, "label")).end();
     Some(())
 }
 

@@ -1,0 +1,162 @@
+//! What is known at the cursor: files of the user and the workspace, and what a running daemon says in time.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use subagent_config::agents::{Catalog, Given};
+use subagent_config::discovery::{self, LoadedConfig};
+use subagent_config::environment::account_home;
+use subagent_config::{Environment, Workspace, workspace};
+
+use super::candidate::Candidate;
+use super::kinds::Asked;
+use super::line::Line;
+use crate::client::{Ask, glance};
+use crate::output::human::named;
+
+/// How long a running daemon may take in all.
+const LIMIT: Duration = Duration::from_millis(150);
+
+/// Where the command line would be carried out.
+#[derive(Debug)]
+pub(super) struct Facts {
+    env: Option<Environment>,
+    config: Option<PathBuf>,
+}
+
+impl Facts {
+    /// The caller's, with the `--cwd` and `--config` that were typed.
+    pub(super) fn new(line: &Line) -> Self {
+        let env = std::env::current_dir().ok().map(|cwd| {
+            let typed = line.value("cwd").map(|typed| cwd.join(typed));
+            Environment::new(std::env::vars_os(), typed.unwrap_or(cwd)).or_home(account_home)
+        });
+        Self { env, config: line.value("config").map(PathBuf::from) }
+    }
+
+    fn config(&self) -> Option<LoadedConfig> {
+        // A pipe in the place of the file would hold up the shell.
+        discovery::load_regular(self.config.as_deref(), None, self.env.as_ref()?).ok()
+    }
+
+    pub(super) fn launchers(&self) -> Vec<Candidate> {
+        let Some(loaded) = self.config() else { return Vec::new() };
+        let launcher = |name: &String| Candidate::new(name, "launcher");
+        loaded.config.launchers.keys().map(launcher).collect()
+    }
+
+    pub(super) fn roles(&self) -> Vec<Candidate> {
+        let Some(loaded) = self.config() else { return Vec::new() };
+        loaded.config.role_hints.keys().map(|name| Candidate::new(name, "role")).collect()
+    }
+
+    pub(super) fn agents(&self) -> Vec<Candidate> {
+        let Some(env) = &self.env else { return Vec::new() };
+        let Ok(cwd) = workspace::resolve_cwd(None, env) else { return Vec::new() };
+        let root = Workspace::find(None, env).map_or(cwd, |workspace| workspace.root);
+        let catalog = Catalog::find(&Given::default(), &root, env);
+        let found = catalog.found.iter().map(|found| &found.definition);
+        found.map(|agent| Candidate::new(&agent.name, &agent.description)).collect()
+    }
+
+    /// Workers by their names; by their ids once those are typed.
+    pub(super) fn workers(&self, typed: &str, all: bool) -> Vec<Candidate> {
+        let workers = self.listed("/v1/workers");
+        let shown = workers.iter().filter(|worker| all || worker["state"] != "stopped");
+        let mut found: Vec<Candidate> = shown.flat_map(|worker| addresses(worker, typed)).collect();
+        if typed.starts_with('@') {
+            found.push(Candidate::new("@last", "the worker that was used last"));
+        }
+        found
+    }
+
+    /// The sessions of the workers that are known: to ask an agent for all of them it would have to run.
+    pub(super) fn sessions(&self) -> Vec<Candidate> {
+        let workers = self.listed("/v1/workers");
+        let session = |worker: &Value| {
+            Some(Candidate::new(worker["sessionId"].as_str()?, &format!("session of {}", named(worker))))
+        };
+        workers.iter().filter_map(session).collect()
+    }
+
+    pub(super) fn tasks(&self) -> Vec<Candidate> {
+        let tasks = self.listed("/v1/tasks");
+        let task = |task: &Value| {
+            let state = word(task, "status");
+            let about = format!("{state} {}", word(task, "description"));
+            // A name with a space is no single word: the id stands for it.
+            let by_name = Candidate::new(word(task, "name"), &about);
+            if by_name.fits("") { by_name } else { Candidate::new(word(task, "taskId"), &about) }
+        };
+        tasks.iter().map(task).collect()
+    }
+
+    /// The open requests; those of one worker if it was typed.
+    pub(super) fn requests(&self, of: Asked, worker: Option<&str>) -> Vec<Candidate> {
+        let open = self.open(of);
+        let theirs = |asked: &&Value| {
+            worker.is_none_or(|worker| [word(asked, "workerId"), word(asked, "name")].contains(&worker))
+        };
+        let request = |asked: &Value| {
+            Candidate::new(word(asked, "requestId"), &format!("{}: {}", named(asked), word(asked, "subject")))
+        };
+        open.iter().filter(theirs).map(request).collect()
+    }
+
+    /// The workers that ask, then the requests.
+    pub(super) fn asking(&self, of: Asked) -> Vec<Candidate> {
+        let open = self.open(of);
+        let mut found: Vec<Candidate> = Vec::new();
+        for asked in &open {
+            let worker = Candidate::new(named(asked), word(asked, "subject"));
+            if !found.contains(&worker) {
+                found.push(worker);
+            }
+        }
+        let request = |asked: &Value| {
+            Candidate::new(word(asked, "requestId"), &format!("{}: {}", named(asked), word(asked, "subject")))
+        };
+        found.extend(open.iter().map(request));
+        found
+    }
+
+    fn open(&self, of: Asked) -> Vec<Value> {
+        let mut open = self.listed("/v1/approvals");
+        open.retain(|asked| match of {
+            Asked::Anything => true,
+            Asked::Form => asked["kind"] == "elicitation",
+            Asked::Permission => asked["kind"] != "elicitation",
+        });
+        open
+    }
+
+    /// The items of a list of the daemon; none without one that answers in time.
+    fn listed(&self, path: &str) -> Vec<Value> {
+        let workspace = self.env.as_ref().and_then(|env| Workspace::find(None, env).ok());
+        let state_dir = workspace.as_ref().map(|workspace| workspace.state_dir.as_path());
+        let listed = state_dir.and_then(|dir: &Path| glance(dir, &Ask::get(path), LIMIT));
+        match listed.map(|mut data| data["items"].take()) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn addresses(worker: &Value, typed: &str) -> Vec<Candidate> {
+    let label = match word(worker, "label") {
+        "worker" => "",
+        label => label,
+    };
+    let about = format!("{} {label}", word(worker, "state"));
+    let (name, id) = (named(worker), word(worker, "workerId"));
+    let by_name = Candidate::new(name, &about);
+    match typed.starts_with("w_") || !by_name.fits("") {
+        true => vec![Candidate::new(id, &format!("{name} {about}"))],
+        false => vec![by_name],
+    }
+}
+
+fn word<'a>(data: &'a Value, key: &str) -> &'a str {
+    data[key].as_str().unwrap_or_default()
+}

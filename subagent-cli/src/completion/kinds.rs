@@ -1,0 +1,142 @@
+//! What the arguments of the commands are: names that the daemon knows, names of files, words. A table.
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Permission,
+    Form,
+    Anything,
+}
+
+/// What an argument takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Files,
+    Folders,
+    Words(&'static [&'static str]),
+    Launcher,
+    Agent,
+    LauncherOrAgent,
+    Role,
+    /// A worker; with those that are stopped or without.
+    Worker {
+        all: bool,
+    },
+    Session,
+    Task,
+    TaskState,
+    Request(Asked),
+    WorkerOrRequest(Asked),
+}
+
+const ALIVE: Kind = Kind::Worker { all: false };
+const EVERY: Kind = Kind::Worker { all: true };
+const DECISIONS: Kind = Kind::Words(&["allow", "reject"]);
+const EVENTS: Kind = Kind::Words(&[
+    "turn_end",
+    "waiting_approval",
+    "any",
+    "turn.started",
+    "turn.completed",
+    "turn.failed",
+    "turn.canceled",
+    "message.sent",
+    "progress.message",
+    "progress.update",
+    "approval.requested",
+    "approval.decided",
+    "elicitation.requested",
+    "elicitation.answered",
+]);
+
+/// Arguments by their ids, behind the command if an id means something else there.
+const KINDS: &[(&str, Kind)] = &[
+    ("approve target", Kind::WorkerOrRequest(Asked::Permission)),
+    ("answer target", Kind::WorkerOrRequest(Asked::Form)),
+    ("approve request_id", Kind::Request(Asked::Permission)),
+    ("answer request_id", Kind::Request(Asked::Form)),
+    ("approval show request_id", Kind::Request(Asked::Anything)),
+    ("decision", DECISIONS),
+    ("run first", Kind::LauncherOrAgent),
+    ("launcher_or_agent", Kind::LauncherOrAgent),
+    ("launcher", Kind::Launcher),
+    ("launcher show name", Kind::Launcher),
+    ("launcher probe name", Kind::Launcher),
+    ("launcher login name", Kind::Launcher),
+    ("launcher logout name", Kind::Launcher),
+    ("agent", Kind::Agent),
+    ("agent show name", Kind::Agent),
+    ("role", Kind::Role),
+    ("role show name", Kind::Role),
+    ("send worker", ALIVE),
+    ("cancel workers", ALIVE),
+    ("stop workers", ALIVE),
+    ("worker stop workers", ALIVE),
+    ("wait workers", ALIVE),
+    ("worker set worker", ALIVE),
+    ("send worker_id", ALIVE),
+    ("wait worker_id", ALIVE),
+    ("approve worker_id", ALIVE),
+    ("answer worker_id", ALIVE),
+    ("worker", EVERY),
+    ("workers", EVERY),
+    ("worker_id", EVERY),
+    ("address", EVERY),
+    ("from_worker", EVERY),
+    ("parent", EVERY),
+    ("root", EVERY),
+    ("resume", Kind::Session),
+    ("session", Kind::Session),
+    ("task", Kind::Task),
+    ("task list status", Kind::TaskState),
+    ("until", EVENTS),
+    ("wait_until", EVENTS),
+    ("event_type", EVENTS),
+    ("if_busy", Kind::Words(&["reject", "queue", "steer"])),
+    ("scope", Kind::Words(&["user", "project"])),
+    ("always", Kind::Words(&["worker", "controller"])),
+    ("on_approval_timeout", Kind::Words(&["deny", "cancel"])),
+    ("cwd", Kind::Folders),
+    ("add_dir", Kind::Folders),
+    ("handoffs_dir", Kind::Folders),
+    ("config", Kind::Files),
+    ("text_file", Kind::Files),
+    ("attach", Kind::Files),
+    ("input", Kind::Files),
+    ("mcp_config", Kind::Files),
+    ("result_schema", Kind::Files),
+    ("file", Kind::Files),
+    ("path", Kind::Files),
+    ("paths", Kind::Files),
+    ("from_handoff", Kind::Files),
+];
+
+/// What an argument of a command takes; `None` if nothing can be offered.
+pub(super) fn kind(command: &str, id: &str) -> Option<Kind> {
+    let of = |wanted: &str| KINDS.iter().find(|(known, _)| *known == wanted).map(|(_, kind)| *kind);
+    of(&format!("{command} {id}")).or_else(|| of(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::documented;
+
+    #[test]
+    fn every_argument_of_the_table_exists() {
+        fn all(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+            for arg in command.get_arguments() {
+                found.push(format!("{path} {}", arg.get_id()).trim_start().to_owned());
+            }
+            for below in command.get_subcommands() {
+                all(below, format!("{path} {}", below.get_name()).trim_start(), found);
+            }
+        }
+        let mut found = Vec::new();
+        all(&documented(), "", &mut found);
+        for (known, _) in KINDS {
+            let fits = |arg: &String| arg == known || arg.ends_with(&format!(" {known}"));
+            assert!(found.iter().any(fits), "{known}");
+        }
+    }
+}

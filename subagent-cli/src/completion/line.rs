@@ -1,0 +1,169 @@
+//! The words of an unfinished command line: which command they are, and what is wanted next. Pure.
+
+use std::collections::HashMap;
+
+use clap::{Arg, Command, CommandFactory as _};
+
+use crate::args::Cli;
+
+/// What may come at the cursor.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// A flag.
+    Flag,
+    /// The value of an argument, behind this part of the current word (`--flag=`).
+    Value { arg: Box<Arg>, prefix: String },
+    /// A command below this one, or this argument.
+    Command { or: Option<Box<Arg>> },
+    /// Nothing that is known.
+    Nothing,
+}
+
+/// A command line up to the cursor.
+#[derive(Debug)]
+pub(super) struct Line {
+    names: Vec<String>,
+    /// The innermost command.
+    pub(super) command: Command,
+    values: HashMap<String, String>,
+    /// What is wanted at the cursor.
+    pub(super) wanted: Wanted,
+}
+
+impl Line {
+    /// Reads the words before the cursor, without the program's name, and the part of the word at the cursor.
+    pub(super) fn read(before: &[String], current: &str) -> Self {
+        let mut line = Self {
+            names: Vec::new(),
+            command: Cli::command(),
+            values: HashMap::new(),
+            wanted: Wanted::Nothing,
+        };
+        let mut positionals = 0;
+        let mut escaped = false;
+        let mut open: Option<Arg> = None;
+        // Bash cuts `--flag=value` into three words.
+        for word in before.iter().filter(|word| *word != "=") {
+            let is_flag = word.starts_with('-') && word.len() > 1;
+            if let Some(arg) = open.take().filter(|arg| !(is_flag && is_optional(arg))) {
+                line.values.insert(arg.get_id().to_string(), word.clone());
+            } else if escaped || !is_flag {
+                let below =
+                    (positionals == 0 && !escaped).then(|| line.command.find_subcommand(word).cloned());
+                if let Some(below) = below.flatten() {
+                    line.enter(word, below);
+                } else {
+                    if let Some(arg) = line.positional(positionals) {
+                        line.values.insert(arg.get_id().to_string(), word.clone());
+                    }
+                    positionals += 1;
+                }
+            } else if word == "--" {
+                escaped = true;
+            } else {
+                open = line.flag(word);
+            }
+        }
+        line.wanted = line.wanted_at(current, open, positionals, escaped);
+        // The names of commands are known without their help, the flags of a command only when it is built.
+        if matches!(line.wanted, Wanted::Command { .. }) {
+            line.command.build();
+        }
+        line
+    }
+
+    /// The words of the command.
+    pub(super) fn path(&self) -> String {
+        self.names.join(" ")
+    }
+
+    /// The value that an argument was given before the cursor.
+    pub(super) fn value(&self, id: &str) -> Option<&str> {
+        self.values.get(id).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    fn enter(&mut self, name: &str, below: Command) {
+        self.names.push(name.to_owned());
+        self.command = below;
+        self.command.build();
+    }
+
+    /// Takes a word of flags. Returns the one whose value is the next word.
+    fn flag(&mut self, word: &str) -> Option<Arg> {
+        if let Some(long) = word.strip_prefix("--") {
+            let (name, value) = match long.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (long, None),
+            };
+            let arg = self.long(name)?.clone();
+            return match value {
+                Some(value) => {
+                    self.values.insert(arg.get_id().to_string(), value.to_owned());
+                    None
+                }
+                None => Some(arg),
+            };
+        }
+        for (at, short) in word.char_indices().skip(1) {
+            let arg = self.command.get_arguments().find(|arg| arg.get_short() == Some(short)).cloned()?;
+            if takes_value(&arg) {
+                let rest = word[at + short.len_utf8()..].trim_start_matches('=');
+                if rest.is_empty() {
+                    return Some(arg);
+                }
+                self.values.insert(arg.get_id().to_string(), rest.to_owned());
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The flag of this name, if it takes a value.
+    fn long(&self, name: &str) -> Option<&Arg> {
+        let named = |arg: &&Arg| arg.get_long() == Some(name) || aliases(arg).any(|alias| alias == name);
+        self.command.get_arguments().find(named).filter(|arg| takes_value(arg))
+    }
+
+    /// The argument in this place; the last one also takes what comes after it, if it takes several.
+    fn positional(&self, at: usize) -> Option<&Arg> {
+        let several = |arg: &&Arg| arg.get_num_args().is_some_and(|values| values.max_values() > 1);
+        let all = || self.command.get_positionals();
+        all().nth(at).or_else(|| all().last().filter(several))
+    }
+
+    fn wanted_at(&self, current: &str, open: Option<Arg>, positionals: usize, escaped: bool) -> Wanted {
+        let is_flag = current.starts_with('-') && !escaped;
+        if let Some(arg) = open.filter(|arg| !(is_flag && is_optional(arg))) {
+            return Wanted::Value { arg: Box::new(arg), prefix: String::new() };
+        }
+        if is_flag {
+            let valued = current.strip_prefix("--").and_then(|long| long.split_once('='));
+            return match valued {
+                None => Wanted::Flag,
+                Some((name, _)) => match self.long(name) {
+                    Some(arg) => Wanted::Value { arg: Box::new(arg.clone()), prefix: format!("--{name}=") },
+                    None => Wanted::Nothing,
+                },
+            };
+        }
+        let arg = self.positional(positionals).cloned().map(Box::new);
+        match (self.command.has_subcommands() && positionals == 0 && !escaped, arg) {
+            (true, or) => Wanted::Command { or },
+            (false, Some(arg)) => Wanted::Value { arg, prefix: String::new() },
+            (false, None) => Wanted::Nothing,
+        }
+    }
+}
+
+fn aliases(arg: &Arg) -> impl Iterator<Item = &str> {
+    arg.get_all_aliases().into_iter().flatten()
+}
+
+fn takes_value(arg: &Arg) -> bool {
+    arg.get_action().takes_values()
+}
+
+/// Whether it is a flag whose value may be left out.
+fn is_optional(arg: &Arg) -> bool {
+    arg.get_num_args().is_some_and(|values| values.min_values() == 0)
+}

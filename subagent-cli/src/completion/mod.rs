@@ -1,0 +1,150 @@
+//! `subagent __complete SHELL WORD... CURRENT`: what the scripts of `subagent completions` ask at each Tab.
+//!
+//! It prints one candidate a line, with what it is after a tab. It starts no daemon, runs no program, writes nothing and
+//! says nothing on stderr. Without an answer in time there are fewer candidates, never an error.
+//!
+//! The engine of `clap_complete` would do it too, but it gives a completer only the current word: names depend on
+//! `--cwd` and `--config` before it. It is marked unstable, and it builds all commands at each Tab.
+
+mod candidate;
+mod facts;
+mod kinds;
+mod line;
+mod scripts;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Arg;
+
+use crate::args::completions::Shell;
+use crate::output::print;
+use candidate::Candidate;
+use facts::Facts;
+use kinds::Kind;
+use line::{Line, Wanted};
+use subagent_protocol::api::TaskStatus;
+
+pub(crate) use scripts::script;
+
+/// The word that the scripts call.
+pub(crate) const COMMAND: &str = "__complete";
+
+/// What a script prints files or folders for.
+const FILES: &str = ":files";
+const FOLDERS: &str = ":folders";
+
+/// Prints the candidates. The exit code is 0 in every case: a shell has no use for another one.
+pub(crate) fn run(args: &[OsString]) -> ExitCode {
+    // Words that are not UTF-8 are completed by no name of ours.
+    let words: Vec<String> = args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some((shell, words)) = words.split_first()
+        && let Ok(shell) = <Shell as clap::ValueEnum>::from_str(shell, false)
+    {
+        // A reader that is gone needs nothing.
+        let _ = print(&answer(shell, words).join("\n"));
+    }
+    ExitCode::SUCCESS
+}
+
+fn answer(shell: Shell, words: &[String]) -> Vec<String> {
+    let Some((current, before)) = words.split_last() else { return Vec::new() };
+    let line = Line::read(before, current);
+    let mut found = Vec::new();
+    let prefix = match &line.wanted {
+        Wanted::Flag => {
+            found.extend(flags(&line));
+            ""
+        }
+        Wanted::Value { arg, prefix } => {
+            match values(&line, arg, &current[prefix.len()..]) {
+                Found::Values(values) => found.extend(values),
+                Found::Marker(marker) => return vec![marker.to_owned()],
+            }
+            // Bash has cut the word at `=`.
+            if shell == Shell::Bash { "" } else { prefix }
+        }
+        Wanted::Command { or } => {
+            found.extend(commands(&line));
+            if let Some(arg) = or
+                && let Found::Values(values) = values(&line, arg, current)
+            {
+                found.extend(values);
+            }
+            ""
+        }
+        Wanted::Nothing => "",
+    };
+    let typed = match &line.wanted {
+        Wanted::Value { prefix, .. } => &current[prefix.len()..],
+        _ => current,
+    };
+    found.retain(|candidate| candidate.fits(typed));
+    found.iter().map(|candidate| candidate.line(shell, prefix)).collect()
+}
+
+enum Found {
+    Values(Vec<Candidate>),
+    Marker(&'static str),
+}
+
+/// The values of an argument.
+fn values(line: &Line, arg: &Arg, typed: &str) -> Found {
+    let possible: Vec<Candidate> = arg
+        .get_possible_values()
+        .iter()
+        .filter(|value| !value.is_hide_set())
+        .map(|value| {
+            let about = value.get_help().map(ToString::to_string).unwrap_or_default();
+            Candidate::new(value.get_name(), &about)
+        })
+        .collect();
+    if !possible.is_empty() {
+        return Found::Values(possible);
+    }
+    let Some(kind) = kinds::kind(&line.path(), arg.get_id().as_str()) else {
+        return Found::Values(Vec::new());
+    };
+    let facts = || Facts::new(line);
+    Found::Values(match kind {
+        Kind::Files => return Found::Marker(FILES),
+        Kind::Folders => return Found::Marker(FOLDERS),
+        Kind::Words(words) => words.iter().map(|word| Candidate::new(word, "")).collect(),
+        Kind::TaskState => TaskStatus::ALL.iter().map(|state| Candidate::new(state.as_str(), "")).collect(),
+        Kind::Launcher => facts().launchers(),
+        Kind::Agent => facts().agents(),
+        Kind::LauncherOrAgent => {
+            let facts = facts();
+            let mut both = facts.launchers();
+            both.extend(facts.agents());
+            both
+        }
+        Kind::Role => facts().roles(),
+        Kind::Worker { all } => facts().workers(typed, all),
+        Kind::Session => facts().sessions(),
+        Kind::Task => facts().tasks(),
+        Kind::Request(of) => facts().requests(of, line.value("worker_id")),
+        Kind::WorkerOrRequest(of) => facts().asking(of),
+    })
+}
+
+fn flags(line: &Line) -> Vec<Candidate> {
+    let shown = line.command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let flag = |arg: &Arg| {
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        Some(Candidate::new(&format!("--{}", arg.get_long()?), &help))
+    };
+    shown.filter_map(flag).collect()
+}
+
+fn commands(line: &Line) -> Vec<Candidate> {
+    let shown = line.command.get_subcommands().filter(|below| !below.is_hide_set());
+    let command = |below: &clap::Command| {
+        let about = below.get_about().map(ToString::to_string).unwrap_or_default();
+        Candidate::new(below.get_name(), &about)
+    };
+    shown.map(command).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Every view for people, at a real pseudo terminal of 60, 80 and 200 columns, against stored snapshots.
+//!
+//! `UPDATE_VIEWS=1` writes them anew. Times, ids and numbers of processes are replaced; runs of spaces count as two, so
+//! that the width of a time is of no account.
+
+mod normal;
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{On, Sandbox, Screen};
+
+use normal::{normal, width};
+
+const WIDTHS: [u16; 3] = [60, 80, 200];
+
+/// The world that all views show: a worker that has worked, one that asks, one that is stopped, a task.
+struct World {
+    sandbox: Sandbox,
+    turn: String,
+    request: String,
+}
+
+const ROLES: &str =
+    "roleHints: {tester: {delegationHint: Runs the tests and says which of them fail and why}}\n";
+const HOOKS: &str =
+    "hooks: {Stop: [{hooks: [{type: command, command: make check-everything-that-can-be-checked}]}]}\n";
+const NOTIFY: &str = "notify: [{name: desk, to: command, command: 'true', on: [question, done]}]\n";
+const BUDGETS: &str = "budgets: {controller: {turns: 40}}\n";
+
+fn world() -> World {
+    let sandbox = Sandbox::new();
+    let config = sandbox.config_file();
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}{ROLES}{HOOKS}{BUDGETS}")).unwrap();
+    let own = sandbox.file("home/.config/subagent");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("config.yaml"), NOTIFY).unwrap();
+    sandbox.init();
+    let done = sandbox.start("demo");
+    let accepted = sandbox.send(&done, "!tool read src/lib.rs\nI have read the file.\n\nIt is 漢字 all the way down, and this is a line that is much wider than a narrow terminal.");
+    let asks =
+        ["worker", "start", "--name", "login", "--label", "Fix the login of 漢字 users who have no password"];
+    sandbox.run(&asks).data_of("worker.started");
+    let script = "!plan Read it|Mend it\n!ask execute rm -rf build && make --jobs 8 everything";
+    let asked = sandbox.send(sandbox.show("login")["workerId"].as_str().unwrap(), script);
+    sandbox.run(&["worker", "start", "--name", "old", "--debug-mode"]).data_of("worker.started");
+    sandbox.run(&["stop", "old"]).data_of("worker.stopped");
+    let task = ["task", "run", "--agent", "explore", "--text", "Found it.", "--name", "Find the config"];
+    let _ = sandbox.run(&task).document();
+    sandbox.run(&["stop", "Find-the-config"]).data_of("worker.stopped");
+    let word = |data: &Value, key: &str| data[key].as_str().unwrap().to_owned();
+    World { turn: word(&accepted, "turnId"), request: word(&asked, "requestId"), sandbox }
+}
+
+impl World {
+    fn at(&self, view: &str, columns: u16) -> Screen {
+        let line = view.replace("TURN", &self.turn).replace("REQUEST", &self.request);
+        let words = line.split_whitespace().map(|word| match word {
+            "BACKUP" => self.sandbox.file_name("backup.db"),
+            word => word.to_owned(),
+        });
+        self.sandbox.command("subagent").args(words).at_terminal(columns, On::Both).screen()
+    }
+}
+
+/// A view, and what must be whole in it at 80 columns.
+type View = (&'static str, &'static [&'static str]);
+
+const VIEWS: &[View] = &[
+    ("ls", &["demo-1", "login", "idle", "waiting approval", "rm -rf build"]),
+    ("ls -a", &["old", "stopped"]),
+    ("worker list", &["demo-1", "login", "waiting approval"]),
+    ("show demo-1", &["demo-1", "idle", "I have read the file."]),
+    ("show login", &["login", "waiting approval", "rm -rf build && make --jobs 8 everything", "REQUEST"]),
+    ("worker show login", &["login", "waiting approval", "rm -rf build && make --jobs 8 everything"]),
+    ("worker inspect login --tail 4", &["login", "waiting approval"]),
+    ("result demo-1", &["I have read the file."]),
+    ("turn list --worker-id demo-1", &["TURN", "completed"]),
+    ("turn show TURN", &["TURN", "completed", "I have read the file."]),
+    ("task list", &["Find", "completed"]),
+    ("approval list", &["REQUEST", "login", "rm -rf build && make"]),
+    ("approval show REQUEST", &["REQUEST", "rm -rf build && make --jobs 8 everything"]),
+    ("tree", &["Find the config", "completed", "explore"]),
+    ("budget show", &["of 40", "demo-1", "login"]),
+    ("budget show --worker-id demo-1", &["demo-1", "unknown"]),
+    ("budget set --max-turns 40", &["of 40"]),
+    ("daemon list", &[]),
+    ("daemon status", &["running"]),
+    ("status", &["running"]),
+    ("launcher list", &["demo", "available"]),
+    ("launcher show demo", &["demo"]),
+    ("agent list", &["explore"]),
+    ("agent show explore", &["explore"]),
+    ("role list", &["tester"]),
+    ("role show tester", &["tester"]),
+    ("policy test execute ls", &[]),
+    ("policy rules list", &[]),
+    ("hook list", &["Stop", "untrusted", "subagent hook trust"]),
+    ("notify list", &["desk", "question, done"]),
+    ("notify log", &[]),
+    ("controller status", &["active"]),
+    ("worker set login --idle-timeout never", &[]),
+    ("worker handoff demo-1", &["handoff.md"]),
+    ("backup --force BACKUP", &["backup.db"]),
+    ("config show", &["demo"]),
+    ("doctor", &["problem"]),
+];
+
+/// What is a document of its own, and wrapped by the terminal alone.
+const DOCUMENTS: &[&str] = &["agent show explore", "config show", "result demo-1"];
+
+/// What depends on the machine, and has no snapshot.
+const OF_THE_MACHINE: &[&str] = &["status", "doctor"];
+
+/// Whether a line fits. A path or a command that does not fit a line of its own is left to the terminal, which breaks it
+/// in a way that can be copied.
+fn fits(line: &str, columns: u16) -> bool {
+    /// What may stand before it: the name of a fact.
+    const NAME: usize = 24;
+    let widest = line.split(' ').map(width).max().unwrap_or(0);
+    width(line) <= usize::from(columns) || widest + NAME > usize::from(columns)
+}
+
+fn stored(columns: u16) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/e2e/views/{columns}.txt"))
+}
+
+#[test]
+fn every_view_fits_the_terminal_and_looks_as_it_did() {
+    let world = world();
+    let mut wrong = Vec::new();
+    let mut texts = WIDTHS.map(|_| String::new());
+    for (view, whole) in VIEWS {
+        for (columns, text) in WIDTHS.iter().zip(&mut texts) {
+            let screen = world.at(view, *columns);
+            let lines = screen.lines();
+            if let Some(wide) =
+                lines.iter().find(|line| !fits(line, *columns)).filter(|_| !DOCUMENTS.contains(view))
+            {
+                wrong.push(format!("{view} at {columns}: {} columns: {wide}", width(wide)));
+            }
+            if *columns == 80 {
+                let shown = lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+                for part in *whole {
+                    let part = part.replace("TURN", &world.turn).replace("REQUEST", &world.request);
+                    if !shown.contains(&part) {
+                        wrong.push(format!("{view}: {part:?} is not whole in {shown}"));
+                    }
+                }
+            }
+            if !OF_THE_MACHINE.contains(view) {
+                text.push_str(&format!("$ subagent {view}\n{}\n\n", normal(&world.sandbox, &lines)));
+            }
+        }
+    }
+    for (columns, text) in WIDTHS.iter().zip(&texts) {
+        let file = stored(*columns);
+        if std::env::var_os("UPDATE_VIEWS").is_some() {
+            fs::write(&file, text).unwrap();
+        }
+        let expected = fs::read_to_string(&file).unwrap_or_default();
+        for (view, found) in sections(text) {
+            let known = sections(&expected).into_iter().find(|(name, _)| *name == view);
+            if known.as_ref().map(|(_, text)| *text) != Some(found) {
+                let known = known.map(|(_, text)| text).unwrap_or_default();
+                wrong.push(format!(
+                    "{view} at {columns}; UPDATE_VIEWS=1 renews it\n{found}\n-- before:\n{known}"
+                ));
+            }
+        }
+    }
+    let _ = world.sandbox.approve("login", &json!(world.request), "allow");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    world.sandbox.finish();
+}
+
+fn sections(text: &str) -> Vec<(&str, &str)> {
+    text.split("$ subagent ").skip(1).filter_map(|part| part.split_once('\n')).collect()
+}
+
+#[test]
+fn an_owner_is_shown_and_released_in_a_view() {
+    for columns in WIDTHS {
+        let mut sandbox = Sandbox::new();
+        let owner = sandbox.init()["owner"].clone();
+        for (name, key) in [("ID", "controllerId"), ("EPOCH", "epoch"), ("TOKEN", "token")] {
+            let value = owner[key].as_str().map_or_else(|| owner[key].to_string(), str::to_owned);
+            sandbox.set_env(format!("SUBAGENT_CTL_{name}"), value);
+        }
+        let released = sandbox.command("subagent").args(["controller", "release"]).on_screen();
+        assert!(released.text().contains("released") && !released.text().contains('{'), "{released:?}");
+        for name in ["ID", "EPOCH", "TOKEN"] {
+            sandbox.remove_env(&format!("SUBAGENT_CTL_{name}"));
+        }
+        let screen = sandbox.command("subagent").args(["controller", "init"]).at_terminal(columns, On::Both);
+        let screen = screen.screen();
+        let text = screen.text();
+        assert!(text.contains("  owned") && text.contains("subagent worker start"), "{text}");
+        assert!(!text.contains(owner["token"].as_str().unwrap()) && !text.contains('{'), "{text}");
+        assert!(screen.lines().iter().all(|line| fits(line, columns)), "{text}");
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn a_terminal_without_colours_gets_none_in_any_view() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send(&worker, "hi");
+    for view in ["ls", "show demo-1", "status", "budget show", "controller status", "launcher list"] {
+        for (name, value) in [("TERM", "dumb"), ("NO_COLOR", "1")] {
+            let command = sandbox.command("subagent").args(view.split(' ')).env(name, value);
+            let screen = command.at_terminal(80, On::Both).screen();
+            assert!(
+                !screen.bytes.contains('\u{1b}') && !screen.bytes.contains('\r'),
+                "{view}: {:?}",
+                screen.bytes
+            );
+        }
+        let coloured = sandbox.command("subagent").args(view.split(' ')).on_screen();
+        assert!(coloured.bytes.contains('\u{1b}'), "{view}: {:?}", coloured.bytes);
+    }
+    sandbox.finish();
+}
