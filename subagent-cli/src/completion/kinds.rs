@@ -105,6 +105,8 @@ const KINDS: &[(&str, Kind)] = &[
     ("input", Kind::Files),
     ("mcp_config", Kind::Files),
     ("result_schema", Kind::Files),
+    ("summary", Kind::Files),
+    ("junit", Kind::Files),
     ("file", Kind::Files),
     ("path", Kind::Files),
     ("paths", Kind::Files),
