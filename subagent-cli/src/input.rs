@@ -154,7 +154,7 @@ pub const TASK_MESSAGE: &[Field] = &[
 
 /// The keys of `worker set`.
 pub const WORKER_SET: &[Field] = &[
-    field("workerId", &["worker_id", "worker"], Shape::Text),
+    field("workerId", &["worker_id", "workers"], Shape::Text),
     field("name", &["name"], Shape::Text),
     field("mode", &["mode"], Shape::Text),
     field("model", &["model"], Shape::Text),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::policy::RuleFlags;
-use super::workers::OneWorker;
+use super::workers::SeveralWorkers;
 use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 
 /// Write down what a worker did, for another one to go on
@@ -24,9 +24,9 @@ pub struct WorkerHandoff {
     /// With a section that an agent has written (see `summary`)
     #[arg(long)]
     pub summary: bool,
-    /// Which worker.
+    /// Which workers.
     #[command(flatten)]
-    pub one: OneWorker,
+    pub several: SeveralWorkers,
 }
 
 /// Have an agent sum up what a worker did

@@ -39,9 +39,9 @@ Examples:
   echo '{\"workerId\": \"w_0123456789\", \"configOptions\": {\"fast\": true}}' |
       subagent worker set --input - --json")]
 pub struct WorkerSet {
-    /// The worker: its name, its id, the beginning of its id, or @last
+    /// The workers: names, ids, beginnings of ids, or @last
     #[arg(value_name = "WORKER", conflicts_with = "worker_id")]
-    pub worker: Option<String>,
+    pub workers: Vec<String>,
     /// The same as WORKER
     #[arg(long, value_name = "WORKER")]
     pub worker_id: Option<String>,

@@ -246,9 +246,9 @@ pub struct WorkerLogs {
     /// How much of the end, in bytes
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = super::numbers::count)]
     pub tail_bytes: u64,
-    /// Which worker.
+    /// Which workers.
     #[command(flatten)]
-    pub one: OneWorker,
+    pub several: SeveralWorkers,
 }
 
 /// Look into a worker: its state, open questions and last events

@@ -1,4 +1,4 @@
-//! The same change of one worker, or of several one after the other.
+//! The same done with one worker, or with several one after the other.
 
 use serde_json::{Value, json};
 
@@ -55,5 +55,22 @@ impl Report {
         let data = json!({"count": items.len(), "items": items});
         let shown = text::rows(&data, self.keys, "");
         Outcome::report(self.several, data, shown)
+    }
+
+    /// The same where each worker has a text of its own.
+    pub(super) fn texts(
+        &self,
+        addresses: &[String],
+        mut items: Vec<Value>,
+        text_of: impl Fn(&Value) -> String,
+    ) -> Outcome {
+        if addresses.len() == 1
+            && let Some(data) = items.pop()
+        {
+            let shown = text_of(&data);
+            return Outcome::report(self.one, data, shown);
+        }
+        let shown: Vec<String> = items.iter().map(text_of).collect();
+        Outcome::report(self.several, json!({"count": items.len(), "items": items}), shown.join("\n\n"))
     }
 }

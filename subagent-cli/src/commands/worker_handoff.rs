@@ -5,31 +5,39 @@ use std::path::PathBuf;
 use serde_json::Value;
 use subagent_protocol::api::CreateHandoff;
 
+use super::several::{Report, each};
 use super::worker_continue::Seen;
 use super::{git_status, named_worker, summary};
 use crate::args::handoff::WorkerHandoff;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, path_value, present_path};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::Outcome;
 use crate::tasks::Wish;
 
+const REPORT: Report = Report {
+    one: "worker.handoff.ready",
+    several: "workers.handoff.ready",
+    keys: &["workerId", "handoffPath", "checkpointPath"],
+    done: "written",
+};
+
 pub(super) fn run(args: WorkerHandoff, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-    let worker = segment(named_worker(args.one.address(), &workspace)?);
+    let workspace = context.workspace(args.several.cwd.cwd.as_deref())?;
     let handoffs_dir = absolute(present_path(args.handoffs_dir), context)?;
+    let addresses = args.several.workers.all();
     let mut client = Client::new(context, &workspace);
-    let wish = Wish { cwd: present_path(args.one.cwd.cwd.clone()), ..Wish::default() };
-    let data = block_on(async move {
+    let items = block_on(each(addresses, &REPORT, async |address| {
+        let worker = segment(named_worker(address, &workspace)?);
+        let wish = Wish { cwd: present_path(args.several.cwd.cwd.clone()), ..Wish::default() };
         let summary = match args.summary {
             true => Some(summary(&mut client, &worker, wish, context).await?),
             false => None,
         };
         let shown = client.ask(&Ask::get(format!("/v1/workers/{worker}"))).await?;
-        make(&mut client, &worker, &shown, handoffs_dir, summary, context).await
-    })?;
-    let shown = text::fields(&data, &["workerId", "handoffPath", "checkpointPath"]);
-    Ok(Outcome::report("worker.handoff.ready", data, shown))
+        make(&mut client, &worker, &shown, handoffs_dir.clone(), summary, context).await
+    }))?;
+    Ok(REPORT.outcome(addresses, items))
 }
 
 /// What another agent says of the worker, from its last handoff or a new one.

@@ -4,17 +4,25 @@ use serde_json::{Value, json};
 use subagent_protocol::api::{RenameWorker, SetOptions};
 use subagent_protocol::budget::LimitsChange;
 
+use super::several::{Report, each};
 use super::{budgets, chosen_options, named_worker};
 use crate::args::options::WorkerSet;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
-use crate::output::{Outcome, text};
+use crate::output::Outcome;
+
+const REPORT: Report = Report {
+    one: "worker.set",
+    several: "workers.set",
+    keys: &["workerId", "name", "applied", "chosen", "current", "idleTimeoutMs", "budget"],
+    done: "set",
+};
 
 /// What is to be set.
 struct Wanted {
-    address: String,
+    addresses: Vec<String>,
     name: Option<String>,
     options: SetOptions,
     budget: LimitsChange,
@@ -23,12 +31,13 @@ struct Wanted {
 impl Wanted {
     fn of(args: WorkerSet, context: &Context) -> Result<Self> {
         let input = Input::load(args.input.as_deref(), input::WORKER_SET, &context.typed)?;
-        let typed = present(args.worker).or_else(|| present(args.worker_id));
-        let Some(address) = typed.or_else(|| input.text("workerId")) else {
+        let one = present(args.worker_id).or_else(|| input.text("workerId"));
+        let addresses = if args.workers.is_empty() { Vec::from_iter(one) } else { args.workers };
+        if addresses.iter().all(String::is_empty) {
             return Err(Failure::input("no worker: name one, or give workerId in --input"));
-        };
+        }
         let wanted = Self {
-            address,
+            addresses,
             name: present(args.name).or_else(|| input.text("name")),
             options: chosen_options::typed(args.options, &input)?,
             budget: budgets::typed(args.budget, &input)?,
@@ -37,6 +46,9 @@ impl Wanted {
             return Err(Failure::input(
                 "nothing to set: give --name, --mode, --model, --set, --idle-timeout or a limit, or their keys in --input",
             ));
+        }
+        if wanted.name.is_some() && wanted.addresses.len() > 1 {
+            return Err(Failure::input("--name renames one worker; name one"));
         }
         Ok(wanted)
     }
@@ -49,23 +61,22 @@ impl Wanted {
 
 pub(super) fn run(args: WorkerSet, context: &Context) -> Result<Outcome> {
     let cwd = args.cwd.cwd.clone();
-    let is_new = args.worker.is_some() && args.input.is_some();
+    let is_new = !args.workers.is_empty() && args.input.is_some();
     let wanted =
         Wanted::of(args, context).map_err(|error| if is_new { error.wrong_usage() } else { error })?;
     let workspace = context.workspace(cwd.as_deref())?;
-    named_worker(&wanted.address, &workspace)?;
     let mut client = Client::new(context, &workspace);
-    let data = block_on(set(&mut client, &wanted))?;
-    let shown =
-        text::fields(&data, &["workerId", "name", "applied", "chosen", "current", "idleTimeoutMs", "budget"]);
-    Ok(Outcome::report("worker.set", data, shown))
+    let items = block_on(each(&wanted.addresses, &REPORT, async |address| {
+        set(&mut client, &wanted, named_worker(address, &workspace)?).await
+    }))?;
+    Ok(REPORT.outcome(&wanted.addresses, items))
 }
 
-async fn set(client: &mut Client, wanted: &Wanted) -> Result<Value> {
+async fn set(client: &mut Client, wanted: &Wanted, address: &str) -> Result<Value> {
     // The name that was typed may be another worker's in a moment.
     let worker_id = match &wanted.name {
-        None => wanted.address.clone(),
-        Some(name) => rename(client, &wanted.address, name).await?,
+        None => address.to_owned(),
+        Some(name) => rename(client, address, name).await?,
     };
     let path = format!("/v1/workers/{}/options", segment(&worker_id));
     // The daemon bounds it: it knows how long the agent may take.
@@ -80,6 +91,8 @@ async fn set(client: &mut Client, wanted: &Wanted) -> Result<Value> {
         data = client.ask(&ask).await?;
     }
     if let Some(budget) = budget {
+        // The id, where a name was typed.
+        data["workerId"] = budget["workerId"].clone();
         data["budget"] = budget;
     }
     if let Some(name) = &wanted.name {

@@ -73,7 +73,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("stop workers", ALIVE),
     ("worker stop workers", ALIVE),
     ("wait workers", ALIVE),
-    ("worker set worker", ALIVE),
+    ("worker set workers", ALIVE),
     ("send worker_id", ALIVE),
     ("wait worker_id", ALIVE),
     ("approve worker_id", ALIVE),

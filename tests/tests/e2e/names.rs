@@ -77,6 +77,20 @@ fn several_workers_are_changed_by_one_command() {
     assert_eq!(canceled["details"]["canceled"], json!([]));
     let restarted = sandbox.run(&["worker", "restart", "one", "two"]).data_of("workers.restarted");
     assert_eq!(restarted["count"], 2);
+    let set = sandbox.run(&["worker", "set", "one", "two", "--max-turns", "5"]).data_of("workers.set");
+    assert_eq!(set["items"][1]["budget"]["turns"]["limit"], 5, "{set}");
+    assert!(set["items"][0]["workerId"].as_str().unwrap().starts_with("w_"), "{set}");
+    sandbox.run(&["worker", "set", "one", "two", "--name", "x"]).error("INVALID_INPUT");
+    for (command, kind) in
+        [(&["worker", "handoff"][..], "workers.handoff.ready"), (&["logs"], "workers.logs")]
+    {
+        let output = sandbox.run(&[command, &["one", "three"]].concat()).data_of(kind);
+        assert_eq!(output["count"], 2, "{output}");
+        let items = output["items"].as_array().unwrap();
+        assert!(items.iter().all(|item| item["workerId"].is_string()), "{output}");
+        let text = sandbox.command("subagent").args(command).args(["one", "three"]).run();
+        assert!(text.text().lines().count() >= 2, "{text}");
+    }
     let refused = sandbox.run(&["stop", "one", "nobody", "two"]).error("WORKER_NOT_FOUND");
     assert_eq!(refused["details"]["stopped"].as_array().unwrap().len(), 2, "the others are stopped");
     let stopped = sandbox.run(&["stop", "one", "three"]).data_of("workers.stopped");

@@ -174,8 +174,20 @@ fn help_is_a_success_on_stdout() {
 }
 
 /// The commands that take as many workers as are typed.
-const TAKES_SEVERAL: &[&str] =
-    &["cancel", "wait", "watch", "stop", "rm", "worker stop", "worker rm", "worker restart"];
+const TAKES_SEVERAL: &[&str] = &[
+    "cancel",
+    "wait",
+    "watch",
+    "stop",
+    "rm",
+    "logs",
+    "worker stop",
+    "worker rm",
+    "worker restart",
+    "worker logs",
+    "worker set",
+    "worker handoff",
+];
 
 /// The commands that take `--config`; those of the contract that take `--cwd`.
 const WITH_CONFIG: &str = "launcher list,launcher show,launcher probe,role list,role show,prompt render,send,approve,answer,cancel,worker start,worker continue";
