@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use super::command::Command;
+use super::output::Output;
 use super::process::Process;
 use super::sandbox::Sandbox;
 use super::wait::wait_while;
@@ -15,6 +16,8 @@ use crate::invariants::{self, Evidence};
 
 /// After the end nothing may be left any more.
 const NOTHING_LEFT: Duration = Duration::from_secs(5);
+/// More controllers with handles of their own no test makes.
+const MAX_CONTROLLERS: usize = 8;
 /// How much of each log is shown when something is wrong.
 const LOG_TAIL: usize = 6000;
 
@@ -59,9 +62,13 @@ impl Sandbox {
         if workers || self.find_daemon().is_some() {
             let args: &[&str] = if workers { &["stop", "--workers", "--json"] } else { &["stop", "--json"] };
             let mut stopped = self.command("subagentd").args(args).run();
-            if !stopped.status.success() && stopped.document()["error"]["code"] == "INVALID_CONTROLLER_HANDLE"
-            {
-                stopped = self.owned_anew().args(args).run();
+            // Each controller may want a handle of its own.
+            for _ in 0..MAX_CONTROLLERS {
+                let Some(controller) = wanted_owner(&stopped) else { break };
+                if !controller.is_empty() {
+                    self.stop_workers_of(&controller);
+                }
+                stopped = self.owned("subagentd", None).args(args).run();
             }
             if stopped.status.code() != Some(0) {
                 violations.push(format!("the end failed: {stopped}"));
@@ -76,17 +83,28 @@ impl Sandbox {
         (evidence, violations)
     }
 
-    /// `subagentd`, with the handle of a new owner.
-    fn owned_anew(&self) -> Command {
-        let owner =
-            &self.run(&["controller", "attach", "--takeover"]).data_of("controller.attached")["owner"];
+    /// A program with the handle of a new owner of this controller, else of the workspace's.
+    fn owned(&self, program: &str, controller: Option<&str>) -> Command {
+        let mut attach = vec!["controller", "attach", "--takeover"];
+        attach.extend(controller.into_iter().flat_map(|id| ["--controller-id", id]));
+        let owner = &self.run(&attach).data_of("controller.attached")["owner"];
         ["ID", "EPOCH", "TOKEN"].into_iter().zip(["controllerId", "epoch", "token"]).fold(
-            self.command("subagentd"),
+            self.command(program),
             |command, (name, key)| {
                 let value = owner[key].as_str().map_or_else(|| owner[key].to_string(), str::to_owned);
                 command.env(format!("SUBAGENT_CTL_{name}"), value)
             },
         )
+    }
+
+    /// Stops what is alive of a controller whose handle is not the workspace's. What fails is found by the end.
+    fn stop_workers_of(&self, controller: &str) {
+        let listed = self.run(&["worker", "list", "--controller-id", controller, "--json"]);
+        let items = listed.document()["data"]["items"].take();
+        for worker in items.as_array().into_iter().flatten().filter(|worker| worker["state"] != "stopped") {
+            let id = worker["workerId"].as_str().unwrap_or_default();
+            let _ = self.owned("subagent", Some(controller)).args(["worker", "stop", id, "--json"]).run();
+        }
     }
 
     /// Checks the invariants that hold at any time, in the middle of a test.
@@ -129,6 +147,16 @@ impl Sandbox {
         }
         text
     }
+}
+
+/// The controller whose owner's handle is wanted; an empty text if that is the workspace's.
+fn wanted_owner(stopped: &Output) -> Option<String> {
+    if stopped.status.success() {
+        return None;
+    }
+    let error = &stopped.document()["error"];
+    let controller = error["details"]["targetControllerId"].as_str().unwrap_or_default();
+    (error["code"] == "INVALID_CONTROLLER_HANDLE").then(|| controller.to_owned())
 }
 
 fn append_logs(folder: &Path, text: &mut String) {

@@ -111,8 +111,8 @@ const VIEWS: &[View] = &[
 /// What is a document of its own, and wrapped by the terminal alone.
 const DOCUMENTS: &[&str] = &["agent show explore", "config show", "result demo-1"];
 
-/// What depends on the machine, and has no snapshot.
-const OF_THE_MACHINE: &[&str] = &["status", "doctor"];
+/// What depends on the machine or on the folder of the executables, and has no snapshot.
+const OF_THE_MACHINE: &[&str] = &["status", "doctor", "launcher list", "launcher show demo"];
 
 /// Whether a line fits. A path or a command that does not fit a line of its own is left to the terminal, which breaks it
 /// in a way that can be copied.

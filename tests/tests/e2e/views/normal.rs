@@ -25,13 +25,13 @@ fn one(line: &str) -> String {
 }
 
 fn cell(cell: &str) -> String {
+    let cell = cell.split("since ").next().unwrap_or(cell);
     if cell == "just now" || cell.ends_with(" ago") {
         return "AGO".to_owned();
     }
     if cell.ends_with(" MB") || cell.ends_with(" kB") {
         return "BYTES".to_owned();
     }
-    let cell = cell.split("since ").next().unwrap_or(cell);
     cell.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
