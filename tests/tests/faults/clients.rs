@@ -219,8 +219,9 @@ fn words(args: &[&str]) -> Vec<String> {
 /// The names below `Commands:` in a help text.
 fn sub_commands(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    // What a name means may go on in lines that are indented further.
-    let lines = lines.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
+    // Headings are indented less, and what a name means may go on in lines that are indented further.
+    let is_name = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+    let lines = lines.take_while(|line| !line.is_empty()).filter(is_name);
     let names = lines.filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
