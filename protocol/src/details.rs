@@ -61,7 +61,7 @@ impl AuthStatus {
 
     /// Whether the agent says that it is not logged in.
     #[must_use]
-    pub fn is_none(&self) -> bool {
+    pub fn is_logged_out(&self) -> bool {
         self.kind == "none"
     }
 }

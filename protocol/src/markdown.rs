@@ -13,14 +13,14 @@ const MARK: &str = "> ";
 /// The shortest fence.
 const MIN_FENCE: usize = 3;
 
-/// The text as a block quote of at most about so many bytes; what is too long is cut at its end, and said so. An empty
+/// The text as a block quote of at most about `max_bytes`; what is too long is cut at its end, and said so. An empty
 /// text gives `(nothing)`.
 #[must_use]
-pub fn block(text: &str, most_bytes: usize) -> String {
+pub fn block(text: &str, max_bytes: usize) -> String {
     let mut out = String::new();
     let text = clean(text);
     for line in text.trim_end().split('\n') {
-        let left = most_bytes.saturating_sub(out.len() + MARK.len() + 1);
+        let left = max_bytes.saturating_sub(out.len() + MARK.len() + 1);
         let cut = line.len() > left;
         let line = &line[..line.floor_char_boundary(left)];
         if cut && line.is_empty() {
@@ -35,13 +35,13 @@ pub fn block(text: &str, most_bytes: usize) -> String {
     if text.trim().is_empty() { "(nothing)\n".to_owned() } else { out }
 }
 
-/// The text as a fenced code block of at most so many bytes of text; what is too long is cut at its end, and said so below
+/// The text as a fenced code block of at most `max_bytes` of text; what is too long is cut at its end, and said so below
 /// the block. The fence is longer than any run of backticks in the text, so no line of it ends the block.
 #[must_use]
-pub fn fenced(text: &str, most_bytes: usize) -> String {
+pub fn fenced(text: &str, max_bytes: usize) -> String {
     let text = clean(text);
     let text = text.trim_end();
-    let shown = &text[..text.floor_char_boundary(most_bytes)];
+    let shown = &text[..text.floor_char_boundary(max_bytes)];
     let fence = "`".repeat(longest_run(shown).saturating_add(1).max(MIN_FENCE));
     let rest = if shown.len() < text.len() { "\n(the rest is left out)\n" } else { "" };
     format!("{fence}text\n{shown}\n{fence}\n{rest}")
@@ -52,12 +52,12 @@ fn longest_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
-/// The text as a code span of at most so many bytes, in one line.
+/// The text as a code span of at most `max_bytes`, in one line.
 #[must_use]
-pub fn span(text: &str, most_bytes: usize) -> String {
+pub fn span(text: &str, max_bytes: usize) -> String {
     let mut line = one_line(text);
-    if line.len() > most_bytes {
-        line.truncate(line.floor_char_boundary(most_bytes));
+    if line.len() > max_bytes {
+        line.truncate(line.floor_char_boundary(max_bytes));
         line.push('…');
     }
     if line.is_empty() {
@@ -68,10 +68,10 @@ pub fn span(text: &str, most_bytes: usize) -> String {
     format!("{fence}{blank}{line}{blank}{fence}")
 }
 
-/// The beginning of the text, at most so many bytes.
+/// The beginning of the text, at most `max_bytes`.
 #[must_use]
-pub fn beginning(text: &str, most_bytes: usize) -> String {
-    text[..text.floor_char_boundary(most_bytes)].to_owned()
+pub fn beginning(text: &str, max_bytes: usize) -> String {
+    text[..text.floor_char_boundary(max_bytes)].to_owned()
 }
 
 #[cfg(test)]

@@ -81,11 +81,16 @@ impl Failure {
         self.with("recommendedAction", action.into())
     }
 
-    /// Says that the command line is at fault, as the parser of the command line does. For what is not in the contract,
-    /// whose own mistakes in `--input` exit with 1.
+    /// Says that the command line is at fault, as the parser of the command line does.
     #[must_use]
-    pub fn wrong_usage(mut self) -> Self {
-        self.is_usage = true;
+    pub fn wrong_usage(self) -> Self {
+        self.wrong_usage_if(true)
+    }
+
+    /// The same if the form is not that of the contract, whose own mistakes in `--input` exit with 1.
+    #[must_use]
+    pub fn wrong_usage_if(mut self, is_new: bool) -> Self {
+        self.is_usage = is_new;
         self
     }
 

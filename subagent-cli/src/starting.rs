@@ -1,6 +1,6 @@
 //! The line on stderr that says what the start of an agent waits for: a package manager may fetch it for minutes.
 //!
-//! Only a person sees it. Whatever goes wrong here only leaves something out of the line.
+//! Only a person sees it. An error here only leaves something out of the line.
 
 use std::path::Path;
 use std::time::Duration;

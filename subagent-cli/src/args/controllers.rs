@@ -61,7 +61,7 @@ pub struct ControllerAttach {
     /// Which controller.
     #[command(flatten)]
     pub which: Which,
-    /// Also when somebody else owns it and lives
+    /// Also if its owner lives
     #[arg(long)]
     pub takeover: bool,
     /// Print the three variables as lines for a shell (not with --json)
@@ -115,7 +115,7 @@ pub struct ControllerRelease {
     /// Which controller.
     #[command(flatten)]
     pub which: Which,
-    /// Whoever owns it, without the three variables
+    /// Without the three variables, whether or not there is an owner
     #[arg(long)]
     pub force: bool,
     /// Which form of output.

@@ -17,7 +17,7 @@ const KIND: QuestionKind = QuestionKind::Permission;
 pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     let is_new = args.target.is_some();
     let input = Input::load(args.input.as_deref(), input::APPROVE, &context.typed)
-        .map_err(|error| if is_new { error.wrong_usage() } else { error })?;
+        .map_err(|error| error.wrong_usage_if(is_new))?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
     let all = args.all || input.flag("all").unwrap_or(false);
     let tree = args.tree || input.flag("tree").unwrap_or(false);

@@ -45,12 +45,9 @@ pub(super) async fn each(
 
 impl Report {
     /// The outcome of changes that all succeeded.
-    pub(super) fn outcome(&self, addresses: &[String], mut items: Vec<Value>) -> Outcome {
-        if addresses.len() == 1
-            && let Some(data) = items.pop()
-        {
-            let shown = text::fields(&data, self.keys);
-            return Outcome::report(self.one, data, shown);
+    pub(super) fn outcome(&self, addresses: &[String], items: Vec<Value>) -> Outcome {
+        if addresses.len() == 1 {
+            return self.texts(addresses, items, |data| text::fields(data, self.keys));
         }
         let data = json!({"count": items.len(), "items": items});
         let shown = text::rows(&data, self.keys, "");

@@ -1,9 +1,13 @@
 //! What a person should know of a worker that was started, beside that it was.
 
 use serde_json::Value;
-use subagent_protocol::clean::one_line;
 
 use super::hook::untrusted;
+use crate::output::advice;
+
+const LOGIN_WANTED: &str = "loginWanted";
+/// The keys that the notes are about.
+pub(crate) const KEYS: [&str; 2] = [LOGIN_WANTED, untrusted::KEY];
 
 /// The notes about the data of `worker.started`, most important first.
 pub(crate) fn of(worker: &Value) -> Vec<String> {
@@ -12,11 +16,9 @@ pub(crate) fn of(worker: &Value) -> Vec<String> {
 
 /// Its first message will fail: its agent says before it that it is not logged in.
 fn login_wanted(worker: &Value) -> Option<String> {
-    let launcher = worker["loginWanted"].as_bool()?.then(|| worker["launcher"].as_str()).flatten()?;
-    Some(format!(
-        "the agent says that it is not logged in; log in with `subagent launcher login {}`",
-        shell_words::quote(&one_line(launcher))
-    ))
+    let launcher = worker[LOGIN_WANTED].as_bool()?.then(|| worker["launcher"].as_str()).flatten()?;
+    let command = advice::login(launcher);
+    Some(format!("the agent says that it is not logged in; log in with `{command}`"))
 }
 
 #[cfg(test)]

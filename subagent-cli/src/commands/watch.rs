@@ -67,7 +67,7 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     // The form of the contract goes on as it is.
     let asks = unlimited && matches!(sink, Sink::Person(..)) && args.worker_id.is_none() && !args.no_ask;
     let watched = block_on(async {
-        let mut prompts = if asks { Prompts::open(context, &workspace, &named) } else { None };
+        let mut prompts = if asks { Prompts::open(context, &workspace, &named, &choice) } else { None };
         if choice.selector.is_some() {
             // A daemon that knows no tags would show the events of all.
             choice.check(&client.ask(&ask).await?)?;

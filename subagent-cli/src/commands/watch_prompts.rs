@@ -4,6 +4,7 @@ use serde_json::Value;
 use subagent_config::Workspace;
 
 use super::live_wait;
+use super::selected::Choice;
 use super::watch::unwrapped;
 use crate::client::Client;
 use crate::context::Context;
@@ -16,18 +17,31 @@ pub(super) struct Prompts {
     client: Client,
     /// Answers of others are seen on it.
     follower: Client,
-    /// What was typed for the workers that are followed.
-    followed: String,
+    /// The command that goes on after Ctrl-C.
+    command: String,
 }
 
 impl Prompts {
-    /// Prompts, if a person reads stdout and types at stdin. Has to be called inside of a runtime.
-    pub(super) fn open(context: &Context, workspace: &Workspace, followed: &[String]) -> Option<Self> {
+    /// Prompts, if a person reads stdout and types at stdin, for these workers or those of the choice. Has to be called
+    /// inside of a runtime.
+    pub(super) fn open(
+        context: &Context,
+        workspace: &Workspace,
+        workers: &[String],
+        choice: &Choice,
+    ) -> Option<Self> {
+        let mut words = vec!["watch", "-f"];
+        words.extend(workers.iter().map(String::as_str));
+        words.extend(choice.selector.iter().flat_map(|tags| ["-l", tags]));
+        words.extend(choice.controller_id.iter().flat_map(|id| ["--controller-id", id]));
+        if words.len() == 2 {
+            words.push("--all");
+        }
         Some(Self {
             dialog: Dialog::open(context.format, true)?,
             client: Client::new(context, workspace),
             follower: Client::new(context, workspace),
-            followed: if followed.is_empty() { "--all".to_owned() } else { followed.join(" ") },
+            command: shell_words::join(words),
         })
     }
 
@@ -60,7 +74,7 @@ impl Prompts {
             let asked =
                 self.dialog.ask_waited(&mut self.client, &mut self.follower, &question, &event).await?;
             if asked == Asked::Interrupted {
-                live_wait::leave(&format!("watch -f {}", self.followed));
+                live_wait::leave(&self.command);
             }
         }
         Ok(())

@@ -62,8 +62,7 @@ impl Wanted {
 pub(super) fn run(args: WorkerSet, context: &Context) -> Result<Outcome> {
     let cwd = args.cwd.cwd.clone();
     let is_new = !args.workers.is_empty() && args.input.is_some();
-    let wanted =
-        Wanted::of(args, context).map_err(|error| if is_new { error.wrong_usage() } else { error })?;
+    let wanted = Wanted::of(args, context).map_err(|error| error.wrong_usage_if(is_new))?;
     let workspace = context.workspace(cwd.as_deref())?;
     let mut client = Client::new(context, &workspace);
     let items = block_on(each(&wanted.addresses, &REPORT, async |address| {

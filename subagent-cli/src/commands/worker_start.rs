@@ -110,7 +110,7 @@ impl Wanted {
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     let positional = args.launcher_or_agent.is_some();
     let input = Input::load(args.input.as_deref(), input::WORKER_START, &context.typed)
-        .map_err(|error| if positional { error.wrong_usage() } else { error })?;
+        .map_err(|error| error.wrong_usage_if(positional))?;
     let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
     let config = args.start.config.config.clone();
     let mut wanted = Wanted::of(args.start, &input)?;

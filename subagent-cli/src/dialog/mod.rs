@@ -209,13 +209,8 @@ impl Dialog {
                 }
                 Wish::Skip => return Ok(self.skip(question)),
             }
-            let path = format!(
-                "/v1/workers/{}/approvals/{}",
-                segment(&question.worker_id),
-                segment(&question.request_id)
-            );
             decided.set(true);
-            match client.ask(&Ask::change(path, &decision)?).await {
+            match client.ask(&Ask::change(answer_path(question), &decision)?).await {
                 Ok(_) => return Ok(Asked::Answered),
                 Err(failure)
                     if failure.is(Code::RuleNotDerivable) || failure.is(Code::InvalidApprovalDecision) =>
@@ -239,11 +234,6 @@ impl Dialog {
         self.keyboard.forget();
         tell(&human::question(shown, Detail::Short, self.terminal));
         let fields = form::fields(&shown["request"]);
-        let path = format!(
-            "/v1/workers/{}/elicitations/{}",
-            segment(&question.worker_id),
-            segment(&question.request_id)
-        );
         loop {
             let key = self.key(form::KEYS).await?;
             tell("\n");
@@ -261,7 +251,7 @@ impl Dialog {
                 _ => continue,
             };
             decided.set(true);
-            match client.ask(&Ask::change(&path, &answer)?).await {
+            match client.ask(&Ask::change(answer_path(question), &answer)?).await {
                 Ok(_) => return Ok(Asked::Answered),
                 // What was typed does not fit: the person tries again.
                 Err(failure) if failure.is(Code::InvalidElicitationContent) => {
@@ -312,6 +302,15 @@ fn is_pending(shown: &Value) -> bool {
 
 fn approval_path(question: &Question) -> String {
     format!("/v1/approvals/{}", segment(&question.request_id))
+}
+
+/// Where a question is answered.
+fn answer_path(question: &Question) -> String {
+    let kind = match question.kind {
+        QuestionKind::Permission => "approvals",
+        QuestionKind::Elicitation => "elicitations",
+    };
+    format!("/v1/workers/{}/{kind}/{}", segment(&question.worker_id), segment(&question.request_id))
 }
 
 /// Another command answered, the turn has ended, or its runtime is gone.

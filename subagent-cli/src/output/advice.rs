@@ -60,6 +60,12 @@ pub fn command(failure: &Failure) -> Option<String> {
     }
 }
 
+/// What logs in the agent of this launcher.
+#[must_use]
+pub fn login(launcher: &str) -> String {
+    format!("subagent launcher login {}", shell_words::quote(&one_line(launcher)))
+}
+
 /// What there is to choose from: values of an option, ways to log in, servers.
 #[must_use]
 pub fn choices(failure: &Failure) -> Option<String> {

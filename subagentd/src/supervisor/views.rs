@@ -73,7 +73,7 @@ impl Supervisor {
         view.child_sessions =
             self.shared.store.read(move |connection| child_sessions::known(connection, id)).await?;
         let agent = self.agent_view(&row).await?;
-        view.login_wanted = agent.auth_status.as_ref().is_some_and(AuthStatus::is_none);
+        view.login_wanted = agent.auth_status.as_ref().is_some_and(AuthStatus::is_logged_out);
         Ok(WorkerShown { worker: view, agent })
     }
 
@@ -84,7 +84,7 @@ impl Supervisor {
     pub(super) async fn started_view(&self, row: &WorkerRow) -> Result<WorkerView> {
         let id = row.id;
         let details = self.shared.store.read(move |connection| details::details(connection, id)).await?;
-        let login_wanted = details.auth_status.is_some_and(|status| status.is_none());
+        let login_wanted = details.auth_status.is_some_and(|status| status.is_logged_out());
         Ok(WorkerView { login_wanted, ..self.view(row).await })
     }
 

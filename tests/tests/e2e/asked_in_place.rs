@@ -271,6 +271,14 @@ fn a_task_asks_in_place_and_goes_on() {
     let screen = terminal.screen();
     assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
     assert!(screen.text().contains(&format!("subagent task wait {task}")), "{}", screen.text());
+    // A question does not outlast the time of the wait.
+    let screen = type_in(&["task", "wait", task, "--timeout-seconds", "1"]).screen();
+    assert_eq!(screen.status.code(), Some(1), "{}", screen.text());
+    assert!(
+        screen.text().contains("[s] skip") && screen.text().contains("WAIT_TIMEOUT"),
+        "{}",
+        screen.text()
+    );
     // `--no-ask` says which command answers, and one of another terminal ends the question.
     let terminal = type_in(&["task", "wait", task, "--no-ask"]);
     terminal.wait_for("answer with: subagent approve");

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 use subagent_config::{LoadedConfig, Workspace};
 use subagent_protocol::api::SendTurn;
 
-use super::super::hook::untrusted;
 use super::super::start_notes;
 use super::super::worker_start::Wanted;
 use crate::client::{Ask, Client, block_on, segment};
@@ -40,11 +39,10 @@ pub(super) fn run(
         "launcher": worker["launcher"], "turnId": accepted["turnId"], "acceptedEventId": accepted["acceptedEventId"],
     });
     let notes = start_notes::of(&worker);
-    if let Some(files) = worker.get(untrusted::KEY) {
-        data[untrusted::KEY] = files.clone();
-    }
-    if worker["loginWanted"] == true {
-        data["loginWanted"] = true.into();
+    for key in start_notes::KEYS {
+        if let Some(value) = worker.get(key) {
+            data[key] = value.clone();
+        }
     }
     Ok(Outcome::report("run.detached", data, name).with_notes(&notes))
 }

@@ -81,7 +81,7 @@ pub(super) struct Driven {
 }
 
 impl Driven {
-    /// The worker, unless somebody wants the run to be over.
+    /// The worker, unless the run was interrupted or its output is not read any more.
     pub(super) fn worker_id(&self) -> Option<&str> {
         match self.ending {
             Ending::Signal(_) | Ending::Unread => None,

@@ -42,8 +42,6 @@ use crate::input::Input;
 use crate::output::terminal::Terminal;
 use crate::output::{Outcome, complain, finish, tell};
 
-/// The exit code of wrong usage.
-const WRONG_USAGE: u8 = 2;
 /// For the answer of what has changed.
 const COUNT_LIMIT: Duration = Duration::from_secs(5);
 /// The tag by which the worker of a run is found; its value is the run's own.
@@ -105,10 +103,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     if args.detach {
         return detach::run(wanted, turn, &config, &workspace, context);
     }
-    let reports = match Reports::open(args.summary, args.junit, about) {
-        Ok(reports) => reports,
-        Err(failure) => return Ok(Outcome::failed(WRONG_USAGE, failure)),
-    };
+    let reports = Reports::open(args.summary, args.junit, about).map_err(Failure::wrong_usage)?;
     // Only for a person and for a report are changes counted.
     let terminal = Terminal::of_stderr().filter(|_| form == Form::Text);
     let counts = terminal.is_some() || reports.want_changes();

@@ -1,12 +1,13 @@
 //! Waits for a task, and says on stderr what the task, or one below it, asks meanwhile.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_protocol::api::TaskShown;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::state::QuestionKind;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::value;
 use crate::client::{Client, Questions, TaskWait};
@@ -20,6 +21,8 @@ use crate::tasks::Giver;
 
 /// The exit code of a wait that ends because a question is open.
 const NEEDS_ANSWER: u8 = 15;
+/// For what is said of a question when its task has ended.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// What ended a wait.
 pub(super) enum Waited {
@@ -83,9 +86,18 @@ pub(super) async fn wait(
         };
         for question in &asked {
             match &mut on_question {
-                // To its end, also where that is the end of the task: it says who answered.
                 OnQuestion::Ask(dialog) => {
-                    let asked = Box::pin(ask(giver, &mut asker, dialog, question)).await?;
+                    let mut asking = Box::pin(ask(giver, &mut asker, dialog, question));
+                    let asked = tokio::select! {
+                        biased;
+                        asked = &mut asking => asked?,
+                        ended = &mut ended => {
+                            let ended = ended?;
+                            // An answer of another command ended the task: who gave it is said.
+                            let _ = timeout(LAST_WORDS, asking).await;
+                            return Ok(Some(Waited::Ended(Box::new(ended))));
+                        }
+                    };
                     if asked == Asked::Interrupted {
                         return Ok(None);
                     }
@@ -111,10 +123,7 @@ async fn changed(end: &mut TaskWait, client: &mut Client) -> Result<TaskShown> {
 
 async fn ask(giver: &Giver, client: &mut Client, dialog: &mut Dialog, listed: &Value) -> Result<Asked> {
     let text = |key: &str| listed[key].as_str().unwrap_or_default().to_owned();
-    let kind = match listed["kind"].as_str() {
-        Some("elicitation") => QuestionKind::Elicitation,
-        _ => QuestionKind::Permission,
-    };
+    let kind = QuestionKind::parse(&text("kind")).unwrap_or(QuestionKind::Permission);
     let question = Question { worker_id: text("workerId"), request_id: text("requestId"), kind };
     let mut follower = giver.client()?;
     dialog.ask(client, &question, Questions::over(&mut follower, listed)).await

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::questions::open;
 use super::view::{View, named, parse_time, shown as value, word};
+use crate::output::advice;
 use crate::output::page::shorten;
 use crate::output::style::Style;
 
@@ -46,7 +47,7 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
 
 fn login(data: &Value) -> String {
     match data["loginWanted"] == true {
-        true => format!("not logged in  subagent launcher login {}", word(data, "launcher")),
+        true => format!("not logged in  {}", advice::login(word(data, "launcher"))),
         false => String::new(),
     }
 }
