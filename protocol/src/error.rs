@@ -173,6 +173,26 @@ words! {
         StorageFull = "STORAGE_FULL",
         /// The database failed.
         StorageError = "STORAGE_ERROR",
+        /// Worktrees need a newer git, a repository, or a first commit.
+        WorktreeNeedsGit = "WORKTREE_NEEDS_GIT",
+        /// The branch or the folder of a new worktree is there already.
+        WorktreeExists = "WORKTREE_EXISTS",
+        /// No such worktree, or its folder or repository is gone.
+        WorktreeNotFound = "WORKTREE_NOT_FOUND",
+        /// Another git, an open turn, a merge or a rebase uses the worktree or the repository.
+        WorktreeBusy = "WORKTREE_BUSY",
+        /// The removal of a worktree would lose work.
+        WorktreeHasWork = "WORKTREE_HAS_WORK",
+        /// The commands that make a worktree usable failed.
+        WorktreeSetupFailed = "WORKTREE_SETUP_FAILED",
+        /// The changes of a worktree and the target branch change the same lines.
+        LandConflict = "LAND_CONFLICT",
+        /// The target of a landing is protected, checked out elsewhere, or has changes in the same files.
+        LandRefused = "LAND_REFUSED",
+        /// A check failed with the merged files.
+        LandCheckFailed = "LAND_CHECK_FAILED",
+        /// A command of git failed.
+        GitFailed = "GIT_FAILED",
         /// A backup would overwrite a file.
         BackupAlreadyExists = "BACKUP_ALREADY_EXISTS",
         /// A file is not a backup that can be restored.

@@ -61,6 +61,7 @@ pub mod webhook;
 pub mod words;
 pub mod work_tree;
 pub mod worker_name;
+pub mod worktree;
 
 pub use error::{Code, Error, Result};
 

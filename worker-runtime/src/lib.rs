@@ -45,6 +45,7 @@ mod startup;
 mod stderr;
 mod watch;
 pub mod work_tree;
+mod worktree;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -53,7 +54,7 @@ use std::process::ExitCode;
 use subagent_protocol::error::is_storage_full;
 use subagent_protocol::start::STORAGE_FULL_EXIT;
 
-/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, `ask`, `command`, `base ...` or `guard ...`.
+/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, `ask`, `command`, `base ...`, `worktree` or `guard ...`.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("run") => match run() {
@@ -79,10 +80,14 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             }
             _ => fail("`base` needs a folder to look at and one to write to"),
         },
+        Some("worktree") => match worktree::run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
         Some("guard") => guard::main(args),
-        _ => {
-            fail("this program is started by subagentd; expected `run`, `ask`, `command`, `base` or `guard`")
-        }
+        _ => fail(
+            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `worktree` or `guard`",
+        ),
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::RuleNotFound
         | Code::SessionNotFound
         | Code::AgentNotFound
+        | Code::WorktreeNotFound
         | Code::TaskNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
@@ -71,6 +72,15 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::MaxIterationsReached
         | Code::TimedOut
         | Code::ApprovalTimeout
+        | Code::WorktreeNeedsGit
+        | Code::WorktreeExists
+        | Code::WorktreeBusy
+        | Code::WorktreeHasWork
+        | Code::WorktreeSetupFailed
+        | Code::LandConflict
+        | Code::LandRefused
+        | Code::LandCheckFailed
+        | Code::GitFailed
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,
