@@ -54,6 +54,13 @@ const KEYS: &[&str] = &[
     "hooks",
     "hooks.PreToolUse",
     "launchers.*.tiers",
+    "launchers.*.isolation",
+    "worktrees",
+    "worktrees.dir",
+    "worktrees.setup",
+    "worktrees.copy",
+    "worktrees.check",
+    "worktrees.protected",
     "permissions",
     "approvals",
     "approvals.timeoutSeconds",
@@ -70,6 +77,7 @@ const KEYS: &[&str] = &[
     "defaults",
     "defaults.launcher",
     "defaults.role",
+    "defaults.isolation",
 ];
 
 /// The value at a path; `*` is the first entry.

@@ -40,7 +40,7 @@ enum How {
 fn how(key: &str) -> How {
     match key {
         "launchers" | "mcpServers" => How::Entries,
-        "roleHints" | "roleDefaults" | "defaults" | "approvals" => How::Keys,
+        "roleHints" | "roleDefaults" | "defaults" | "approvals" | "worktrees" => How::Keys,
         "budgets" => How::Limits,
         "delegation" => How::Switch,
         "permissions" | "hooks" => How::Both,

@@ -52,6 +52,7 @@ pub mod user_command;
 mod validate;
 mod webhook_url;
 pub mod workspace;
+pub mod worktrees;
 mod write;
 
 pub use controller_hint::ControllerHint;

@@ -16,6 +16,7 @@ use crate::mcp::McpServer;
 use crate::notify::Sink;
 use crate::policy::Rule;
 use crate::session::SessionOptions;
+use crate::worktrees::{Isolation, Worktrees};
 
 /// The only backend kind there is: an agent that speaks the Agent Client Protocol on its stdin and stdout.
 pub const ACP_STDIO: &str = "acp-stdio";
@@ -41,6 +42,8 @@ pub struct Config {
     pub hooks: FileHooks,
     /// Whom to notify of what. Only the user's own file counts.
     pub notify: Vec<Sink>,
+    /// How worktrees are made and landed.
+    pub worktrees: Worktrees,
     /// Languages that hold for every role.
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.
@@ -96,6 +99,8 @@ pub struct Launcher {
     pub queue_limit: Option<u32>,
     /// Its models, by how good they are: what a definition of an agent may ask for.
     pub tiers: BTreeMap<Tier, String>,
+    /// Where its agents work.
+    pub isolation: Option<Isolation>,
 }
 
 impl Launcher {
@@ -114,6 +119,7 @@ impl Launcher {
             idle_timeout: None,
             queue_limit: None,
             tiers: BTreeMap::new(),
+            isolation: None,
         }
     }
 }
@@ -134,6 +140,7 @@ impl fmt::Debug for Launcher {
             .field("idle_timeout", &self.idle_timeout)
             .field("queue_limit", &self.queue_limit)
             .field("tiers", &self.tiers)
+            .field("isolation", &self.isolation)
             .finish()
     }
 }
@@ -202,6 +209,8 @@ pub struct Defaults {
     pub launcher: Option<String>,
     /// Role of a worker that is started without one.
     pub role: Option<String>,
+    /// Where agents work.
+    pub isolation: Option<Isolation>,
     /// All other keys, as they were written.
     pub other: Map<String, Value>,
 }

@@ -83,6 +83,7 @@ const LAUNCHER: Shape = Of(&[
     ("model", Any),
     ("configOptions", Any),
     ("tiers", Any),
+    ("isolation", Any),
     ("mcpServers", SERVERS),
 ]);
 
@@ -103,9 +104,10 @@ const ROOT: Shape = Of(&[
     ("delegation", Any),
     ("hooks", Any),
     ("notify", Any),
+    ("worktrees", Of(&[("dir", Any), ("setup", Any), ("copy", Any), ("check", Any), ("protected", Any)])),
     ("roleDefaults", Of(&[("promptLanguage", Any), ("responseLanguage", Any)])),
     ("roleHints", Named(&ROLE)),
-    ("defaults", Of(&[("launcher", Any), ("role", Any)])),
+    ("defaults", Of(&[("launcher", Any), ("role", Any), ("isolation", Any)])),
 ]);
 
 /// The unknown keys of a file, in its order.

@@ -64,6 +64,16 @@ words! {
         ElicitationLost = "elicitation.lost",
         /// The agent withdrew it, or the worker was stopped.
         ElicitationCanceled = "elicitation.canceled",
+        /// The git worktree of the worker was made.
+        WorktreeCreated = "worktree.created",
+        /// Its changes were brought to another branch.
+        WorktreeLanded = "worktree.landed",
+        /// It was removed; a ref keeps what was in it.
+        WorktreeRetired = "worktree.retired",
+        /// It was removed: nothing was in it.
+        WorktreeRemoved = "worktree.removed",
+        /// Its changes and those of the target are about the same lines: nothing was changed.
+        WorktreeConflict = "worktree.conflict",
         /// A turn ended well.
         TurnCompleted = "turn.completed",
         /// A turn failed.

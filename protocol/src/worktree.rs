@@ -39,6 +39,7 @@ pub struct Worktree {
 
 /// How a new worktree is made usable.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Setup {
     /// Shell commands, run one after the other with `sh -c` in the worktree.

@@ -13,6 +13,7 @@ use crate::hooks;
 use crate::mcp;
 use crate::policy::{self, Action, Rule};
 use crate::result_schema::ResultSchema;
+use crate::worktrees;
 
 /// More steps nobody counts.
 const MOST_STEPS: u64 = 1_000_000;
@@ -254,6 +255,7 @@ fn definition(
         result_schema: schema(front)?,
         result_max_tokens: whole(front, "resultMaxTokens", 1..=MOST_STEPS)?,
         hooks,
+        isolation: worktrees::isolation(front, "isolation")?,
         unknown,
         prompt: String::new(),
         refusals,
@@ -353,7 +355,7 @@ fn not_yet(front: &Map<String, Value>, keys: &Keys) -> Vec<Problem> {
         _ => false,
     };
     let mut refusals = Vec::new();
-    for key in ["memory", "isolation", "writeBack", "filesystem"] {
+    for key in ["memory", "writeBack", "filesystem"] {
         let Some(value) = front.get(key).filter(|value| !empty(value)) else { continue };
         if key == "filesystem" && value == "shared_rw" {
             continue;

@@ -13,10 +13,11 @@ pub mod options;
 pub mod policy;
 pub mod servers;
 mod wire;
+pub mod worktree;
 
 use std::path::{Path, PathBuf};
 
-use subagent_protocol::api::{ControllerChoice, OnTimeout, SetOptions, StartWorker};
+use subagent_protocol::api::{ControllerChoice, OnTimeout, SetOptions, StartWorker, WorktreeChoice};
 use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::tags::Tags;
@@ -69,6 +70,8 @@ pub struct Wanted {
     pub agents: Option<String>,
     /// Whether it may give tasks to other agents; without it as config and definition say.
     pub delegate: Option<bool>,
+    /// The git worktree that it gets; without one as definition and config say.
+    pub worktree: Option<WorktreeChoice>,
 }
 
 /// Where it is started, and by whom.
@@ -173,6 +176,8 @@ impl<'a> Composition<'a> {
         let own = agent.as_ref().map(|agent| agent.servers.clone()).unwrap_or_default();
         let mcp_config = wanted.mcp_config.as_deref();
         let mcp_servers = servers::of(config, launcher, own, mcp_config, &place.cwd, place.env)?;
+        let isolation = agent.as_ref().and_then(|agent| agent.isolation);
+        let worktree = worktree::of(wanted.worktree, isolation, launcher, config, place.env)?;
         let (agent, layer, own_hooks) = match agent {
             Some(agent) => (Some(agent.spec), agent.layer, agent.hooks),
             None => (None, None, Vec::new()),
@@ -223,6 +228,7 @@ impl<'a> Composition<'a> {
             agent,
             delegation,
             hooks,
+            worktree,
             choice: place.choice,
             cwd: place.cwd,
         })

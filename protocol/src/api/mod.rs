@@ -22,6 +22,7 @@ mod tasks;
 mod turns;
 mod waits;
 mod workers;
+mod worktrees;
 
 pub use approvals::{Answer, ApprovalDecided, Decide, ElicitationAnswered, OpenQuestion, PendingApproval};
 pub use backups::{BackUp, BackedUp};
@@ -64,4 +65,9 @@ pub use waits::{MOST_WORKERS, WaitMany, WaitMode, WaitedFor, WaitedMany, WaitedW
 pub use workers::{
     AgentView, LauncherSpec, RenameWorker, StartWorker, WorkerList, WorkerLogs, WorkerRenamed, WorkerShown,
     WorkerStopped, WorkerView,
+};
+pub use worktrees::{
+    ChangeWorktree, GIT_VARIABLES, GitEnvironment, LandWorktree, NewWorktree, PruneWorktrees, WorktreeChoice,
+    WorktreeConflict, WorktreeEnd, WorktreeLanded, WorktreeRemoved, WorktreeState, WorktreeView,
+    WorktreesListed, WorktreesPruned, is_git_variable,
 };

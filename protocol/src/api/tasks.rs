@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::controllers::ControllerChoice;
+use super::worktrees::WorktreeChoice;
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
 use crate::details::Cost;
@@ -91,6 +92,9 @@ pub struct RunTask {
     /// What is narrower than in the definition.
     #[serde(default, skip_serializing_if = "TaskOverrides::is_empty")]
     pub overrides: TaskOverrides,
+    /// The git worktree that it gets; absent: as its definition says, and of a manager's task as the config says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<WorktreeChoice>,
     /// Of a manager: where and with what it is run. An agent's tasks have that of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<Box<TaskPlace>>,

@@ -9,6 +9,7 @@ use super::approvals::OpenQuestion;
 use super::controllers::ControllerChoice;
 use super::inbox::InboxItem;
 use super::queue::QueueView;
+use super::worktrees::{NewWorktree, WorktreeEnd, WorktreeView};
 use crate::budget::Limits;
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
@@ -125,6 +126,9 @@ pub struct StartWorker {
     /// Commands that run before and after what it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
+    /// The git worktree in which it works; absent: it works in `cwd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<NewWorktree>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.
@@ -213,6 +217,9 @@ pub struct WorkerView {
     /// Whether its agent may give tasks to others; absent: no.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delegates: bool,
+    /// Its git worktree; absent when it has none. Only `worker.started` and `worker.shown` have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<WorktreeView>,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.
@@ -317,6 +324,9 @@ pub struct WorkerStopped {
     pub stopped_at: Timestamp,
     /// Last changed.
     pub updated_at: Timestamp,
+    /// What has become of its git worktree; absent when it had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<WorktreeEnd>,
 }
 
 /// Data of `worker.logs`.

@@ -489,6 +489,7 @@ pub(super) mod of {
         SubagentCancelled, SubagentCompleted, SubagentEvent, SubagentFailed, SubagentProgress,
         SubagentSpawned,
     };
+    use crate::api::{WorktreeConflict, WorktreeLanded, WorktreeRemoved, WorktreeView};
     use crate::event::EventType;
     use crate::hook::HookFailed;
 
@@ -504,6 +505,10 @@ pub(super) mod of {
             EventType::BudgetExceeded => named::<super::BudgetExceeded>(),
             EventType::BudgetUnknown => named::<super::BudgetUnknown>(),
             EventType::BudgetChanged => named::<super::BudgetChanged>(),
+            EventType::WorktreeCreated => named::<WorktreeView>(),
+            EventType::WorktreeLanded => named::<WorktreeLanded>(),
+            EventType::WorktreeRetired | EventType::WorktreeRemoved => named::<WorktreeRemoved>(),
+            EventType::WorktreeConflict => named::<WorktreeConflict>(),
             EventType::ApprovalLost | EventType::ApprovalExpired | EventType::ApprovalCanceled => {
                 named::<super::ApprovalOver>()
             }

@@ -15,7 +15,7 @@ const MORE: &str = "More";
 
 /// The commands of the top help. A command that is missing here stands at the end of [`MORE`].
 const COMMANDS: &[(&str, &[&str])] = &[
-    ("Work", &["run", "send", "wait", "watch", "show", "result", "diff", "cancel"]),
+    ("Work", &["run", "send", "wait", "watch", "show", "result", "diff", "land", "cancel"]),
     ("Questions", &["approve", "answer", "approval"]),
     ("Overview", &["ls", "status", "tree", "budget", "summary"]),
     ("Agents", &["init", "launcher", "agent", "role", "policy", "config"]),
@@ -23,6 +23,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
         MORE,
         &[
             "worker",
+            "worktree",
             "stop",
             "rm",
             "logs",

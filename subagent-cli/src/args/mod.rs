@@ -34,6 +34,7 @@ pub mod tasks;
 pub mod turns;
 mod usage;
 pub mod workers;
+pub mod worktrees;
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -164,6 +165,10 @@ pub enum Command {
     Approval(ApprovalCommand),
     Approve(Approve),
     Answer(Box<Answer>),
+    Land(Box<worktrees::Land>),
+    /// List, show, remove and discard the git worktrees of workers
+    #[command(subcommand)]
+    Worktree(worktrees::WorktreeCommand),
     Cancel(Cancel),
     /// List, show and change turns and queued messages
     #[command(subcommand)]

@@ -103,6 +103,9 @@ pub struct TaskRun {
     /// The launcher of an agent that names none [default: the config's]
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<String>,
+    /// Its git worktree.
+    #[command(flatten)]
+    pub worktree: super::worktrees::WorktreeFlags,
     /// The model in place of the definition's
     #[arg(long)]
     pub model: Option<String>,

@@ -122,6 +122,9 @@ pub struct StartFlags {
     /// Let it give tasks to other agents [default: the config's or definition's]
     #[arg(long)]
     pub delegate: bool,
+    /// Its git worktree.
+    #[command(flatten)]
+    pub worktree: super::worktrees::WorktreeFlags,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

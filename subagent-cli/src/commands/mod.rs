@@ -90,6 +90,7 @@ mod worker_set;
 mod worker_show;
 mod worker_start;
 mod worker_stop;
+mod worktree;
 
 use crate::args::agents::SessionCommand;
 use crate::args::budgets::BudgetCommand;
@@ -131,6 +132,8 @@ pub fn format(command: &Command) -> Format {
         Command::Policy(PolicyCommand::Rules(RulesCommand::List(args))) => args.json.json,
         Command::Policy(PolicyCommand::Rules(RulesCommand::Remove(args))) => args.json.json,
         Command::Hook(command) => command.json(),
+        Command::Worktree(command) => command.json(),
+        Command::Land(args) => args.json.json,
         Command::Budget(command) => match &**command {
             BudgetCommand::Show(args) => args.json.json,
             BudgetCommand::Set(args) => args.json.json,
@@ -211,6 +214,8 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Policy(PolicyCommand::Test(args)) => policy::test(&args, context),
         Command::Policy(PolicyCommand::Rules(command)) => policy_rules::run(&command, context),
         Command::Hook(command) => hook::run(command, context),
+        Command::Worktree(command) => worktree::run(command, context),
+        Command::Land(args) => worktree::land::run(*args, context),
         Command::Budget(command) => budgets::run(*command, context),
         Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
         Command::Controller(ControllerCommand::Attach(args)) => controller_attach::run(&args, context),

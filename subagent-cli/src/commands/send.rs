@@ -190,6 +190,33 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     Ok(Outcome::Judged { kind, data, text, code: end.code })
 }
 
+/// Sends a text to a worker and waits for the end of its turn; a person at a terminal is asked what the agent asks.
+///
+/// # Errors
+/// The daemon's; `TURN_OPEN` with the reason if the turn does not end well.
+pub(super) fn and_wait(worker: &str, text: String, workspace: &Workspace, context: &Context) -> Result<()> {
+    let message = Message {
+        worker_id: worker.to_owned(),
+        positional: true,
+        text,
+        simulate: None,
+        if_busy: None,
+        key: None,
+        asks: true,
+        agent: None,
+        agents: None,
+    };
+    let wait = WaitFor { until: None, timeout: 0.0, no_progress: 0.0 };
+    let (_, waited) = send(message, (Vec::new(), Vec::new()), Some(&wait), workspace, (None, None), context)?;
+    let event = waited.map(|waited| waited["matchedEvent"].clone()).unwrap_or_default();
+    let mut client = Client::new(context, workspace);
+    let end = block_on(WaitEnd::of(&mut client, worker, &event))?;
+    match end.reason {
+        None => Ok(()),
+        Some(reason) => Err(Failure::new(Code::TurnOpen, reason).with("worker", worker)),
+    }
+}
+
 /// Sends the message; gives what was accepted and, if it is waited for, what came.
 fn send(
     message: Message,

@@ -53,6 +53,7 @@ pub(super) async fn sum_up(
     wish.launcher = wish.launcher.or_else(|| seen.launcher());
     let giver = Giver::new(context, wish);
     let task = RunTask {
+        worktree: None,
         agent: Some(AGENT.to_owned()),
         prompt: prompt(handoff),
         description: Some(format!("summary of {}", seen.worker())),

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::contract_form::without_name;
 use super::hook::untrusted;
 use super::start_notes;
-use super::{answer_time, budgets, chosen_options};
+use super::{answer_time, budgets, chosen_options, worktree};
 use crate::args::policy::RuleFlags;
 use crate::args::workers::{StartFlags, WorkerStart};
 use crate::client::{Ask, Client, Query, block_on};
@@ -88,6 +88,7 @@ impl Wanted {
             agent: agent.map_or(Wish::None, Wish::Named),
             agents,
             delegate,
+            worktree: worktree::typed(args.worktree, input)?,
         };
         Ok(Self {
             cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
@@ -197,6 +198,9 @@ impl Prepared {
             _ if self.request.policy.is_some() && data["hasPolicy"] != true => {
                 Err(not_as_asked(client, &data, "apply rules").await)
             }
+            _ if self.request.worktree.is_some() && data.get("worktree").is_none() => {
+                Err(not_as_asked(client, &data, "give a worker a git worktree").await)
+            }
             _ if self.request.answer_time.is_some() && data.get("answerTime").is_none() => {
                 Err(not_as_asked(client, &data, "limit how long questions wait").await)
             }
@@ -265,6 +269,7 @@ pub(super) async fn prepare(
     let request = composition.request()?;
     let wishes = request.agent.as_ref().is_some_and(|agent| agent.model.is_some());
     let patience = request.options.patience() + if wishes { PATIENCE } else { Duration::ZERO };
-    let limit = Duration::from_millis(request.launcher.timeouts.startup_ms) + patience + GRACE;
+    let making = if request.worktree.is_some() { worktree::COMMANDS_LIMIT } else { Duration::ZERO };
+    let limit = Duration::from_millis(request.launcher.timeouts.startup_ms) + patience + making + GRACE;
     Ok(Prepared { request, limit, starting })
 }

@@ -170,6 +170,7 @@ fn task(task: Task) -> Result<Call, Malformed> {
         mode,
         metadata,
         overrides,
+        worktree: None,
         manager: None,
     };
     Ok(Call::Spawn(Box::new(run), Style::Task))
@@ -185,6 +186,7 @@ fn spawn(spawn: Spawn) -> Result<Call, Malformed> {
         mode: spawn.mode,
         metadata: Map::new(),
         overrides,
+        worktree: None,
         manager: None,
     };
     Ok(Call::Spawn(Box::new(run), Style::Spawn))

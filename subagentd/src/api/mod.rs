@@ -36,6 +36,7 @@ mod turns;
 mod waited;
 mod waits;
 mod workers;
+mod worktrees;
 
 use std::sync::Arc;
 
@@ -107,6 +108,13 @@ pub fn router(api: Api) -> Router {
         .route("/v1/approvals/{request}", get(inbox::show))
         .route("/v1/rules", get(inbox::rules))
         .route("/v1/rules/{rule}/remove", post(inbox::remove_rule))
+        .route("/v1/worktrees", get(worktrees::list))
+        .route("/v1/worktrees/prune", post(worktrees::prune))
+        .route("/v1/worktrees/{worktree}", get(worktrees::show))
+        .route("/v1/worktrees/{worktree}/setup", post(worktrees::set_up))
+        .route("/v1/worktrees/{worktree}/land", post(worktrees::land))
+        .route("/v1/worktrees/{worktree}/remove", post(worktrees::remove))
+        .route("/v1/worktrees/{worktree}/discard", post(worktrees::discard))
         .route("/v1/notifications", get(notifications::list))
         .route("/v1/notifications/log", get(notifications::log))
         .route("/v1/notifications/test", post(notifications::test))

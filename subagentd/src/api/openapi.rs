@@ -10,7 +10,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
     approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, queue,
-    removal, tasks, turns, waits, workers,
+    removal, tasks, turns, waits, workers, worktrees,
 };
 
 #[derive(OpenApi)]
@@ -51,6 +51,13 @@ use super::{
         removal::remove,
         removal::prune,
         removal::prune_tasks,
+        worktrees::list,
+        worktrees::show,
+        worktrees::set_up,
+        worktrees::land,
+        worktrees::remove,
+        worktrees::discard,
+        worktrees::prune,
         hooks::list,
         hooks::trust,
         hooks::distrust,

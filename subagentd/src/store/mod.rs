@@ -54,6 +54,7 @@ mod unfinished;
 mod words;
 pub(crate) mod worker_names;
 pub(crate) mod workers;
+pub(crate) mod worktrees;
 mod writer;
 
 use std::path::{Path, PathBuf};

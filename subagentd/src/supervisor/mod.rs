@@ -72,6 +72,7 @@ mod views;
 mod wait;
 mod wait_many;
 mod worker;
+mod worktrees;
 
 use std::sync::Arc;
 
@@ -150,6 +151,7 @@ impl Supervisor {
         let supervisor = Self { shared, roster };
         tokio::spawn(adoption::run(Arc::clone(&supervisor.shared), supervisor.roster.all()));
         tokio::spawn(janitor::run(supervisor.clone()));
+        tokio::spawn(worktrees::recover_landings(Arc::clone(&supervisor.shared)));
         Ok(supervisor)
     }
 

@@ -67,6 +67,9 @@ pub(super) struct Spec {
     /// The number of the turn with which its definition came; none if that is the one it was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) agent_since: Option<u64>,
+    /// Whether it works in a git worktree of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) has_worktree: bool,
 }
 
 /// What views show of it. The rest, which is far longer, is only skipped.
@@ -148,6 +151,7 @@ impl Spec {
             own: Options::default(),
             began: Options::default(),
             agent_since: None,
+            has_worktree: false,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView};
+use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView, WorktreeEnd};
 use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
 use subagent_protocol::{Code, Error, Result, worker_name};
 
@@ -12,7 +12,7 @@ use super::spec;
 use super::worker::{Also, Handle, Snapshot};
 use super::{
     Caller, Supervisor, controllers, definition, delegation, entropy, environment, held, inbox, locks,
-    options, places, policy, program, strays,
+    options, places, policy, program, strays, worktrees,
 };
 use crate::core::Input;
 use crate::core::Worker;
@@ -23,6 +23,8 @@ use crate::store::{Durability, NewName, NewWorker, Once, OwnerCheck, WorkerRow, 
 pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
 /// The runtime's own steps, the guard's proof, and the kill of a runtime that does neither.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(25);
+/// How long the removal of a worktree may take beyond that.
+const WORKTREE_REMOVAL: Duration = Duration::from_secs(5 * 60);
 /// What takes longer may be in vain: something else than a lock is in the place of one.
 const LOCKS_LOOKED_AT: Duration = Duration::from_secs(5);
 
@@ -49,6 +51,14 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, "start", &request)?;
         let worker_id = WorkerId::from_random(entropy::random()?);
         let placeholder = PlaceholderSessionId::from_random(entropy::random()?);
+        if request.worktree.is_some()
+            && let Some(earlier) = self.recall(&key).await?
+        {
+            // Of a repetition: its branch is there already.
+            let worker_id: String = super::orders::read_response(earlier)?;
+            return self.started(&worker_id, START_MARGIN).await;
+        }
+        let planned = self.plan_worktree(request.worktree.as_ref(), &request.cwd, &request.env).await?;
         let (spec, kept) = delegation::parts(&request)?;
         let stored_spec =
             serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
@@ -56,7 +66,8 @@ impl Supervisor {
         environment::write(&file, &kept)?;
         let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
         let patience = spec::patience(&request.options, request.agent.as_ref());
-        let startup = Duration::from_millis(request.launcher.timeouts.startup_ms) + patience;
+        let making = if planned.is_some() { worktrees::operation::COMMANDS_TIMEOUT } else { Duration::ZERO };
+        let startup = Duration::from_millis(request.launcher.timeouts.startup_ms) + patience + making;
         let begins = if request.debug_mode { Worker::without_runtime() } else { Worker::new() };
         let stored = self
             .shared
@@ -82,6 +93,7 @@ impl Supervisor {
                     };
                     let worker = tx.insert_worker(&new, now)?;
                     tx.open_account(worker, controller.id, None, request.budget)?;
+                    planned.map_or(Ok(()), |planned| planned.store(tx, worker_id.as_str(), now))?;
                     Ok(worker_id)
                 })
             })
@@ -133,10 +145,16 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, &format!("stop {worker}"), &())?;
         match self.reach(&row, &owner, &key).await {
             Ok(Reached::Actor(handle)) => self.stop(&handle, Some(owner), key).await,
-            Ok(Reached::Past(_)) => Ok(worker_stopped(row)),
-            Err(error) if error.code == Code::WorkerStopped => Ok(worker_stopped(row)),
+            Ok(Reached::Past(_)) => self.past_stop(row).await,
+            Err(error) if error.code == Code::WorkerStopped => self.past_stop(row).await,
             Err(error) => Err(error),
         }
+    }
+
+    async fn past_stop(&self, row: WorkerRow) -> Result<WorkerStopped> {
+        let before = self.worktree_of(row.worker_id.as_str()).await?;
+        let worktree = self.worktree_end(row.worker_id.as_str(), before).await?;
+        Ok(worker_stopped(row, worktree))
     }
 
     /// Stops a worker in somebody's name, or, without an owner, in that of the daemon.
@@ -159,9 +177,11 @@ impl Supervisor {
         also: Option<Also>,
     ) -> Result<WorkerStopped> {
         let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
-        self.order_also(handle, owner, key, input, respond, None, also).await?;
-        self.stopped(handle).await?;
         let worker = handle.worker_id.as_str();
+        let worktree = self.worktree_of(worker).await?;
+        self.order_also(handle, owner, key, input, respond, None, also).await?;
+        let limit = if worktree.is_some() { STOP_TIMEOUT + WORKTREE_REMOVAL } else { STOP_TIMEOUT };
+        self.stopped(handle, limit).await?;
         let row = self.row(worker).await?;
         if row.state != "stopped" {
             // Its actor says so only after the commit, so somebody else has changed the row.
@@ -169,10 +189,11 @@ impl Supervisor {
                 .with("workerId", worker)
                 .with("state", row.state.as_str()));
         }
-        Ok(worker_stopped(row))
+        let worktree = self.worktree_end(worker, worktree).await?;
+        Ok(worker_stopped(row, worktree))
     }
 
-    async fn stopped(&self, handle: &Handle) -> Result<()> {
+    async fn stopped(&self, handle: &Handle, limit: Duration) -> Result<()> {
         let mut snapshots = handle.follow();
         let is_stopped = |snapshot: &Arc<Snapshot>| snapshot.worker.state == State::Stopped;
         let begun = tokio::time::Instant::now();
@@ -184,7 +205,7 @@ impl Supervisor {
             }
         }
         let stopped = snapshots.wait_for(is_stopped);
-        match tokio::time::timeout_at(begun + STOP_TIMEOUT, stopped).await {
+        match tokio::time::timeout_at(begun + limit, stopped).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => Ok(()),
             Ok(Err(_)) => Err(self.abandoned()),
@@ -261,8 +282,9 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     Ok(())
 }
 
-fn worker_stopped(row: WorkerRow) -> WorkerStopped {
+fn worker_stopped(row: WorkerRow, worktree: Option<WorktreeEnd>) -> WorkerStopped {
     WorkerStopped {
+        worktree,
         worker_id: row.worker_id,
         controller_id: row.controller_id,
         state: subagent_protocol::state::WorkerState::Stopped,
@@ -328,6 +350,7 @@ pub(super) mod tests {
             agent: None,
             delegation: None,
             hooks: Vec::new(),
+            worktree: None,
         }
     }
 

@@ -68,6 +68,7 @@ impl Supervisor {
         // What was taken in until it was known how things stand counts.
         let row = self.row(worker).await?;
         let id = row.id;
+        view.worktree = self.worktree_of(row.worker_id.as_str()).await?;
         view.questions = self.open_questions(&row).await?;
         view.questions_below = self.questions_below(&row).await?;
         view.child_sessions =
@@ -85,7 +86,8 @@ impl Supervisor {
         let id = row.id;
         let details = self.shared.store.read(move |connection| details::details(connection, id)).await?;
         let login_wanted = details.auth_status.is_some_and(|status| status.is_logged_out());
-        Ok(WorkerView { login_wanted, ..self.view(row).await })
+        let worktree = self.worktree_of(row.worker_id.as_str()).await?;
+        Ok(WorkerView { login_wanted, worktree, ..self.view(row).await })
     }
 
     async fn agent_view(&self, row: &WorkerRow) -> Result<AgentView> {
@@ -225,6 +227,7 @@ impl Supervisor {
             answer_time: spec.answer_time,
             has_policy: spec.policy.is_some(),
             login_wanted: false,
+            worktree: None,
             delegates: spec.delegation.is_some(),
             agent_definition: spec.agent.map(|agent| agent.name),
             tags: spec.tags,

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::super::run::signals::{Interruptions, end_by};
 use super::super::text_source::TextSources;
+use super::super::worktree;
 use super::awaited::{self, OnQuestion, Waited};
 use super::failed::failure;
 use super::value;
@@ -52,6 +53,7 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
                 None => whole_seconds(&input)?.map(|seconds| seconds.saturating_mul(1000)),
             },
         },
+        worktree: worktree::typed(args.worktree, &input)?,
         manager: None,
     };
     let wish = Wish {

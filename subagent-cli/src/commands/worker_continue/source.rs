@@ -153,7 +153,7 @@ fn definition(data: &Value) -> Result<Option<Resolved>> {
     let hooks = Option::<Vec<Hook>>::deserialize(&data["hooks"]).map_err(unknown)?.unwrap_or_default();
     let own = |hook: &Hook| matches!(hook.origin, HookOrigin::Definition | HookOrigin::Command);
     let hooks = hooks.into_iter().filter(own).collect();
-    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new(), hooks }))
+    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new(), hooks, isolation: None }))
 }
 
 /// The file, and what the checkpoint beside it says.

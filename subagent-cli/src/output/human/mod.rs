@@ -18,6 +18,7 @@ mod turns;
 mod usual;
 mod view;
 mod workers;
+mod worktrees;
 
 use serde_json::Value;
 
@@ -100,6 +101,11 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "worker.logs" => workers::logs(view, data),
         "worker.inspected" => workers::inspected(view, data),
         "controller.initialized" | "controller.attached" => controllers::granted(view, data),
+        "worktree.listed" => worktrees::listed(view, data),
+        "worktree.shown" | "worktree.ready" => worktrees::shown(view, data),
+        "worktree.landed" => worktrees::landed(view, data),
+        "worktrees.landed" => worktrees::all_landed(view, data),
+        "worktree.removed" | "worktree.discarded" => worktrees::removed(view, data),
         "budget.shown" => budgets::shown_budget(view, data),
         "budget.set" => budgets::set(view, data),
         "controller.status" => controllers::status(view, data),

@@ -7,6 +7,7 @@ use super::questions::{elicitation, open};
 use super::removal::bytes;
 use super::turns::approval;
 use super::view::{View, items, named, shown as value, word};
+use super::worktrees;
 use crate::output::style::Style;
 use crate::output::table::Table;
 
@@ -121,6 +122,7 @@ fn facts(view: &mut View, data: &Value) {
         ("launcher", Style::Plain, value(&data["launcher"])),
         ("role", Style::Plain, value(&data["role"])),
         ("cwd", Style::Plain, value(&data["cwd"])),
+        ("branch", Style::Plain, value(&data["worktree"]["branch"])),
         ("controller", Style::Plain, value(&data["controllerId"])),
         ("session", Style::Plain, value(&data["sessionId"])),
         ("turn", Style::Active, value(&data["activeTurnId"])),
@@ -180,6 +182,9 @@ pub(super) fn stopped(view: &mut View, data: &Value) -> Option<()> {
     view.state(word(data, "state"));
     let when = view.ago(&data["stoppedAt"]);
     view.page.plain("  ").word(Style::Dim, &when).end();
+    if data["worktree"].is_object() {
+        worktrees::end(view, &data["worktree"]);
+    }
     Some(())
 }
 

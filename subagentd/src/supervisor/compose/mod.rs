@@ -14,6 +14,7 @@ use subagent_config::agents::Definition;
 use subagent_config::policy::{Action, Call, LayerKind, Policy, real_path};
 use subagent_config::start::agent::{self, Resolved, Wish};
 use subagent_config::start::{self, Composition, Place, hooks, policy as rules, servers};
+use subagent_config::worktrees::Isolation;
 use subagent_protocol::api::{CallableAgent, ControllerChoice, RunTask, StartWorker, TaskMode, TaskPlace};
 use subagent_protocol::definition::AgentSpec;
 use subagent_protocol::delegation::{DelegationSpec, TaskLimits};
@@ -118,7 +119,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             queue_limit: launched.launcher.queue_limit,
             tags: subagent_protocol::tags::Tags::default(),
             policy: Some(PolicySpec {
-                workspace: parent.delegation.workspace.clone(),
+                workspace: parent.policy_workspace(),
                 home: parent.delegation.home.clone(),
                 layers,
                 ancestors: PolicySpec::lineage(
@@ -134,6 +135,11 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             agent: told(definition, resolved.spec),
             delegation,
             hooks: hooks::of_task(&spec.hooks, resolved.hooks),
+            worktree: match (&request.worktree, resolved.isolation) {
+                (None, None | Some(Isolation::None)) => None,
+                // Launcher and defaults speak of workers that people start: a task needs to see its caller's files.
+                (chosen, _) => Some(start::worktree::wanted(chosen.clone(), config, &ground.env)?),
+            },
         },
         terms,
         mode,
@@ -182,6 +188,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         label: label(request, definition),
         agent: Wish::Kept(Box::new(Resolved { layer: Some(layer), ..resolved })),
         delegate: Some(false),
+        worktree: request.worktree.clone(),
         ..start::Wanted::default()
     };
     let place = Place {
@@ -262,6 +269,7 @@ fn unnamed() -> Resolved {
         }),
         servers: std::collections::BTreeMap::new(),
         hooks: Vec::new(),
+        isolation: None,
     }
 }
 

@@ -76,6 +76,12 @@ impl Parent {
         Ground::of(&self.delegation, &self.kept.variables, &self.cwd)
     }
 
+    /// The folder to which relative patterns of rules belong: the workspace, or its place in the parent's worktree.
+    pub(super) fn policy_workspace(&self) -> PathBuf {
+        let own = self.spec.policy.as_ref().filter(|_| self.spec.has_worktree);
+        own.map_or_else(|| self.delegation.workspace.clone(), |policy| policy.workspace.clone())
+    }
+
     /// The agents that its rules let it call.
     pub(super) fn callable<'a>(&self, ground: &'a Ground) -> Vec<&'a Definition> {
         let may = |definition: &&Definition| permitted(&self.policy, Some(&definition.name)).is_ok();

@@ -8,6 +8,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::super::compose::{self, Composed};
+use super::super::worktrees::Planned;
 use super::super::{Supervisor, controllers, delegation, entropy, environment, start, turns};
 use super::{TaskCaller, gives_tasks, shown};
 use crate::core::queue::{Queue, Queued, Urgency};
@@ -29,6 +30,7 @@ const MOST_METADATA_BYTES: usize = 16 * 1024;
 /// What is stored at once.
 struct Spawn {
     composed: Composed,
+    planned: Option<Planned>,
     parent: Option<WorkerRow>,
     owner: Option<OwnerCheck>,
     worker_id: WorkerId,
@@ -68,6 +70,8 @@ impl Supervisor {
         }
         let composed = self.composed(parent.as_ref(), &request).await?;
         start::check(&composed.request)?;
+        let (wanted, cwd) = (composed.request.worktree.as_ref(), &composed.request.cwd);
+        let planned = self.plan_worktree(wanted, cwd, &composed.request.env).await?;
         let (spec, kept) = delegation::parts(&composed.request)?;
         let stored_spec =
             serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
@@ -84,6 +88,7 @@ impl Supervisor {
             description: description(&request),
             state_db: self.shared.store.path().display().to_string(),
             composed,
+            planned,
             task: request,
         };
         if let Some(parent) = &spawn.parent
@@ -218,6 +223,7 @@ impl Spawn {
             metadata: task.metadata.into(),
         };
         tx.insert_task(id, &worker_id, &new, now)?;
+        self.planned.map_or(Ok(()), |planned| planned.store(tx, worker_id.as_str(), now))?;
         let (message, input) = turns::plain(&task.prompt);
         let queued = Queued { turn_id: self.turn_id, message, input, sender: None };
         let step = begins.step(Input::Enqueue { queued, urgency: Urgency::Delivered, most: usize::MAX })?;

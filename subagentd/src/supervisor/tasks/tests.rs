@@ -64,6 +64,7 @@ fn given(name: &str, mode: TaskMode) -> RunTask {
         mode: Some(mode),
         metadata: serde_json::Map::new(),
         overrides: Default::default(),
+        worktree: None,
         manager: None,
     }
 }

@@ -24,6 +24,7 @@ use super::runtime::Runtime;
 use super::setting::{SetOrder, Setting};
 use super::task::Tasks;
 use super::task_limits::TaskLimits;
+use super::worktree::Place;
 use super::{Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
@@ -48,6 +49,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) controller: ControllerRow,
     pub(super) spec: Spec,
     pub(super) cwd: PathBuf,
+    /// Its worktree, if it has one.
+    pub(super) place: Place,
     pub(super) directory: PathBuf,
     pub(super) socket: PathBuf,
     pub(super) environment: PathBuf,
@@ -174,6 +177,7 @@ impl Actor {
             controller,
             spec,
             cwd: PathBuf::from(&row.cwd),
+            place: Place::default(),
             journal: JournalReader::new(&directory),
             directory,
             socket,
@@ -242,6 +246,7 @@ impl Actor {
             while let Some(action) = self.todo.pop_front() {
                 self.perform(action).await;
             }
+            self.drop_making();
             if matches!(self.worker.state, State::Stopping(_))
                 && self.runtime.is_none()
                 && self.leftovers.is_none()
@@ -282,6 +287,7 @@ impl Actor {
                 Ok(()) = self.tasks.bell.changed() => self.is_rung(),
                 // Published when the loop begins anew.
                 Ok(()) = self.noted.changed() => self.last_seq = self.last_seq.max(*self.noted.borrow_and_update()),
+                made = self.place.made() => self.worktree_made(made).await,
                 answered = self.hooks.next(), if serve => self.hooks_answered(answered).await,
                 message = self.mailbox.recv(), if serve || refuse => match message {
                     Some(message) if refuse => self.refuse_message(message),

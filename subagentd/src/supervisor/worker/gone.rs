@@ -96,7 +96,7 @@ impl Actor {
             self.end_strays().await;
             // Only now: until then what is left is still the agent's, not the owner's.
             self.shared.set_guard(&self.worker_id, None);
-            if matches!(self.worker.state, State::Stopping(_)) {
+            if matches!(self.worker.state, State::Stopping(_)) && self.end_worktree().await {
                 self.apply(Input::NothingLeft).await;
             }
         } else {

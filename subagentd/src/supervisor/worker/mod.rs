@@ -27,6 +27,7 @@ mod starting;
 mod task;
 mod task_limits;
 mod task_result;
+mod worktree;
 
 use std::sync::Arc;
 use std::time::Duration;

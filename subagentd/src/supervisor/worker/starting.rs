@@ -176,6 +176,9 @@ impl Actor {
             // It is still there; its hello or its end decides.
             return;
         }
+        if self.waits_for_worktree() {
+            return;
+        }
         let before = self.incarnation;
         if let Err(error) = self.try_start_runtime().await {
             if self.incarnation != before

@@ -24,6 +24,7 @@ fn request(overrides: TaskOverrides, mode: Option<TaskMode>) -> RunTask {
         mode,
         metadata: serde_json::Map::new(),
         overrides,
+        worktree: None,
         manager: None,
     }
 }

@@ -1,0 +1,108 @@
+//! The git worktree that a worker is started in, if flags, its definition, its launcher or `defaults` want one. Pure.
+
+use std::path::PathBuf;
+
+use subagent_protocol::Result;
+use subagent_protocol::api::{NewWorktree, WorktreeChoice};
+use subagent_protocol::worktree::Setup;
+
+use super::wire::argument;
+use crate::environment::Environment;
+use crate::model::{Config, Launcher};
+use crate::paths;
+use crate::worktrees::{Isolation, Worktrees};
+
+/// The worktree of a new worker, if it gets one. A flag counts before the definition, which counts before the launcher.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if there is no folder for worktrees: neither `worktrees.dir` nor a home.
+pub fn of(
+    chosen: Option<WorktreeChoice>,
+    definition: Option<Isolation>,
+    launcher: &Launcher,
+    config: &Config,
+    env: &Environment,
+) -> Result<Option<NewWorktree>> {
+    let configured = definition.or(launcher.isolation).or(config.defaults.isolation).unwrap_or_default();
+    if chosen.is_none() && configured == Isolation::None {
+        return Ok(None);
+    }
+    wanted(chosen, config, env).map(Some)
+}
+
+/// A new worktree, as the config makes them.
+///
+/// # Errors
+/// As [`of`].
+pub fn wanted(chosen: Option<WorktreeChoice>, config: &Config, env: &Environment) -> Result<NewWorktree> {
+    let Worktrees { setup, copy, .. } = &config.worktrees;
+    Ok(NewWorktree {
+        root: root(&config.worktrees, env)?,
+        choice: chosen.unwrap_or_default(),
+        setup: Setup { commands: setup.clone(), copy: copy.clone() },
+    })
+}
+
+/// The folder of all worktrees.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`.
+pub fn root(worktrees: &Worktrees, env: &Environment) -> Result<PathBuf> {
+    if let Some(dir) = &worktrees.dir {
+        return Ok(paths::resolve(dir, env));
+    }
+    let data = env.var("XDG_DATA_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let data = data.or_else(|| Some(env.home.as_ref()?.join(".local/share")));
+    data.map(|data| data.join("subagent/worktrees")).ok_or_else(|| {
+        argument("there is no folder for worktrees: HOME is not set; set `worktrees.dir` in the config")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn env(variables: &[(&str, &str)]) -> Environment {
+        Environment::new(
+            variables.iter().map(|(name, value)| (name.into(), value.into())),
+            Path::new("/work"),
+        )
+    }
+
+    #[test]
+    fn the_folder_is_that_of_the_config_or_of_the_users_data() {
+        let of = |dir: Option<&str>, variables: &[(&str, &str)]| {
+            root(&Worktrees { dir: dir.map(PathBuf::from), ..Worktrees::default() }, &env(variables))
+        };
+        assert_eq!(of(Some("/trees"), &[]).unwrap(), Path::new("/trees"));
+        assert_eq!(
+            of(None, &[("HOME", "/home/a")]).unwrap(),
+            Path::new("/home/a/.local/share/subagent/worktrees")
+        );
+        let both = [("HOME", "/home/a"), ("XDG_DATA_HOME", "/data")];
+        assert_eq!(of(None, &both).unwrap(), Path::new("/data/subagent/worktrees"));
+        let relative = [("HOME", "/home/a"), ("XDG_DATA_HOME", "data")];
+        assert_eq!(of(None, &relative).unwrap(), Path::new("/home/a/.local/share/subagent/worktrees"));
+        assert!(of(None, &[]).is_err());
+    }
+
+    #[test]
+    fn a_flag_counts_before_the_definition_and_that_before_the_launcher() {
+        let (mut config, mut launcher) = (Config::default(), Launcher::new("agent"));
+        let env = env(&[("HOME", "/home/a")]);
+        let flag = Some(WorktreeChoice { branch: Some("b".into()), ..WorktreeChoice::default() });
+        let wants = |typed: &Option<WorktreeChoice>, definition, launcher: &Launcher, config: &Config| {
+            of(typed.clone(), definition, launcher, config, &env).unwrap().is_some()
+        };
+        let (yes, no) = (Some(Isolation::Worktree), Some(Isolation::None));
+        assert!(!wants(&None, None, &launcher, &config));
+        assert!(wants(&flag, no, &launcher, &config));
+        config.defaults.isolation = yes;
+        assert!(wants(&None, None, &launcher, &config));
+        launcher.isolation = no;
+        assert!(!wants(&None, None, &launcher, &config));
+        assert!(wants(&None, yes, &launcher, &config));
+    }
+}

@@ -1,0 +1,152 @@
+//! How worktrees of workers are made and landed: the key `worktrees`, and `isolation` of launchers and definitions. Pure.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use crate::check::{Checked, list, object, refuse, required_string, string, trimmed};
+use crate::error::Place;
+
+const KEY: &str = "worktrees";
+
+/// The key `worktrees`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Worktrees {
+    /// The folder of all worktrees; without it `subagent/worktrees` of the user's data folder.
+    pub dir: Option<PathBuf>,
+    /// Shell commands that make a new worktree usable.
+    pub setup: Vec<String>,
+    /// Globs of files of the main work tree that are copied into a new one.
+    pub copy: Vec<String>,
+    /// Shell commands that must succeed before a landing.
+    pub check: Vec<String>,
+    /// Globs of branches into which nothing is landed unless they are named.
+    pub protected: Vec<String>,
+}
+
+/// Where an agent works, besides the folder that it was started in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// In the folder itself.
+    #[default]
+    None,
+    /// In a git worktree of its own.
+    Worktree,
+}
+
+/// The key `worktrees`.
+pub(crate) fn worktrees(root: &Map<String, Value>) -> Checked<Worktrees> {
+    let Some(given) = object(root.get(KEY), || KEY.to_owned())? else { return Ok(Worktrees::default()) };
+    let field = |key: &str| format!("{KEY}.{key}");
+    let dir = trimmed(given.get("dir"), || Place::Field(field("dir")))?.map(PathBuf::from);
+    if let Some(relative) = dir.as_ref().filter(|dir| !dir.is_absolute() && !dir.starts_with("~")) {
+        let problem =
+            format!("is `{}`; write an absolute path or one that begins with ~/", relative.display());
+        return refuse(Place::Field(field("dir")), problem);
+    }
+    Ok(Worktrees {
+        dir,
+        setup: texts(given, "setup")?,
+        copy: globs(given, "copy")?,
+        check: texts(given, "check")?,
+        protected: texts(given, "protected")?,
+    })
+}
+
+/// A text or a list of texts, none of them blank.
+fn texts(given: &Map<String, Value>, key: &str) -> Checked<Vec<String>> {
+    let place = || Place::Field(format!("{KEY}.{key}"));
+    let listed = match given.get(key) {
+        Some(Value::String(one)) => vec![one.clone()],
+        value => {
+            let items = list(value, place)?.into_iter().flatten();
+            items.map(|item| required_string(item, place).map(str::to_owned)).collect::<Checked<_>>()?
+        }
+    };
+    match listed.iter().any(|text| text.trim().is_empty()) {
+        true => refuse(place(), "has an empty entry"),
+        false => Ok(listed),
+    }
+}
+
+/// Globs of paths in the work tree.
+fn globs(given: &Map<String, Value>, key: &str) -> Checked<Vec<String>> {
+    let globs = texts(given, key)?;
+    match globs.iter().find(|glob| glob.starts_with('/') || glob.split('/').any(|part| part == "..")) {
+        Some(glob) => refuse(
+            Place::Field(format!("{KEY}.{key}")),
+            format!("has `{glob}`; write paths in the work tree, without `..`"),
+        ),
+        None => Ok(globs),
+    }
+}
+
+/// The key `isolation` of a launcher, a definition or `defaults`; `field` is its whole path.
+pub(crate) fn isolation(holder: &Map<String, Value>, field: &str) -> Checked<Option<Isolation>> {
+    let place = || Place::Field(field.to_owned());
+    match string(holder.get("isolation"), place)?.map(str::trim) {
+        None | Some("") => Ok(None),
+        Some("none") => Ok(Some(Isolation::None)),
+        Some("worktree") => Ok(Some(Isolation::Worktree)),
+        Some(word) => refuse(place(), format!("says `{word}`; write none or worktree")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: Value) -> Checked<Worktrees> {
+        worktrees(json!({"worktrees": value}).as_object().unwrap())
+    }
+
+    #[test]
+    fn one_text_is_a_list_of_one() {
+        let all = json!({
+            "dir": "~/trees", "setup": "npm ci", "copy": [".env", "conf/*.local"], "check": ["make", "make test"],
+            "protected": ["release/*"],
+        });
+        let expected = Worktrees {
+            dir: Some("~/trees".into()),
+            setup: vec!["npm ci".into()],
+            copy: vec![".env".into(), "conf/*.local".into()],
+            check: vec!["make".into(), "make test".into()],
+            protected: vec!["release/*".into()],
+        };
+        assert_eq!(read(all).unwrap(), expected);
+        assert_eq!(read(json!({})).unwrap(), Worktrees::default());
+        assert_eq!(worktrees(&Map::new()).unwrap(), Worktrees::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (wrong, place) in [
+            (json!([]), "worktrees"),
+            (json!({"dir": "trees"}), "worktrees.dir"),
+            (json!({"dir": 1}), "worktrees.dir"),
+            (json!({"setup": [" "]}), "worktrees.setup"),
+            (json!({"setup": {"a": 1}}), "worktrees.setup"),
+            (json!({"copy": ["../secret"]}), "worktrees.copy"),
+            (json!({"copy": ["/etc/passwd"]}), "worktrees.copy"),
+            (json!({"check": 1}), "worktrees.check"),
+            (json!({"protected": [1]}), "worktrees.protected"),
+        ] {
+            assert_eq!(read(wrong.clone()).unwrap_err().place, Place::Field(place.to_owned()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn isolation_is_a_word() {
+        let of = |value: Value| {
+            isolation(json!({"isolation": value}).as_object().unwrap(), "launchers.a.isolation")
+        };
+        assert_eq!(of(json!("worktree")).unwrap(), Some(Isolation::Worktree));
+        assert_eq!(of(json!("none")).unwrap(), Some(Isolation::None));
+        assert_eq!(of(json!(null)).unwrap(), None);
+        for wrong in [json!("container"), json!(true)] {
+            assert_eq!(of(wrong).unwrap_err().place, Place::Field("launchers.a.isolation".to_owned()));
+        }
+    }
+}

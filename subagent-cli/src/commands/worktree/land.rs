@@ -1,0 +1,134 @@
+//! `land`: the changes of worktrees come to a branch.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use subagent_config::Workspace;
+use subagent_config::worktrees::Worktrees;
+use subagent_protocol::Code;
+use subagent_protocol::api::{LandWorktree, WorktreeView};
+use subagent_protocol::worktree::{LandingMode, Worktree};
+use subagent_runtime::worktree;
+
+use super::{COMMANDS_LIMIT, git_environment};
+use crate::args::worktrees::Land;
+use crate::client::{Ask, Client, Query, block_on, read, segment};
+use crate::commands::send;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, text};
+
+const KEYS: [&str; 4] = ["name", "into", "commit", "retired"];
+
+pub(in crate::commands) fn run(args: Land, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let config = context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
+    let mut client = Client::new(context, &workspace);
+    if let Some(file) = &args.patch {
+        let [name] = args.worktrees.as_slice() else {
+            return Err(Failure::argument("--patch takes the changes of one worktree").wrong_usage());
+        };
+        let path = Query::new(format!("/v1/worktrees/{}", segment(name)));
+        let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+        return patch(&read(data)?, &context.env.cwd.join(file), context);
+    }
+    let request = request(&args, &config.config.worktrees, context);
+    let mut landed: Vec<Value> = Vec::new();
+    for name in &args.worktrees {
+        let one = match block_on(land(&mut client, name, &request)) {
+            Err(failure) if args.fix => fix(name, failure, &workspace, context)
+                .and_then(|()| block_on(land(&mut client, name, &request))),
+            other => other,
+        };
+        match one {
+            Ok(data) => landed.push(data),
+            Err(failure) if landed.is_empty() => return Err(failure),
+            Err(failure) => {
+                let names: Vec<Value> = landed.iter().map(|landed| landed["name"].clone()).collect();
+                return Err(failure.with("landed", names));
+            }
+        }
+    }
+    if let [_] = args.worktrees.as_slice() {
+        let data = landed.pop().unwrap_or_default();
+        let shown = text::fields(&data, &KEYS);
+        return Ok(Outcome::report("worktree.landed", data, shown));
+    }
+    let data = json!({"count": landed.len(), "items": landed});
+    let shown = text::rows(&data, &KEYS, "");
+    Ok(Outcome::report("worktrees.landed", data, shown))
+}
+
+fn request(args: &Land, config: &Worktrees, context: &Context) -> LandWorktree {
+    let how = match (args.merge, args.rebase) {
+        (true, _) => LandingMode::Merge,
+        (_, true) => LandingMode::Rebase,
+        _ => LandingMode::Squash,
+    };
+    LandWorktree {
+        env: git_environment(context),
+        into: args.into.clone(),
+        how,
+        message: args.message.clone(),
+        checks: if args.check.is_empty() { config.check.clone() } else { args.check.clone() },
+        protected: config.protected.clone(),
+        keep: args.keep,
+    }
+}
+
+async fn land(client: &mut Client, name: &str, request: &LandWorktree) -> Result<Value> {
+    let path = format!("/v1/worktrees/{}/land", segment(name));
+    client.ask(&Ask::change(path, request)?.within(Some(COMMANDS_LIMIT))).await
+}
+
+/// Sends a conflict or the output of a check to the worker, and waits until it has answered.
+fn fix(name: &str, failure: Failure, workspace: &Workspace, context: &Context) -> Result<()> {
+    let text = |key: &str| failure.details.get(key).and_then(Value::as_str).unwrap_or_default();
+    let prompt = if failure.is(Code::LandConflict) {
+        let files = failure.details.get("files").and_then(Value::as_array).into_iter().flatten();
+        let files: Vec<String> = files.map(|file| format!("- {}", text::value(file))).collect();
+        format!(
+            "Your changes conflict with the branch `{0}`, which has moved on. Merge it into your branch with \
+             `git merge {0}`, resolve the conflicts, and commit the merge. Keep the intent of both sides. \
+             These files have conflicts:\n\n{1}",
+            text("into"),
+            files.join("\n")
+        )
+    } else if failure.is(Code::LandCheckFailed) {
+        format!(
+            "Your changes were merged with their target branch, and this check failed:\n\n    {}\n\n\
+             Its output ends like this:\n\n{}\n\nMend the cause.",
+            text("command"),
+            text("output")
+        )
+    } else {
+        return Err(failure);
+    };
+    send::and_wait(name, prompt, workspace, context)
+}
+
+/// Writes the changes of a worktree to a file.
+fn patch(view: &WorktreeView, file: &std::path::Path, context: &Context) -> Result<Outcome> {
+    let env: Vec<_> = context.env.vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let bytes = worktree::patch(&of_view(view), &env)?;
+    fs::write(file, &bytes).map_err(|error| {
+        Failure::new(Code::InvalidArgument, format!("{} cannot be written: {error}", file.display()))
+            .with("path", file.to_string_lossy())
+    })?;
+    let data = json!({"name": view.name, "path": file.to_string_lossy(), "bytes": bytes.len()});
+    let shown = text::fields(&data, &["name", "path", "bytes"]);
+    Ok(Outcome::report("worktree.patch", data, shown))
+}
+
+fn of_view(view: &WorktreeView) -> Worktree {
+    Worktree {
+        name: view.name.clone(),
+        repository: view.repository.clone(),
+        main: view.main.clone(),
+        path: view.path.clone(),
+        branch: view.branch.clone(),
+        base: view.base.clone(),
+        source_branch: view.source_branch.clone(),
+        with_changes: view.with_changes,
+    }
+}

@@ -1,0 +1,144 @@
+//! `worktree`: the git worktrees of workers. The daemon knows them, and has git look at them.
+
+pub(super) mod land;
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::json;
+use subagent_protocol::api::{
+    ChangeWorktree, GitEnvironment, PruneWorktrees, WorktreeChoice, is_git_variable,
+};
+use subagent_protocol::bytes64::Bytes64;
+
+use super::{diff, has_state};
+use crate::args::worktrees::{OneWorktree, WorktreeCommand, WorktreeFlags, WorktreeList, WorktreePrune};
+use crate::client::{Ask, Client, Query, block_on, segment};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::input::Input;
+use crate::output::{Outcome, text};
+
+/// The longest that the daemon lets git work without commands of the user.
+const GIT_LIMIT: Duration = Duration::from_secs(6 * 60);
+/// The longest that setup commands and checks take.
+pub(super) const COMMANDS_LIMIT: Duration = Duration::from_secs(31 * 60);
+
+pub(super) fn run(command: WorktreeCommand, context: &Context) -> Result<Outcome> {
+    match command {
+        WorktreeCommand::List(args) => list(&args, context),
+        WorktreeCommand::Show(args) => show(&args.one, context),
+        WorktreeCommand::Diff(args) => diff::run(args, context),
+        WorktreeCommand::Setup(args) => {
+            let keys = ["name", "path"];
+            changed(&args.one, ("setup", COMMANDS_LIMIT), "worktree.ready", &keys, context)
+        }
+        WorktreeCommand::Remove(args) => {
+            changed(&args.one, ("remove", GIT_LIMIT), "worktree.removed", &["name", "branch"], context)
+        }
+        WorktreeCommand::Discard(args) => {
+            let keys = ["name", "branch", "retired"];
+            changed(&args.one, ("discard", GIT_LIMIT), "worktree.discarded", &keys, context)
+        }
+        WorktreeCommand::Prune(args) => prune(&args, context),
+    }
+}
+
+fn list(args: &WorktreeList, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let data = match has_state(&workspace) {
+        true => {
+            let mut client = Client::new(context, &workspace);
+            let ask = Ask::get(Query::new("/v1/worktrees").with("contents", Some("true")));
+            block_on(async move { client.ask(&ask.within(Some(GIT_LIMIT))).await })?
+        }
+        false => json!({"items": [], "count": 0}),
+    };
+    let shown = text::rows(&data, &["name", "state", "branch", "path"], "");
+    Ok(Outcome::list("worktree.listed", data, shown, "(no worktrees)"))
+}
+
+fn show(one: &OneWorktree, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(one.cwd.cwd.as_deref())?;
+    let path = format!("/v1/worktrees/{}", segment(&one.worktree));
+    let mut client = Client::new(context, &workspace);
+    let ask = Ask::get(Query::new(path)).within(Some(GIT_LIMIT));
+    let data = block_on(async move { client.ask(&ask).await })?;
+    let shown = text::fields(&data, &["name", "state", "path", "branch", "sourceBranch", "base", "workerId"]);
+    Ok(Outcome::report("worktree.shown", data, shown))
+}
+
+fn changed(
+    one: &OneWorktree,
+    (what, limit): (&str, Duration),
+    answer: &'static str,
+    keys: &[&str],
+    context: &Context,
+) -> Result<Outcome> {
+    let workspace = context.workspace(one.cwd.cwd.as_deref())?;
+    let path = format!("/v1/worktrees/{}/{what}", segment(&one.worktree));
+    let ask = Ask::change(path, &ChangeWorktree { env: git_environment(context) })?.within(Some(limit));
+    let mut client = Client::new(context, &workspace);
+    let data = block_on(async move { client.ask(&ask).await })?;
+    let shown = text::fields(&data, keys);
+    Ok(Outcome::report(answer, data, shown))
+}
+
+fn prune(args: &WorktreePrune, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let env = git_environment(context);
+    let request = match args.retired {
+        None => PruneWorktrees { env, ..PruneWorktrees::default() },
+        Some(seconds) => {
+            let age = seconds.saturating_mul(1000);
+            let repository = repository(&workspace.root)?;
+            PruneWorktrees { env, repository: Some(repository), retired_older_than_ms: Some(age) }
+        }
+    };
+    let ask = Ask::change("/v1/worktrees/prune", &request)?.within(Some(GIT_LIMIT));
+    let mut client = Client::new(context, &workspace);
+    let data = block_on(async move { client.ask(&ask).await })?;
+    let shown = [("removed", "removed"), ("kept", "kept")].map(|(key, word)| {
+        let names = data[key].as_array().into_iter().flatten();
+        names.map(|one| format!("{word}: {}", text::value(&one["name"]))).collect::<Vec<_>>()
+    });
+    let deleted = data["deletedRefs"].as_array().into_iter().flatten();
+    let deleted = deleted.map(|name| format!("deleted: {}", text::value(name)));
+    let shown = shown.into_iter().flatten().chain(deleted).collect::<Vec<_>>().join("\n");
+    Ok(Outcome::list("worktree.pruned", data, shown, "(nothing to remove)"))
+}
+
+/// What flags and the key `worktree` of `--input` say.
+///
+/// # Errors
+/// `INVALID_INPUT{field}` for a key that is no worktree.
+pub(super) fn typed(flags: WorktreeFlags, input: &Input) -> Result<Option<WorktreeChoice>> {
+    let Some(given) = input.object("worktree") else { return Ok(flags.choice()) };
+    serde_json::from_value(given.into()).map(Some).map_err(|error| {
+        Failure::input(format!("\"worktree\" in --input: {error}")).with("field", "worktree")
+    })
+}
+
+/// The common git directory around a folder.
+fn repository(folder: &Path) -> Result<PathBuf> {
+    let output = Command::new("git")
+        .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
+        .current_dir(folder)
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {
+            let line = output.stdout.strip_suffix(b"\n").unwrap_or(&output.stdout);
+            Ok(PathBuf::from(std::ffi::OsStr::from_bytes(line)))
+        }
+        _ => Err(Failure::argument(format!("{} is in no git repository", folder.display()))),
+    }
+}
+
+/// The variables that git needs of this command's.
+fn git_environment(context: &Context) -> GitEnvironment {
+    let vars = context.env.vars.iter().filter(|(name, _)| is_git_variable(name.as_bytes()));
+    let bytes = |text: &std::ffi::OsString| Bytes64(text.as_bytes().to_vec());
+    vars.map(|(name, value)| (bytes(name), bytes(value))).collect()
+}

@@ -1,0 +1,154 @@
+//! Worktrees: where they are, what is in them, where they have landed.
+
+use serde_json::Value;
+
+use super::view::{View, shown as value, word};
+use crate::output::style::Style;
+use crate::output::table::Table;
+
+/// `worktree list`.
+pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
+    let items = data["items"].as_array()?;
+    let mut table = Table::new(&["NAME", "STATE", "CHANGES", "BRANCH", "CREATED", "PATH"]);
+    for item in items {
+        let (changes, created) = (changes(&item["contents"]), view.ago(&item["createdAt"]));
+        table.row([
+            (Style::Strong, word(item, "name")),
+            (style(word(item, "state")), word(item, "state")),
+            (Style::Plain, &changes),
+            (Style::Plain, word(item, "branch")),
+            (Style::Dim, &created),
+            (Style::Dim, word(item, "path")),
+        ]);
+    }
+    view.put(&table);
+    Some(())
+}
+
+/// `worktree show` and `worktree setup`.
+pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
+    let name = data["name"].as_str()?.to_owned();
+    view.page.word(Style::Strong, &name).plain("  ");
+    view.page.word(style(word(data, "state")), word(data, "state")).end();
+    let contents = &data["contents"];
+    let created = view.ago(&data["createdAt"]);
+    let count = |key: &str, what: &str| match contents[key].as_u64() {
+        None | Some(0) => String::new(),
+        Some(number) => format!("{number} {what}"),
+    };
+    let work = [count("uncommitted", "files not committed"), count("commits", "commits of its own")];
+    let work: Vec<String> = work.into_iter().filter(|part| !part.is_empty()).collect();
+    let base = if data["withChanges"] == true { "your changes at its start" } else { "" };
+    view.facts(&[
+        ("path", Style::Plain, value(&data["path"])),
+        ("branch", Style::Plain, value(&data["branch"])),
+        ("lands on", Style::Plain, value(&data["sourceBranch"])),
+        ("includes", Style::Plain, base.to_owned()),
+        ("changes", Style::Plain, changes(contents)),
+        ("work", Style::Attention, work.join(", ")),
+        ("under way", Style::Attention, value(&contents["underWay"])),
+        ("worker", Style::Plain, value(&data["workerId"])),
+        ("created", Style::Dim, created),
+    ]);
+    if contents["exists"] == true && contents["files"].as_u64().unwrap_or(0) > 0 {
+        view.next("Next:", &format!("subagent land {name}"));
+    }
+    Some(())
+}
+
+/// `land`.
+pub(super) fn landed(view: &mut View, data: &Value) -> Option<()> {
+    one_landed(view, data)?;
+    if data["worktreeRemoved"] == true {
+        view.page.word(Style::Dim, "its worktree is removed; a ref keeps its commits: ");
+        view.page.word(Style::Dim, word(data, "retired")).end();
+    }
+    Some(())
+}
+
+/// `land` of several.
+pub(super) fn all_landed(view: &mut View, data: &Value) -> Option<()> {
+    for item in data["items"].as_array()? {
+        one_landed(view, item)?;
+    }
+    Some(())
+}
+
+fn one_landed(view: &mut View, data: &Value) -> Option<()> {
+    let (name, into) = (data["name"].as_str()?, word(data, "into"));
+    view.page.word(Style::Strong, name);
+    if data["commit"] == data["before"] {
+        view.page.plain("  has nothing to land on ").word(Style::Strong, into).end();
+        return Some(());
+    }
+    let short: String = word(data, "commit").chars().take(SHORT_COMMIT).collect();
+    view.page.plain("  landed on ").word(Style::Strong, into).plain("  ").word(Style::Dim, &short);
+    let files = data["files"].as_array().map_or(0, Vec::len);
+    let numbers = format!("  {}", lines(files as u64, &data["added"], &data["removed"]));
+    view.page.plain(&numbers).end();
+    Some(())
+}
+
+/// Characters of a commit's id that are shown.
+const SHORT_COMMIT: usize = 10;
+
+/// `worktree remove` and `worktree discard`.
+pub(super) fn removed(view: &mut View, data: &Value) -> Option<()> {
+    view.page.word(Style::Strong, data["name"].as_str()?).plain("  removed").end();
+    let retired = value(&data["retired"]);
+    view.facts(&[
+        ("kept as", Style::Plain, retired.clone()),
+        (
+            "look",
+            Style::Dim,
+            if retired.is_empty() { String::new() } else { format!("git log -p {retired}") },
+        ),
+    ]);
+    Some(())
+}
+
+/// What has become of the worktree of a worker that was stopped.
+pub(super) fn end(view: &mut View, data: &Value) {
+    let name = word(data, "name").to_owned();
+    match word(data, "outcome") {
+        "removed" => {
+            view.page.word(Style::Dim, "its worktree had nothing in it and is removed").end();
+        }
+        "kept" => {
+            view.facts(&[
+                ("worktree", Style::Plain, value(&data["path"])),
+                ("branch", Style::Plain, value(&data["branch"])),
+                ("changes", Style::Plain, changes(&data["contents"])),
+            ]);
+            view.next("Next:", &format!("subagent land {name}"));
+        }
+        _ => {
+            let problem =
+                format!("its worktree {name} cannot be looked at: {}", word(&data["error"], "message"));
+            view.page.rest(Style::Attention, &problem).end();
+        }
+    }
+}
+
+/// Files and lines, in the form of `git diff --stat`.
+pub(super) fn changes(contents: &Value) -> String {
+    match contents["files"].as_u64() {
+        _ if contents["exists"] == false => "its folder is gone".to_owned(),
+        None => String::new(),
+        Some(0) => "none".to_owned(),
+        Some(files) => lines(files, &contents["added"], &contents["removed"]),
+    }
+}
+
+fn lines(files: u64, added: &Value, removed: &Value) -> String {
+    let (added, removed) = (added.as_u64().unwrap_or(0), removed.as_u64().unwrap_or(0));
+    format!("{files} file{} +{added} -{removed}", if files == 1 { "" } else { "s" })
+}
+
+fn style(state: &str) -> Style {
+    match state {
+        "kept" | "landing" => Style::Attention,
+        "creating" => Style::Active,
+        _ => Style::Plain,
+    }
+}

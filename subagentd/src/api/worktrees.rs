@@ -1,0 +1,103 @@
+//! Git worktrees of workers. From below a worker all of it is refused.
+
+use axum::extract::State;
+use serde::Deserialize;
+use subagent_protocol::api::{
+    ChangeWorktree, LandWorktree, PruneWorktrees, WorktreeLanded, WorktreeRemoved, WorktreeView,
+    WorktreesListed, WorktreesPruned,
+};
+
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
+use super::body::{Body, Names, Params};
+use super::caller::Owner;
+use super::reply::{Outcome, Reply};
+use super::state::Api;
+
+/// The worktree that the path names: its name, or an address of its worker.
+#[derive(Deserialize)]
+pub(super) struct Worktree {
+    worktree: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Listing {
+    /// Whether to look what is in each.
+    #[serde(default)]
+    contents: bool,
+}
+
+/// `GET /v1/worktrees`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/worktrees", params(("contents" = Option<bool>, Query, description = "whether to look what is in each")), responses((status = 200, description = "`worktree.listed`: all worktrees, the newest first", body = Envelope<WorktreesListed>))))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    _: Owner,
+    Params(listing): Params<Listing>,
+) -> Outcome<WorktreesListed> {
+    Ok(Reply("worktree.listed", api.supervisor.list_worktrees(listing.contents).await?))
+}
+
+/// `GET /v1/worktrees/{worktree}`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/worktrees/{worktree}", params(("worktree" = String, Path, description = "its name, or an address of its worker")), responses((status = 200, description = "`worktree.shown`: the worktree and what is in it", body = Envelope<WorktreeView>))))]
+pub(super) async fn show(
+    State(api): State<Api>,
+    _: Owner,
+    Names(Worktree { worktree }): Names<Worktree>,
+) -> Outcome<WorktreeView> {
+    Ok(Reply("worktree.shown", api.supervisor.show_worktree(&worktree).await?))
+}
+
+/// `POST /v1/worktrees/{worktree}/setup`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/setup", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = ChangeWorktree, responses((status = 200, description = "`worktree.ready`: what makes it usable was copied and run again", body = Envelope<WorktreeView>))))]
+pub(super) async fn set_up(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(Worktree { worktree }): Names<Worktree>,
+    Body(request): Body<ChangeWorktree>,
+) -> Outcome<WorktreeView> {
+    Ok(Reply("worktree.ready", api.supervisor.set_up_worktree(caller, &worktree, request).await?))
+}
+
+/// `POST /v1/worktrees/{worktree}/land`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/land", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = LandWorktree, responses((status = 200, description = "`worktree.landed`: the branch has its changes", body = Envelope<WorktreeLanded>))))]
+pub(super) async fn land(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(Worktree { worktree }): Names<Worktree>,
+    Body(request): Body<LandWorktree>,
+) -> Outcome<WorktreeLanded> {
+    Ok(Reply("worktree.landed", api.supervisor.land_worktree(caller, &worktree, request).await?))
+}
+
+/// `POST /v1/worktrees/{worktree}/remove`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/remove", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = ChangeWorktree, responses((status = 200, description = "`worktree.removed`: nothing was in it", body = Envelope<WorktreeRemoved>))))]
+pub(super) async fn remove(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(Worktree { worktree }): Names<Worktree>,
+    Body(request): Body<ChangeWorktree>,
+) -> Outcome<WorktreeRemoved> {
+    Ok(Reply("worktree.removed", api.supervisor.remove_worktree(caller, &worktree, request).await?))
+}
+
+/// `POST /v1/worktrees/{worktree}/discard`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/discard", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = ChangeWorktree, responses((status = 200, description = "`worktree.discarded`: a ref keeps what was in it", body = Envelope<WorktreeRemoved>))))]
+pub(super) async fn discard(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(Worktree { worktree }): Names<Worktree>,
+    Body(request): Body<ChangeWorktree>,
+) -> Outcome<WorktreeRemoved> {
+    Ok(Reply("worktree.discarded", api.supervisor.discard_worktree(caller, &worktree, request).await?))
+}
+
+/// `POST /v1/worktrees/prune`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/prune", request_body = PruneWorktrees, responses((status = 200, description = "`worktree.pruned`", body = Envelope<WorktreesPruned>))))]
+pub(super) async fn prune(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Body(request): Body<PruneWorktrees>,
+) -> Outcome<WorktreesPruned> {
+    Ok(Reply("worktree.pruned", api.supervisor.prune_worktrees(caller, request).await?))
+}

@@ -1,0 +1,206 @@
+//! Rows of git worktrees.
+//!
+//! Must not know git, or what becomes of a worktree when its worker ends.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use subagent_protocol::api::{WorktreeState, WorktreeView};
+use subagent_protocol::ids::{ControllerId, WorkerId};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::worktree::{Setup, Worktree};
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::tx::Tx;
+
+/// A worktree as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WorktreeRow {
+    pub(crate) id: RowId,
+    pub(crate) worker_id: WorkerId,
+    pub(crate) controller_id: ControllerId,
+    pub(crate) state: WorktreeState,
+    pub(crate) worktree: Worktree,
+    pub(crate) setup: Setup,
+    pub(crate) created_at: Timestamp,
+}
+
+const COLUMNS: &str = "id, worker_id, controller_id, state, worktree, setup, created_at";
+
+impl WorktreeRow {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let word: String = row.get(3)?;
+        let state =
+            WorktreeState::parse(&word).ok_or_else(|| bad(3, format!("no state is called {word}")))?;
+        Ok(Self {
+            id: RowId(row.get(0)?),
+            worker_id: rows::parsed(row, 1)?,
+            controller_id: rows::parsed(row, 2)?,
+            state,
+            worktree: json(row, 4)?,
+            setup: json(row, 5)?,
+            created_at: Timestamp(row.get(6)?),
+        })
+    }
+
+    /// The worktree as it is shown, without its contents.
+    pub(crate) fn view(self) -> WorktreeView {
+        let Self { worker_id, state, worktree, created_at, .. } = self;
+        let Worktree { name, repository, main, path, branch, base, source_branch, with_changes } = worktree;
+        WorktreeView {
+            name,
+            state,
+            path,
+            branch,
+            base,
+            source_branch,
+            with_changes,
+            main,
+            repository,
+            worker_id,
+            created_at,
+            contents: None,
+        }
+    }
+}
+
+fn bad(column: usize, problem: String) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, problem.into())
+}
+
+fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    serde_json::from_str(&text).map_err(|error| bad(column, error.to_string()))
+}
+
+fn text(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| {
+        Error::new(Code::InvalidArgument, format!("a worktree's path cannot be stored: {error}"))
+    })
+}
+
+impl Tx<'_> {
+    /// Adds the worktree of a new worker.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a path that is not UTF-8, `STORAGE_ERROR`.
+    pub(crate) fn insert_worktree(
+        &self,
+        (worker_id, controller_id): (&WorkerId, &ControllerId),
+        worktree: &Worktree,
+        setup: &Setup,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.execute(
+            "INSERT INTO worktrees (name, worker_id, controller_id, state, worktree, setup, created_at, updated_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+            params![
+                worktree.name,
+                worker_id.as_str(),
+                controller_id.as_str(),
+                WorktreeState::Creating.as_str(),
+                text(worktree)?,
+                text(setup)?,
+                now.0,
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Writes what has become of a worktree.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn update_worktree(&self, row: &WorktreeRow, now: Timestamp) -> Result<()> {
+        self.execute(
+            "UPDATE worktrees SET state = ?2, worktree = ?3, updated_at = ?4 WHERE id = ?1",
+            params![row.id.0, row.state.as_str(), text(&row.worktree)?, now.0],
+        )?;
+        Ok(())
+    }
+
+    /// Gives a worktree to another worker, which goes on in it.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn move_worktree(&self, id: RowId, worker_id: &WorkerId, now: Timestamp) -> Result<()> {
+        self.execute(
+            "UPDATE worktrees SET worker_id = ?2, state = ?3, updated_at = ?4 WHERE id = ?1",
+            params![id.0, worker_id.as_str(), WorktreeState::Ready.as_str(), now.0],
+        )?;
+        Ok(())
+    }
+
+    /// Forgets a worktree that is gone. Returns whether it was known.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn delete_worktree(&self, id: RowId) -> Result<bool> {
+        Ok(self.execute("DELETE FROM worktrees WHERE id = ?1", [id.0])? > 0)
+    }
+
+    /// Writes where a worker works.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn update_cwd(&self, id: RowId, cwd: &str) -> Result<()> {
+        self.execute("UPDATE workers SET cwd = ?2 WHERE id = ?1", params![id.0, cwd])?;
+        Ok(())
+    }
+}
+
+/// The names of all worktrees.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn names(connection: &Connection) -> Result<HashSet<String>> {
+    let mut statement = connection.prepare_cached("SELECT name FROM worktrees").map_err(StoreError::from)?;
+    let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// All worktrees, the newest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn list(connection: &Connection) -> Result<Vec<WorktreeRow>> {
+    let sql = format!("SELECT {COLUMNS} FROM worktrees ORDER BY id DESC");
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement.query_map([], WorktreeRow::read).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// The worktree of a worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn of_worker(connection: &Connection, worker_id: &str) -> Result<Option<WorktreeRow>> {
+    one(connection, "worker_id", worker_id)
+}
+
+/// The worktree with this name.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn by_name(connection: &Connection, name: &str) -> Result<Option<WorktreeRow>> {
+    one(connection, "name", name)
+}
+
+/// Those whose landing a daemon has begun and not finished.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn landing(connection: &Connection) -> Result<Vec<WorktreeRow>> {
+    let mut rows = list(connection)?;
+    rows.retain(|row| row.state == WorktreeState::Landing);
+    Ok(rows)
+}
+
+fn one(connection: &Connection, column: &str, value: &str) -> Result<Option<WorktreeRow>> {
+    let sql = format!("SELECT {COLUMNS} FROM worktrees WHERE {column} = ?1");
+    Ok(rows::one(connection, &sql, [value], WorktreeRow::read).optional().map_err(StoreError::from)?)
+}

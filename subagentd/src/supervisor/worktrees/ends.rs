@@ -1,0 +1,124 @@
+//! What becomes of a worktree when its worker is stopped, and of landings that a daemon has begun and not finished.
+
+use std::sync::Arc;
+
+use subagent_protocol::Result;
+use subagent_protocol::api::{WorktreeEnd, WorktreeRemoved, WorktreeState, WorktreeView};
+use subagent_protocol::event::EventType;
+use subagent_protocol::worktree::{Answer, Operation};
+
+use super::{look, operation, store_event};
+use crate::store::worktrees::{self, WorktreeRow};
+use crate::store::{Durability, RowId};
+use crate::supervisor::environment::Variables;
+use crate::supervisor::shared::Shared;
+use crate::supervisor::{Supervisor, entropy};
+
+impl Supervisor {
+    /// What has become of the worktree of a stopped worker. `name`: what it was called, if it had one.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(in crate::supervisor) async fn worktree_end(
+        &self,
+        worker_id: &str,
+        before: Option<WorktreeView>,
+    ) -> Result<Option<WorktreeEnd>> {
+        let Some(before) = before else { return Ok(None) };
+        let worker_id = worker_id.to_owned();
+        let row =
+            self.shared.store.read(move |connection| worktrees::of_worker(connection, &worker_id)).await?;
+        let Some(row) = row else { return Ok(Some(WorktreeEnd::Removed { name: before.name })) };
+        Ok(Some(match look(&self.shared, &row).await {
+            Ok(contents) => WorktreeEnd::Kept(WorktreeView { contents: Some(contents), ..row.view() }),
+            Err(error) => WorktreeEnd::Unknown { name: before.name, error },
+        }))
+    }
+}
+
+/// Removes the worktree of a worker of which no process is left, if nothing would be lost. What fails keeps it.
+pub(in crate::supervisor) async fn finish(shared: &Shared, worker: RowId, worker_id: &str) {
+    let id = worker_id.to_owned();
+    let row = match shared.store.read(move |connection| worktrees::of_worker(connection, &id)).await {
+        Ok(Some(row)) if row.state != WorktreeState::Kept => row,
+        Ok(_) => return,
+        Err(error) => return tracing::error!(worker = worker_id, %error, "a worktree cannot be looked up"),
+    };
+    subagent_failpoint::hit("worktree_end.before");
+    let operation = Operation::Remove { worktree: row.worktree.clone() };
+    let removed = match operation::run(shared, &operation, &Variables::new()).await {
+        Ok(answer) => answer == Answer::Removed,
+        Err(error) => {
+            tracing::warn!(worker = worker_id, %error, "a worktree stays because it cannot be looked at");
+            false
+        }
+    };
+    subagent_failpoint::hit("worktree_end.before_commit");
+    match store_end(shared, row, removed).await {
+        Ok(Some(seq)) => shared.noted(worker, seq),
+        Ok(None) => {}
+        Err(error) => tracing::error!(worker = worker_id, %error, "the end of a worktree cannot be stored"),
+    }
+}
+
+async fn store_end(shared: &Shared, row: WorktreeRow, removed: bool) -> Result<Option<i64>> {
+    let write = shared.store.write(Durability::Full, 2, move |tx| {
+        if removed {
+            return delete(tx, &row, None).map(|(_, seq)| seq);
+        }
+        tx.update_worktree(&WorktreeRow { state: WorktreeState::Kept, ..row }, entropy::now())?;
+        Ok(None)
+    });
+    write.await
+}
+
+/// Forgets a worktree that is gone, with its event. `retired` is the ref that keeps what was in it.
+pub(super) fn delete(
+    tx: &mut crate::store::Tx<'_>,
+    row: &WorktreeRow,
+    retired: Option<String>,
+) -> Result<(WorktreeRemoved, Option<i64>)> {
+    let event_type = if retired.is_some() { EventType::WorktreeRetired } else { EventType::WorktreeRemoved };
+    let removed = WorktreeRemoved {
+        name: row.worktree.name.clone(),
+        worker_id: row.worker_id.clone(),
+        path: row.worktree.path.clone(),
+        branch: row.worktree.branch.clone(),
+        retired,
+    };
+    let seq = match tx.delete_worktree(row.id)? {
+        true => store_event(tx, row, event_type, &removed)?,
+        false => None,
+    };
+    Ok((removed, seq))
+}
+
+/// Finishes the landings that a daemon before this one has begun.
+pub(in crate::supervisor) async fn recover_landings(shared: Arc<Shared>) {
+    let rows = match shared.store.read(worktrees::landing).await {
+        Ok(rows) => rows,
+        Err(error) => return tracing::error!(%error, "unfinished landings cannot be looked up"),
+    };
+    for row in rows {
+        let repository = row.worktree.repository.clone();
+        match operation::run(&shared, &Operation::Recover { repository }, &Variables::new()).await {
+            Ok(Answer::Recovered(Some(branch))) => {
+                tracing::info!(worktree = row.worktree.name, branch, "a landing was finished");
+            }
+            Ok(_) => {}
+            // The next landing in this repository tries it again.
+            Err(error) => {
+                tracing::error!(worktree = row.worktree.name, %error, "a landing cannot be finished")
+            }
+        }
+        let stored = shared.store.write(Durability::Full, 1, move |tx| {
+            let live = crate::store::workers::get(tx.connection(), row.worker_id.as_str())?;
+            let is_live = live.is_some_and(|worker| worker.state != "stopped");
+            let state = if is_live { WorktreeState::Ready } else { WorktreeState::Kept };
+            tx.update_worktree(&WorktreeRow { state, ..row }, entropy::now())
+        });
+        if let Err(error) = stored.await {
+            tracing::error!(%error, "the end of a landing cannot be stored");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Landing: the changes of a worktree come to another branch.
+
+use subagent_protocol::api::{LandWorktree, WorktreeConflict, WorktreeLanded, WorktreeState};
+use subagent_protocol::event::EventType;
+use subagent_protocol::worktree::{AfterLanding, Answer, Landed, Landing, Operation};
+use subagent_protocol::{Code, Error, Result};
+
+use super::{check_owner, ends, operation, store_event};
+use crate::core::worker::State;
+use crate::store::worktrees::{self, WorktreeRow};
+use crate::store::{Durability, OwnerCheck, Tx, workers};
+use crate::supervisor::orders::read_response;
+use crate::supervisor::{Caller, Supervisor, entropy};
+
+impl Supervisor {
+    /// Lands the worktree with this name, or that of the worker with this address.
+    ///
+    /// # Errors
+    /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY{reason}`, `LAND_CONFLICT{files}`, `LAND_REFUSED{reason}`,
+    /// `LAND_CHECK_FAILED`, `GIT_FAILED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
+    pub async fn land_worktree(
+        &self,
+        caller: Caller,
+        address: &str,
+        request: LandWorktree,
+    ) -> Result<WorktreeLanded> {
+        let (this, address) = (self.clone(), address.to_owned());
+        // On its own: a client that goes away must not end it halfway.
+        tokio::spawn(async move { this.land(caller, &address, request).await })
+            .await
+            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+    }
+
+    async fn land(&self, caller: Caller, address: &str, request: LandWorktree) -> Result<WorktreeLanded> {
+        let (owner, key) = self.guarded(caller, &format!("land {address}"), &request)?;
+        if let Some(earlier) = self.recall(&key).await? {
+            return read_response(earlier);
+        }
+        let row = self.worktree(address).await?;
+        let (then, launcher) = self.may_land(&row).await?;
+        let then = if request.keep { AfterLanding::Keep } else { then };
+        let before = self.begin_landing(&row, owner).await?;
+        let landing = Landing {
+            into: request.into,
+            how: request.how,
+            message: request.message,
+            trailer: format!("Subagent: {}, {launcher}, {}", row.worktree.name, row.worker_id),
+            checks: request.checks,
+            protected: request.protected,
+            then,
+            time: entropy::now(),
+        };
+        let into = landing.into.clone().or_else(|| row.worktree.source_branch.clone()).unwrap_or_default();
+        let operation = Operation::Land { worktree: row.worktree.clone(), landing: Box::new(landing) };
+        let answer = match operation::run(&self.shared, &operation, &request.env).await {
+            Ok(Answer::Landed(landed)) => Ok(landed),
+            Ok(other) => Err(operation::unexpected(&other)),
+            Err(error) => Err(error),
+        };
+        subagent_failpoint::hit("land.before_commit");
+        let row = WorktreeRow { state: before, ..row };
+        let stored = self.shared.store.write(Durability::Full, 2, move |tx| match answer {
+            Ok(landed) => {
+                let (landed, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
+                    let (landed, seq) = landed_in(tx, row, landed, then)?;
+                    Ok((landed, seq))
+                })?;
+                Ok(Ok(landed))
+            }
+            Err(error) => {
+                tx.update_worktree(&row, entropy::now())?;
+                conflict(tx, &row, into, &error)?;
+                Ok(Err(error))
+            }
+        });
+        let (landed, seq) = stored.await??;
+        self.note(&landed.worker_id, seq).await;
+        Ok(landed)
+    }
+
+    /// What happens to a worktree after its landing, and the launcher of its worker.
+    async fn may_land(&self, row: &WorktreeRow) -> Result<(AfterLanding, String)> {
+        let busy = |reason: &str, message: &str, action: String| {
+            let error = Error::new(Code::WorktreeBusy, message).with("worktree", row.worktree.name.as_str());
+            Err(error.with("reason", reason).retryable().recommend(action))
+        };
+        if row.state == WorktreeState::Creating {
+            return busy(
+                "creating",
+                "the worktree is still being made",
+                "wait for its worker to start".into(),
+            );
+        }
+        let worker_id = row.worker_id.as_str().to_owned();
+        let found = self.shared.store.read(move |connection| workers::get(connection, &worker_id)).await?;
+        let Some(worker) = found else { return Ok((AfterLanding::Remove, "removed worker".to_owned())) };
+        if let Ok(handle) = self.roster.live(worker.worker_id.as_str())
+            && matches!(
+                handle.snapshot.borrow().worker.state,
+                State::Turn(_) | State::Local(_) | State::Stopping(_)
+            )
+        {
+            let action =
+                format!("wait for it with `subagent wait {0}`, or `subagent cancel {0}`", worker.name);
+            return busy("turn", "a turn of its worker is open", action);
+        }
+        let then = if worker.state == "stopped" { AfterLanding::Remove } else { AfterLanding::GoOn };
+        Ok((then, worker.launcher))
+    }
+
+    /// Stores that a landing has begun, for the next daemon. Returns the state before.
+    async fn begin_landing(&self, row: &WorktreeRow, owner: OwnerCheck) -> Result<WorktreeState> {
+        let row = row.clone();
+        let write = self.shared.store.write(Durability::Full, 1, move |tx| {
+            check_owner(tx, &owner, &row)?;
+            let now = worktrees::by_name(tx.connection(), &row.worktree.name)?;
+            let before = now.map_or(row.state, |now| now.state);
+            if before == WorktreeState::Landing {
+                return Err(Error::new(Code::WorktreeBusy, "another landing of this worktree is under way")
+                    .with("worktree", row.worktree.name.as_str())
+                    .with("reason", "landing")
+                    .retryable());
+            }
+            tx.update_worktree(&WorktreeRow { state: WorktreeState::Landing, ..row }, entropy::now())?;
+            Ok(before)
+        });
+        let before = write.await?;
+        subagent_failpoint::hit("land.after_begin");
+        Ok(before)
+    }
+
+    /// Wakes who waits for events of a worker.
+    pub(super) async fn note(&self, worker_id: &subagent_protocol::ids::WorkerId, seq: Option<i64>) {
+        let Some(seq) = seq else { return };
+        if let Ok(row) = self.row(worker_id.as_str()).await {
+            self.shared.noted(row.id, seq);
+        }
+    }
+}
+
+fn landed_in(
+    tx: &mut Tx<'_>,
+    mut row: WorktreeRow,
+    landed: Landed,
+    then: AfterLanding,
+) -> Result<(WorktreeLanded, Option<i64>)> {
+    let data = WorktreeLanded {
+        name: row.worktree.name.clone(),
+        worker_id: row.worker_id.clone(),
+        branch: row.worktree.branch.clone(),
+        landed,
+    };
+    let seq = store_event(tx, &row, EventType::WorktreeLanded, &data)?;
+    if data.landed.worktree_removed {
+        let (_, removed) = ends::delete(tx, &row, data.landed.retired.clone())?;
+        return Ok((data, removed.or(seq)));
+    }
+    if then == AfterLanding::GoOn {
+        row.worktree.base.clone_from(&data.landed.commit);
+        row.worktree.with_changes = false;
+    }
+    tx.update_worktree(&row, entropy::now())?;
+    Ok((data, seq))
+}
+
+fn conflict(tx: &mut Tx<'_>, row: &WorktreeRow, into: String, error: &Error) -> Result<()> {
+    if error.code != Code::LandConflict {
+        return Ok(());
+    }
+    let files = error.details.get("files").and_then(|files| serde_json::from_value(files.clone()).ok());
+    let data = WorktreeConflict { name: row.worktree.name.clone(), into, files: files.unwrap_or_default() };
+    store_event(tx, row, EventType::WorktreeConflict, &data).map(drop)
+}

@@ -1,0 +1,144 @@
+//! From the request of a worker with a worktree to the worktree on disk: planned before the worker is stored, stored with
+//! it, made by its actor before the first runtime.
+
+use std::sync::Arc;
+
+use subagent_protocol::api::{NewWorktree, WorktreeState, WorktreeView};
+use subagent_protocol::event::EventType;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::worktree::{Answer, Operation};
+use subagent_protocol::{Code, Error, Result};
+use tokio::task::JoinHandle;
+
+use super::operation;
+use super::planned::{Planned, moved};
+use super::store_event;
+use crate::store::worktrees::{self, WorktreeRow};
+use crate::store::{Durability, RowId, Tx, workers};
+use crate::supervisor::environment::{self, Variables};
+use crate::supervisor::shared::Shared;
+use crate::supervisor::spec::Spec;
+use crate::supervisor::{Supervisor, entropy};
+
+impl Supervisor {
+    /// What the worktree of a new worker would be made from. Nothing is stored.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{field}`, `WORKTREE_NEEDS_GIT{reason}`, `WORKTREE_EXISTS{branch}`, `WORKTREE_BUSY{reason}`.
+    pub(in crate::supervisor) async fn plan_worktree(
+        &self,
+        wanted: Option<&NewWorktree>,
+        cwd: &std::path::Path,
+        env: &Variables,
+    ) -> Result<Option<Planned>> {
+        let Some(wanted) = wanted else { return Ok(None) };
+        if !wanted.root.is_absolute() {
+            let message = "the folder of worktrees is not an absolute path";
+            return Err(Error::new(Code::InvalidArgument, message).with("field", "worktree.root"));
+        }
+        let operation = Operation::Plan {
+            cwd: cwd.to_owned(),
+            root: wanted.root.clone(),
+            branch: wanted.choice.branch.clone(),
+            base: wanted.choice.base.clone(),
+            with_changes: wanted.choice.with_changes,
+        };
+        match operation::run(&self.shared, &operation, env).await? {
+            Answer::Planned(plan) => Ok(Some(Planned::new(plan, wanted.clone()))),
+            other => Err(operation::unexpected(&other)),
+        }
+    }
+}
+
+impl Planned {
+    /// Stores the worktree of a worker that was inserted in this transaction and has its name, and that the worker
+    /// works there.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a path that is not UTF-8, `STORAGE_ERROR`.
+    pub(in crate::supervisor) fn store(&self, tx: &Tx<'_>, worker_id: &str, now: Timestamp) -> Result<()> {
+        let internal = |problem: String| Error::new(Code::Internal, problem);
+        let row = workers::get(tx.connection(), worker_id)?;
+        let row = row.ok_or_else(|| internal(format!("worker {worker_id} is not stored")))?;
+        let worktree = self.named(&row.name, &worktrees::names(tx.connection())?);
+        tx.insert_worktree((&row.worker_id, &row.controller_id), &worktree, self.setup(), now)?;
+        tx.update_cwd(row.id, &self.cwd(&worktree).display().to_string())?;
+        let mut spec: Spec = serde_json::from_str(&row.spec).map_err(|error| internal(error.to_string()))?;
+        spec.has_worktree = true;
+        if let Some(policy) = &mut spec.policy {
+            // Relative patterns are about files where the agent works.
+            policy.workspace = moved(&policy.workspace, &worktree);
+        }
+        let spec = serde_json::to_string(&spec).map_err(|error| internal(error.to_string()))?;
+        tx.update_spec(row.id, &spec)
+    }
+}
+
+/// A worktree that is being made. Dropping it ends the making, with all processes of it.
+pub(in crate::supervisor) struct Making(JoinHandle<Result<()>>);
+
+impl Making {
+    /// Begins to make the worktree of a worker, if it is not there yet.
+    pub(in crate::supervisor) fn begin(shared: &Arc<Shared>, worker: RowId, worker_id: &str) -> Self {
+        let (shared, worker_id) = (Arc::clone(shared), worker_id.to_owned());
+        Self(tokio::spawn(async move { make(&shared, worker, &worker_id).await }))
+    }
+
+    /// Waits until it is there.
+    ///
+    /// # Errors
+    /// `WORKTREE_EXISTS`, `WORKTREE_SETUP_FAILED`, `WORKTREE_NOT_FOUND`, `GIT_FAILED`, `STORAGE_FULL`.
+    pub(in crate::supervisor) async fn done(&mut self) -> Result<()> {
+        (&mut self.0).await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn make(shared: &Shared, worker: RowId, worker_id: &str) -> Result<()> {
+    let id = worker_id.to_owned();
+    let row = shared.store.read(move |connection| worktrees::of_worker(connection, &id)).await?;
+    let row = row.ok_or_else(|| {
+        Error::new(Code::WorktreeNotFound, "the worktree of this worker was removed")
+            .recommend("start another worker, or go on with `subagent worker continue`")
+    })?;
+    if row.state != WorktreeState::Creating {
+        return is_there(&row);
+    }
+    let file = shared.setup.runtime_dir.worker_environment(worker_id);
+    let env = environment::read(&file)?.variables;
+    let operation = Operation::Create { worktree: row.worktree.clone(), setup: row.setup.clone() };
+    subagent_failpoint::hit("worktree_create.before");
+    match operation::run(shared, &operation, &env).await? {
+        Answer::Ready => {}
+        other => return Err(operation::unexpected(&other)),
+    }
+    subagent_failpoint::hit("worktree_create.before_commit");
+    let row = WorktreeRow { state: WorktreeState::Ready, ..row };
+    let stored = shared.store.write(Durability::Full, 2, move |tx| {
+        let now = entropy::now();
+        tx.update_worktree(&row, now)?;
+        let view: WorktreeView = row.clone().view();
+        store_event(tx, &row, EventType::WorktreeCreated, &view)
+    });
+    if let Some(seq) = stored.await? {
+        shared.noted(worker, seq);
+    }
+    Ok(())
+}
+
+fn is_there(row: &WorktreeRow) -> Result<()> {
+    let path = &row.worktree.path;
+    if path.is_dir() {
+        return Ok(());
+    }
+    let message = format!("the worktree {} is gone", path.display());
+    Err(Error::new(Code::WorktreeNotFound, message)
+        .with("worktree", row.worktree.name.as_str())
+        .with("path", path.display().to_string())
+        .recommend(format!("restore it with `git worktree add {} {}`", path.display(), row.worktree.branch)))
+}

@@ -1,0 +1,128 @@
+//! The worktree of a worker that is being stored: its name, its branch and its folder. Pure.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use subagent_protocol::api::NewWorktree;
+use subagent_protocol::worktree::{BRANCH_PREFIX, Plan, Setup, Worktree};
+
+/// The longest name of a worktree, in characters: it is a part of a path and of a branch.
+const MAX_NAME_CHARS: usize = 64;
+
+/// A worktree that can be made as soon as its worker has a name.
+#[derive(Debug, Clone)]
+pub(in crate::supervisor) struct Planned {
+    plan: Plan,
+    wanted: NewWorktree,
+}
+
+impl Planned {
+    pub(super) fn new(plan: Plan, wanted: NewWorktree) -> Self {
+        Self { plan, wanted }
+    }
+
+    /// What makes it usable.
+    pub(super) fn setup(&self) -> &Setup {
+        &self.wanted.setup
+    }
+
+    /// The worktree of a worker with this name, while these names of worktrees are taken.
+    pub(super) fn named(&self, worker: &str, taken: &HashSet<String>) -> Worktree {
+        let Self { plan, wanted } = self;
+        let name =
+            free_name(worker, |name| taken.contains(name) || plan.taken.iter().any(|other| other == name));
+        let branch = wanted.choice.branch.clone().unwrap_or_else(|| format!("{BRANCH_PREFIX}{name}"));
+        Worktree {
+            path: plan.folder.join(&name),
+            repository: plan.repository.clone(),
+            main: plan.main.clone(),
+            branch,
+            base: plan.base.clone(),
+            source_branch: plan.source_branch.clone(),
+            with_changes: wanted.choice.with_changes,
+            name,
+        }
+    }
+
+    /// The worker's folder in this worktree.
+    pub(super) fn cwd(&self, worktree: &Worktree) -> PathBuf {
+        // `join` of an empty path would end in a slash.
+        if self.plan.prefix.as_os_str().is_empty() {
+            worktree.path.clone()
+        } else {
+            worktree.path.join(&self.plan.prefix)
+        }
+    }
+}
+
+/// Where a path of the main work tree is in a worktree; a path outside of it stays.
+pub(super) fn moved(path: &Path, worktree: &Worktree) -> PathBuf {
+    match path.strip_prefix(&worktree.main) {
+        Ok(rest) if rest.as_os_str().is_empty() => worktree.path.clone(),
+        Ok(rest) => worktree.path.join(rest),
+        Err(_) => path.to_owned(),
+    }
+}
+
+/// The name of a worker in the form that branches and folders allow, with a number if it is taken.
+fn free_name(worker: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let allowed = |char: char| if char.is_alphanumeric() || matches!(char, '-' | '_') { char } else { '-' };
+    let plain: String = worker.chars().map(allowed).take(MAX_NAME_CHARS).collect();
+    let plain = plain.trim_matches('-');
+    let base = if plain.is_empty() { "worker" } else { plain };
+    if !is_taken(base) {
+        return base.to_owned();
+    }
+    let mut numbered = (2_u64..).map(|number| format!("{base}-{number}"));
+    numbered.find(|name| !is_taken(name)).unwrap_or_else(|| base.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_protocol::api::WorktreeChoice;
+
+    use super::*;
+
+    fn planned(branch: Option<&str>, taken: &[&str]) -> Planned {
+        let plan = Plan {
+            repository: "/work/.git".into(),
+            main: "/work".into(),
+            folder: "/trees/work-1".into(),
+            prefix: "sub/dir".into(),
+            base: "1".repeat(40),
+            source_branch: Some("main".into()),
+            taken: taken.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let choice = WorktreeChoice { branch: branch.map(str::to_owned), ..WorktreeChoice::default() };
+        Planned::new(plan, NewWorktree { root: "/trees".into(), choice, setup: Setup::default() })
+    }
+
+    #[test]
+    fn the_name_is_that_of_the_worker_with_a_number_if_it_is_taken() {
+        let of = |worker: &str, taken: &[&str]| {
+            planned(None, taken).named(worker, &HashSet::from(["own".to_owned()]))
+        };
+        assert_eq!(of("codex-1", &[]).name, "codex-1");
+        assert_eq!(of("codex-1", &["codex-1", "codex-1-2"]).name, "codex-1-3");
+        assert_eq!(of("own", &[]).name, "own-2");
+        assert_eq!(of("a/../b.lock", &[]).name, "a----b-lock");
+        assert_eq!(of("..", &[]).name, "worker");
+        let worktree = of("auth", &[]);
+        assert_eq!(
+            (worktree.path.as_path(), &*worktree.branch),
+            (Path::new("/trees/work-1/auth"), "subagent/auth")
+        );
+        assert_eq!(planned(Some("fix"), &[]).named("auth", &HashSet::new()).branch, "fix");
+    }
+
+    #[test]
+    fn paths_of_the_main_work_tree_have_their_place_in_it() {
+        let planned = planned(None, &[]);
+        let worktree = planned.named("auth", &HashSet::new());
+        assert_eq!(planned.cwd(&worktree), Path::new("/trees/work-1/auth/sub/dir"));
+        let of = |path: &str| moved(Path::new(path), &worktree);
+        assert_eq!(of("/work"), Path::new("/trees/work-1/auth"));
+        assert_eq!(of("/work/sub"), Path::new("/trees/work-1/auth/sub"));
+        assert_eq!(of("/workshop"), Path::new("/workshop"));
+    }
+}

@@ -1,0 +1,192 @@
+//! Changes of a worktree that its owner asks for: its setup again, and its removal with or without work in it.
+
+use subagent_protocol::api::{
+    ChangeWorktree, PruneWorktrees, WorktreeRemoved, WorktreeState, WorktreeView, WorktreesPruned,
+};
+use subagent_protocol::clean::one_line;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::worktree::{Answer, Contents, Operation};
+use subagent_protocol::{Code, Error, Result};
+
+use super::{check_owner, ends, operation};
+use crate::store::worktrees::{self, WorktreeRow};
+use crate::store::{Durability, OwnerCheck, workers};
+use crate::supervisor::environment::Variables;
+use crate::supervisor::orders::read_response;
+use crate::supervisor::{Caller, Supervisor, entropy};
+
+/// The key of a request, and its fingerprint.
+type Key = Option<(String, String)>;
+
+impl Supervisor {
+    /// Copies and runs again what makes a worktree usable.
+    ///
+    /// # Errors
+    /// `WORKTREE_NOT_FOUND`, `WORKTREE_SETUP_FAILED`, `INVALID_CONTROLLER_HANDLE`.
+    pub async fn set_up_worktree(
+        &self,
+        caller: Caller,
+        address: &str,
+        request: ChangeWorktree,
+    ) -> Result<WorktreeView> {
+        let (owner, _) = self.guarded(caller, &format!("set up {address}"), &request)?;
+        let row = self.worktree(address).await?;
+        self.check_worktree_owner(&row, owner).await?;
+        let operation = Operation::Setup { worktree: row.worktree.clone(), setup: row.setup.clone() };
+        match operation::run(&self.shared, &operation, &request.env).await? {
+            Answer::Ready => self.show_worktree(&row.worktree.name).await,
+            other => Err(operation::unexpected(&other)),
+        }
+    }
+
+    /// Removes a worktree whose worker is stopped, if nothing would be lost.
+    ///
+    /// # Errors
+    /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, `WORKTREE_HAS_WORK`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
+    pub async fn remove_worktree(
+        &self,
+        caller: Caller,
+        address: &str,
+        request: ChangeWorktree,
+    ) -> Result<WorktreeRemoved> {
+        self.end_worktree(caller, address, request, false).await
+    }
+
+    /// Keeps all that is in a worktree under a ref, and removes it.
+    ///
+    /// # Errors
+    /// As [`Self::remove_worktree`], without `WORKTREE_HAS_WORK`.
+    pub async fn discard_worktree(
+        &self,
+        caller: Caller,
+        address: &str,
+        request: ChangeWorktree,
+    ) -> Result<WorktreeRemoved> {
+        self.end_worktree(caller, address, request, true).await
+    }
+
+    async fn end_worktree(
+        &self,
+        caller: Caller,
+        address: &str,
+        request: ChangeWorktree,
+        discards: bool,
+    ) -> Result<WorktreeRemoved> {
+        let what = if discards { "discard" } else { "remove worktree" };
+        let (owner, key) = self.guarded(caller, &format!("{what} {address}"), &request)?;
+        if let Some(earlier) = self.recall(&key).await? {
+            return read_response(earlier);
+        }
+        let row = self.worktree(address).await?;
+        self.check_worktree_owner(&row, owner).await?;
+        self.check_unused(&row).await?;
+        let this = self.clone();
+        // On its own: a client that goes away must not leave a row without its worktree.
+        tokio::spawn(async move { this.end_unused(row, key, request.env, discards).await })
+            .await
+            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+    }
+
+    async fn end_unused(
+        &self,
+        row: WorktreeRow,
+        key: Key,
+        env: Variables,
+        discards: bool,
+    ) -> Result<WorktreeRemoved> {
+        let worktree = row.worktree.clone();
+        let operation = match discards {
+            true => Operation::Discard { worktree, time: entropy::now() },
+            false => Operation::Remove { worktree },
+        };
+        let retired = match operation::run(&self.shared, &operation, &env).await? {
+            Answer::Removed => None,
+            Answer::Discarded(retired) => retired,
+            Answer::Found(contents) => return Err(has_work(&row, &contents)),
+            other => return Err(operation::unexpected(&other)),
+        };
+        subagent_failpoint::hit("worktree_removed.before_commit");
+        let write = self.shared.store.write(Durability::Full, 2, move |tx| {
+            let ((removed, seq), _) =
+                tx.once(key.as_ref(), entropy::now(), |tx| ends::delete(tx, &row, retired))?;
+            Ok((removed, seq))
+        });
+        let (removed, seq) = write.await?;
+        self.note(&removed.worker_id, seq).await;
+        Ok(removed)
+    }
+
+    async fn check_worktree_owner(&self, row: &WorktreeRow, owner: OwnerCheck) -> Result<()> {
+        let row = row.clone();
+        self.shared.store.write(Durability::Full, 1, move |tx| check_owner(tx, &owner, &row)).await
+    }
+
+    /// Whether no worker works in it any more.
+    async fn check_unused(&self, row: &WorktreeRow) -> Result<()> {
+        let worker_id = row.worker_id.as_str().to_owned();
+        let found = self.shared.store.read(move |connection| workers::get(connection, &worker_id)).await?;
+        match found {
+            Some(worker) if worker.state != "stopped" => {
+                let message = format!("the worker {} works in this worktree", one_line(&worker.name));
+                Err(Error::new(Code::WorktreeBusy, message)
+                    .with("worktree", row.worktree.name.as_str())
+                    .with("workerId", worker.worker_id.as_str())
+                    .with("reason", "worker")
+                    .recommend(format!("stop it first: `subagent stop {}`", worker.name)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the clean worktrees of stopped workers, and old refs of retired ones.
+    ///
+    /// # Errors
+    /// `INVALID_CONTROLLER_HANDLE`, those of git, `STORAGE_ERROR`.
+    pub async fn prune_worktrees(&self, caller: Caller, request: PruneWorktrees) -> Result<WorktreesPruned> {
+        let (owner, _) = self.guarded(caller, "prune worktrees", &request)?;
+        let (mut removed, mut kept) = (Vec::new(), Vec::new());
+        for row in self.shared.store.read(worktrees::list).await? {
+            if row.state == WorktreeState::Landing || self.check_unused(&row).await.is_err() {
+                continue;
+            }
+            self.check_worktree_owner(&row, owner.clone()).await?;
+            match self.end_unused(row.clone(), None, request.env.clone(), false).await {
+                Ok(gone) => removed.push(gone),
+                Err(_) => kept.push(row.view()),
+            }
+        }
+        let (kept_refs, deleted_refs) = match request.repository {
+            None => (Vec::new(), Vec::new()),
+            Some(repository) => {
+                let age = request.retired_older_than_ms.map(|age| i64::try_from(age).unwrap_or(i64::MAX));
+                let before = age.map(|age| Timestamp(entropy::now().0.saturating_sub(age)));
+                let operation = Operation::Prune { repository, before };
+                match operation::run(&self.shared, &operation, &request.env).await? {
+                    Answer::Pruned { kept, deleted } => (kept, deleted),
+                    other => return Err(operation::unexpected(&other)),
+                }
+            }
+        };
+        Ok(WorktreesPruned { removed, kept, deleted_refs, kept_refs })
+    }
+}
+
+fn has_work(row: &WorktreeRow, contents: &Contents) -> Error {
+    let name = &row.worktree.name;
+    let mut parts = Vec::new();
+    let mut count = |number: u64, what: &str| {
+        if number > 0 {
+            parts.push(format!("{number} {what}{}", if number == 1 { "" } else { "s" }));
+        }
+    };
+    count(contents.uncommitted, "file that is not committed");
+    count(contents.commits, "commit that no other branch has");
+    count(contents.ignored, "ignored file of later than its setup");
+    parts.extend(contents.under_way.as_ref().map(|what| format!("a {what} under way")));
+    Error::new(Code::WorktreeHasWork, format!("the worktree {name} has work: {}", parts.join(", ")))
+        .with("worktree", name.as_str())
+        .with("path", row.worktree.path.display().to_string())
+        .with("branch", row.worktree.branch.as_str())
+        .with("contents", serde_json::to_value(contents).unwrap_or_default())
+        .recommend(format!("take it with `subagent land {name}`, or keep it under a ref and remove the worktree with `subagent worktree discard {name}`"))
+}
