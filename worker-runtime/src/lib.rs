@@ -33,6 +33,7 @@ mod daemon_start;
 mod driver;
 #[cfg(feature = "testing")]
 pub mod fuzz;
+mod git;
 pub mod guard;
 mod journal;
 #[cfg(feature = "testing")]

@@ -72,7 +72,7 @@ pub fn compare(
             ["diff-tree", "-r", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short"];
         let args: Vec<&str> =
             common.iter().chain(how).copied().chain([tree.as_str(), now.as_str()]).collect();
-        git.run(&args, b"", MAX_BYTES)
+        git.run(&args, b"", MAX_BYTES).map_err(String::from)
     };
     let mut changes = names(&diff(&["-z", "--name-status"])?);
     count(&mut changes, &diff(&["-z", "--numstat"])?);

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::git::{Git, Settings};
+use crate::git::{Failure, Git, Settings};
 
 /// More is not read of an answer.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -39,12 +39,12 @@ pub(super) fn repository(
     env: &[(OsString, OsString)],
     until: Instant,
 ) -> Result<Repository, String> {
-    let git = Git { folder: cwd, env, settings: Settings::All, places: Vec::new(), until };
+    let git = Git { folder: cwd, env, settings: Settings::Asked, places: Vec::new(), until, held: &[] };
     let ask =
         ["rev-parse", "--show-object-format", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"];
-    let said = git.run(&ask, b"", MAX_BYTES).map_err(|error| match error.starts_with('`') {
-        true => "the folder is in no git work tree".to_owned(),
-        false => error,
+    let said = git.run(&ask, b"", MAX_BYTES).map_err(|failure| match failure {
+        Failure::Refused { .. } => "the folder is in no git work tree".to_owned(),
+        other => other.to_string(),
     })?;
     let mut lines = said.strip_suffix(b"\n").unwrap_or(&said).split(|byte| *byte == b'\n');
     let mut next = || lines.next().map(|line| PathBuf::from(OsString::from_vec(line.to_vec())));

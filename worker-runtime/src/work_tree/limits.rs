@@ -4,8 +4,6 @@ use std::time::{Duration, Instant};
 
 /// The longest that recording a base holds up a worker's first turn.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// The reason for what has no base, or no diff, because of its size.
-pub(super) const TOO_LARGE: &str = "too much has changed there";
 
 /// How much is taken of changed and untracked files.
 #[derive(Debug, Clone, Copy)]

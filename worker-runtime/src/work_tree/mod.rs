@@ -5,9 +5,8 @@
 
 mod changes;
 mod find;
-mod git;
 mod limits;
-mod record;
+pub(crate) mod record;
 mod snapshot;
 
 use std::path::Path;

@@ -12,9 +12,9 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::work_tree::{FILE, TreeBase};
 
 use super::find::{self, Repository};
-use super::git::{Git, Settings};
 use super::limits::Limits;
 use super::snapshot;
+use crate::git::{Failure, Git, Settings};
 
 /// The largest index that is copied.
 const MAX_INDEX: u64 = 256 * 1024 * 1024;
@@ -56,12 +56,14 @@ fn recorded(
     let Some(root) = found.root.to_str() else { return Err("the folder's path is not UTF-8".to_owned()) };
     prepare(folder, &found).map_err(failed)?;
     let git = own(folder, &found.root, env, limits.until);
-    let tree = snapshot::write(&git, limits).or_else(|error| {
+    let tree = snapshot::write(&git, limits).or_else(|failure| {
         // Its index may be in several files, which are not copied.
-        let Some(head) = found.head.as_deref().filter(|_| error.starts_with('`')) else { return Err(error) };
+        let Some(head) = found.head.as_deref().filter(|_| matches!(failure, Failure::Refused { .. })) else {
+            return Err(String::from(failure));
+        };
         fs::remove_file(folder.join("index")).map_err(failed)?;
         git.run(&["read-tree", head], b"", MAX_ANSWER)?;
-        snapshot::write(&git, limits)
+        snapshot::write(&git, limits).map_err(String::from)
     })?;
     // Objects that only the index of the repository names would be lost with it.
     let wanted =
@@ -84,7 +86,7 @@ pub(super) fn own<'a>(
         ("GIT_WORK_TREE", root.into()),
         ("GIT_INDEX_FILE", folder.join("index").into()),
     ];
-    Git { folder: root, env, settings: Settings::Own, places, until }
+    Git { folder: root, env, settings: Settings::Own, places, until, held: &[] }
 }
 
 /// Makes a git directory that borrows the objects of a repository, with its index and its rules for files.
@@ -117,7 +119,7 @@ fn prepare(folder: &Path, found: &Repository) -> io::Result<()> {
 }
 
 /// Copies an index with its time. Git reads files that are not older than the index: they may have changed since.
-pub(super) fn copy_index(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn copy_index(from: &Path, to: &Path) -> io::Result<()> {
     // Before the content, which may be replaced meanwhile: an older time makes git read more files.
     let time = fs::symlink_metadata(from)?.modified()?;
     let bytes = copy_of(from, MAX_INDEX)?;

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use nix::unistd::{AccessFlags, access};
 
-use super::git::Git;
-use super::limits::{Limits, TOO_LARGE};
+use super::limits::Limits;
+use crate::git::{Failure, Git};
 
 /// Room for the names of changed files.
 const MAX_NAMES: usize = 16 * 1024 * 1024;
@@ -20,15 +20,15 @@ const MAX_ID: usize = 128;
 /// Not with `git add`: that runs `git status` in submodules, with their config.
 ///
 /// # Errors
-/// Why not, as a part of a sentence.
-pub(super) fn write(git: &Git<'_>, limits: Limits) -> Result<String, String> {
+/// Why not.
+pub(super) fn write(git: &Git<'_>, limits: Limits) -> Result<String, Failure> {
     let list = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"];
     let names = git.run(&list, b"", MAX_NAMES)?;
     // A file may be listed more than once. A folder is a repository of its own.
     let names: BTreeSet<&[u8]> =
         names.split(|byte| *byte == 0).filter(|name| !name.is_empty() && !name.ends_with(b"/")).collect();
     if names.len() > limits.files {
-        return Err(TOO_LARGE.to_owned());
+        return Err(Failure::TooLarge);
     }
     let (mut bytes, mut input) = (0, Vec::new());
     for name in names {
@@ -44,7 +44,7 @@ pub(super) fn write(git: &Git<'_>, limits: Limits) -> Result<String, String> {
         input.push(0);
     }
     if bytes > limits.bytes {
-        return Err(TOO_LARGE.to_owned());
+        return Err(Failure::TooLarge);
     }
     if !input.is_empty() {
         git.run(&["update-index", "-z", "--add", "--remove", "--replace", "--stdin"], &input, MAX_ID)?;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use subagent_protocol::work_tree::TreeBase;
 
-use super::limits::TOO_LARGE;
 use super::*;
+use crate::git::TOO_LARGE;
 
 /// The limits of a base, with time for a machine that does much else.
 fn patient() -> Limits {

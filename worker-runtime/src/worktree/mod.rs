@@ -1,11 +1,39 @@
 //! `subagent-runtime worktree`: one operation on a git worktree, see [`subagent_protocol::worktree`].
 //!
 //! Must not know workers, and must not lose a byte: what it removes is in a commit that a ref keeps.
+//!
+//! In the worktree's own git directory (`.git/worktrees/ID`) we keep `subagent` (its name: it is ours and was made
+//! whole), `subagent-ready` (its time: when the setup ended) and `subagent-removing` (a removal has begun).
 
+mod commits;
+mod create;
+mod errors;
+mod lock;
+mod look;
+mod modules;
+mod plan;
+mod registration;
+mod remove;
+mod retired;
+mod scratch;
+mod status;
+mod usable;
+mod waiting;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 
 use subagent_protocol::worktree::{Answer, Operation};
 use subagent_protocol::{Code, Error};
+
+use self::work::{Patience, Work};
+
+/// The environment of the caller.
+type Env = [(OsString, OsString)];
 
 /// Reads an operation from the standard input, carries it out, and writes the answer.
 ///
@@ -16,12 +44,33 @@ pub(crate) fn run() -> io::Result<()> {
     let _ = io::stdin().lock().read_to_end(&mut text)?;
     let operation: Operation = serde_json::from_slice(&text).map_err(io::Error::other)?;
     let env: Vec<_> = std::env::vars_os().collect();
-    let answer = answer(operation, &env);
-    let mut line = serde_json::to_vec(&answer).map_err(io::Error::other)?;
+    let mut line =
+        serde_json::to_vec(&answer(operation, &env, Patience::default())).map_err(io::Error::other)?;
     line.push(b'\n');
     io::stdout().write_all(&line)
 }
 
-fn answer(operation: Operation, _env: &[(std::ffi::OsString, std::ffi::OsString)]) -> Answer {
-    Answer::Failed(Error::new(Code::Internal, format!("not built: {operation:?}")))
+fn answer(operation: Operation, env: &Env, patience: Patience) -> Answer {
+    let work = Work::new(env, patience);
+    let answer = match operation {
+        Operation::Plan { cwd, root, branch, base, with_changes } => {
+            let wanted = plan::Wanted { branch, base, with_changes };
+            plan::plan(&work, &cwd, &root, &wanted).map(Answer::Planned)
+        }
+        Operation::Create { worktree, setup } => work.alone("create", &worktree, |work| {
+            create::create(work, &worktree)?;
+            usable::make(work, &worktree, &setup)
+        }),
+        Operation::Setup { worktree, setup } => {
+            work.alone("setup", &worktree, |work| usable::make(work, &worktree, &setup))
+        }
+        Operation::Look { worktree } => {
+            work.alone("look", &worktree, |work| look::look(work, &worktree).map(Answer::Found))
+        }
+        Operation::Remove { worktree } => {
+            work.alone("remove", &worktree, |work| remove::remove(work, &worktree))
+        }
+        other => Err(Error::new(Code::Internal, format!("not built: {other:?}"))),
+    };
+    answer.unwrap_or_else(Answer::Failed)
 }

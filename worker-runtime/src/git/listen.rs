@@ -1,0 +1,121 @@
+//! Feeds a process, and reads both its outputs until their ends.
+
+use std::io::{PipeReader, Read, Write as _};
+use std::os::fd::AsFd as _;
+use std::process::{Child, ExitStatus};
+use std::time::Instant;
+
+use nix::poll::{PollFd, PollFlags};
+
+use super::{Failure, await_one};
+
+/// How much is kept of what a process says on its standard error.
+pub(crate) const MAX_SAID: usize = 4096;
+const CHUNK: usize = 64 * 1024;
+
+/// Returns its standard output, `limit` bytes at most, and the end of its standard error.
+pub(crate) fn hear(
+    child: &mut Child,
+    stdin: &[u8],
+    limit: usize,
+    until: Instant,
+) -> Result<(Vec<u8>, String), Failure> {
+    if let Some(mut pipe) = child.stdin.take() {
+        let stdin = stdin.to_vec();
+        if stdin.is_empty() {
+            drop(pipe);
+        } else {
+            // On a thread, which nothing waits for: a process that hangs reads nothing. One that ends early says why
+            // with its status.
+            std::thread::spawn(move || drop(pipe.write_all(&stdin)));
+        }
+    }
+    let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
+    let (mut bytes, mut said) = (Vec::new(), Vec::new());
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let (mut inputs, mut order) = (Vec::new(), Vec::new());
+        if let Some(pipe) = &stdout {
+            inputs.push(PollFd::new(pipe.as_fd(), PollFlags::POLLIN));
+            order.push(true);
+        }
+        if let Some(pipe) = &stderr {
+            inputs.push(PollFd::new(pipe.as_fd(), PollFlags::POLLIN));
+            order.push(false);
+        }
+        if inputs.is_empty() {
+            return Ok((bytes, cleaned(&said)));
+        }
+        await_one(&mut inputs, until)?;
+        let ready = |input: &PollFd<'_>| input.revents().is_some_and(|seen| !seen.is_empty());
+        let ready: Vec<bool> =
+            inputs.iter().zip(order).filter(|(input, _)| ready(input)).map(|(_, is_out)| is_out).collect();
+        for is_out in ready {
+            if is_out {
+                if !take(&mut stdout, &mut chunk, &mut bytes)? {
+                    stdout = None;
+                }
+                if bytes.len() > limit {
+                    return Err(Failure::TooLarge);
+                }
+            } else {
+                if !take(&mut stderr, &mut chunk, &mut said)? {
+                    stderr = None;
+                }
+                let old = said.len().saturating_sub(MAX_SAID);
+                said.drain(..old);
+            }
+        }
+    }
+}
+
+/// Reads the one output of a process until its end; its status, and the end of the output. A process that it left behind
+/// keeps nobody waiting.
+pub(crate) fn until_end(
+    mut child: Child,
+    mut output: PipeReader,
+    until: Instant,
+) -> Result<(ExitStatus, String), Failure> {
+    let (mut said, mut chunk) = (Vec::new(), vec![0; CHUNK]);
+    let ended = super::ended(&child)?;
+    loop {
+        let mut inputs =
+            [PollFd::new(output.as_fd(), PollFlags::POLLIN), PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
+        if let Err(failure) = await_one(&mut inputs, until) {
+            super::end(&mut child);
+            return Err(failure);
+        }
+        let has_output = inputs[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLIN));
+        if has_output {
+            let length = output.read(&mut chunk).map_err(Failure::NotRun)?;
+            said.extend_from_slice(&chunk[..length]);
+            let old = said.len().saturating_sub(MAX_SAID);
+            said.drain(..old);
+        } else if inputs[1].any() == Some(true) {
+            return Ok((child.wait().map_err(Failure::NotRun)?, cleaned(&said)));
+        } else {
+            // Its output has ended before it.
+            super::await_readable(ended.as_fd(), until).inspect_err(|_| super::end(&mut child))?;
+        }
+    }
+}
+
+/// Reads once; false at the end.
+fn take<R: Read>(pipe: &mut Option<R>, chunk: &mut [u8], to: &mut Vec<u8>) -> Result<bool, Failure> {
+    let Some(pipe) = pipe else { return Ok(false) };
+    let length = pipe.read(chunk).map_err(Failure::NotRun)?;
+    to.extend_from_slice(&chunk[..length]);
+    Ok(length > 0)
+}
+
+/// Text that a terminal shows as it is.
+pub(crate) fn cleaned(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let shown = |char: char| match char {
+        '\n' | '\t' => char,
+        '\r' => '\n',
+        _ if char.is_control() => '\u{fffd}',
+        _ => char,
+    };
+    text.chars().map(shown).collect::<String>().trim().to_owned()
+}

@@ -1,0 +1,235 @@
+//! Runs git with a deadline, without hooks, monitors, pagers and prompts.
+//!
+//! How much else of the repository's settings may run is the caller's choice, see [`Settings`]. What the user's shell says
+//! of places (`GIT_DIR`, `GIT_INDEX_FILE`) never counts.
+
+pub(crate) mod listen;
+
+#[cfg(test)]
+pub(crate) mod killed;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use command_fds::CommandFdExt as _;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+/// Which settings count, and what they may make git run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settings {
+    /// Those of the git directory that is named, which is ours. No transport.
+    Own,
+    /// The repository's and the user's, for questions that run no program. No transport.
+    Asked,
+    /// The repository's and the user's, with the filters and transports that they name: for repositories of the user.
+    Trusted,
+}
+
+/// What git gets of git's own variables, where the user's settings count.
+const KEPT: [&str; 4] =
+    ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES"];
+/// The same for a trusted repository: who the user is, and how its remotes are reached.
+const KEPT_TRUSTED: [&str; 5] = ["GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_SSL_", "GIT_LFS_"];
+/// Win over all others.
+const SETTINGS: [(&str, &str); 3] =
+    [("core.fsmonitor", "false"), ("core.hooksPath", "/dev/null"), ("gc.auto", "0")];
+/// The same where nothing of the repository may run.
+const SETTINGS_UNTRUSTED: [(&str, &str); 3] =
+    [("core.untrackedCache", "false"), ("core.splitIndex", "false"), ("diff.ignoreSubmodules", "all")];
+/// The same for a trusted repository.
+const SETTINGS_TRUSTED: [(&str, &str); 3] =
+    [("maintenance.auto", "false"), ("submodule.recurse", "false"), ("core.quotePath", "false")];
+
+/// The reason for what cannot be done because of its size.
+pub(crate) const TOO_LARGE: &str = "too much has changed there";
+
+/// Git in a folder.
+#[derive(Clone)]
+pub(crate) struct Git<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) env: &'a [(OsString, OsString)],
+    pub(crate) settings: Settings,
+    /// `GIT_DIR` and the like.
+    pub(crate) places: Vec<(&'static str, OsString)>,
+    /// For all that is run together.
+    pub(crate) until: Instant,
+    /// Open files that git inherits: locks that are held as long as it runs.
+    pub(crate) held: &'a [OwnedFd],
+}
+
+/// Why git gave no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    NotInstalled,
+    NotRun(io::Error),
+    Late,
+    TooLarge,
+    /// It ended with a failure.
+    Refused {
+        /// Its first argument.
+        command: String,
+        code: Option<i32>,
+        /// The end of what it said; nothing if it was not trusted.
+        said: String,
+    },
+}
+
+/// As a part of a sentence.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotInstalled => f.write_str("git is not installed"),
+            Self::NotRun(error) => write!(f, "git cannot be run: {error}"),
+            Self::Late => f.write_str("git did not finish in time"),
+            Self::TooLarge => f.write_str(TOO_LARGE),
+            Self::Refused { command, .. } => write!(f, "`git {command}` failed"),
+        }
+    }
+}
+
+impl From<Failure> for String {
+    fn from(failure: Failure) -> Self {
+        failure.to_string()
+    }
+}
+
+impl Git<'_> {
+    /// Returns what it prints: all of it, `limit` bytes at most.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn run<S: AsRef<OsStr>>(
+        &self,
+        args: &[S],
+        stdin: &[u8],
+        limit: usize,
+    ) -> Result<Vec<u8>, Failure> {
+        #[cfg(test)]
+        killed::step();
+        let mut child = self.command(args).spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if self.folder.is_dir() => Failure::NotInstalled,
+            _ => Failure::NotRun(error),
+        })?;
+        #[cfg(test)]
+        killed::running(&child);
+        let heard = listen::hear(&mut child, stdin, limit, self.until).and_then(|heard| {
+            // Its outputs may end before it.
+            await_readable(ended(&child)?.as_fd(), self.until)?;
+            Ok(heard)
+        });
+        if heard.is_err() {
+            end(&mut child);
+        }
+        let (bytes, said) = heard?;
+        let status = child.wait().map_err(Failure::NotRun)?;
+        #[cfg(test)]
+        killed::step();
+        if status.success() {
+            return Ok(bytes);
+        }
+        let command = args.first().map(|name| name.as_ref().to_string_lossy().into_owned());
+        Err(Failure::Refused { command: command.unwrap_or_default(), code: status.code(), said })
+    }
+
+    fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
+        let mut command = Command::new("git");
+        command.args(["--no-optional-locks", "--no-pager"]);
+        command.args(args).current_dir(self.folder);
+        let trusted = self.settings == Settings::Trusted;
+        let passed = |name: &OsStr| {
+            let of = |prefix: &str| name.as_bytes().starts_with(prefix.as_bytes());
+            let kept = self.settings != Settings::Own && KEPT.iter().any(|kept| name == *kept);
+            kept || (trusted && KEPT_TRUSTED.into_iter().any(of)) || !(of("SUBAGENT_") || of("GIT_"))
+        };
+        command.env_clear();
+        command.envs(self.env.iter().filter(|(name, _)| passed(name)).map(|(name, value)| (name, value)));
+        command.env("PATH", absolute_path(self.env));
+        if self.settings == Settings::Own {
+            command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        }
+        let more = if trusted { SETTINGS_TRUSTED } else { SETTINGS_UNTRUSTED };
+        command.env("GIT_CONFIG_COUNT", (SETTINGS.len() + more.len()).to_string());
+        for (index, (name, value)) in SETTINGS.iter().chain(&more).enumerate() {
+            command.env(format!("GIT_CONFIG_KEY_{index}"), name);
+            command.env(format!("GIT_CONFIG_VALUE_{index}"), value);
+        }
+        match trusted {
+            true => {
+                // A program that wants to ask somebody gets no answer, and fails.
+                command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ASKPASS", "/bin/false");
+                command.env("GIT_EDITOR", ":").env("GIT_MERGE_AUTOEDIT", "no");
+                command.stderr(Stdio::piped());
+            }
+            false => {
+                command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none");
+                command.stderr(Stdio::null());
+            }
+        }
+        command.env("LC_ALL", "C").env("GIT_LITERAL_PATHSPECS", "1");
+        command.envs(self.places.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A group of its own, so that what it starts can be ended with it.
+        command.process_group(0);
+        let held: Vec<OwnedFd> = self.held.iter().filter_map(|file| file.try_clone().ok()).collect();
+        if !held.is_empty() {
+            command.preserved_fds(held);
+        }
+        command
+    }
+}
+
+/// A descriptor that becomes readable when a process ends.
+fn ended(child: &Child) -> Result<OwnedFd, Failure> {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or_else(|| Failure::NotRun(io::ErrorKind::InvalidInput.into()))?;
+    let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
+    ended.map_err(|error| Failure::NotRun(error.into()))
+}
+
+/// The caller's PATH without relative entries, which would name a program of the folder.
+fn absolute_path(env: &[(OsString, OsString)]) -> OsString {
+    let path = env.iter().find(|(name, _)| *name == "PATH").map(|(_, path)| path.as_bytes());
+    let mut absolute: Vec<&[u8]> = path.unwrap_or_default().split(|byte| *byte == b':').collect();
+    absolute.retain(|entry| entry.starts_with(b"/"));
+    if absolute.is_empty() {
+        // An empty PATH would be the folder itself.
+        absolute.push(b"/dev");
+    }
+    OsString::from_vec(absolute.join(&b':'))
+}
+
+/// Waits for input until the deadline.
+fn await_readable(input: BorrowedFd<'_>, until: Instant) -> Result<(), Failure> {
+    await_one(&mut [PollFd::new(input, PollFlags::POLLIN)], until)
+}
+
+/// Waits until one of them has input or has ended.
+fn await_one(inputs: &mut [PollFd<'_>], until: Instant) -> Result<(), Failure> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(inputs, wait) {
+            Ok(0) => return Err(Failure::Late),
+            Ok(_) => return Ok(()),
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(Failure::NotRun(error.into())),
+        }
+    }
+}
+
+fn end(child: &mut Child) {
+    if let Ok(group) = i32::try_from(child.id()) {
+        // It may have ended by itself.
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+    let _ = child.wait();
+}

@@ -1,0 +1,90 @@
+//! Commits that exist nowhere but in a worktree: those of its `HEAD`, its branch and what these were before.
+
+use std::collections::BTreeSet;
+
+use subagent_protocol::Error;
+use subagent_protocol::worktree::Worktree;
+
+use super::look::Place;
+use super::registration::Registration;
+use super::work::Work;
+use crate::git::Git;
+
+/// Refs that each work tree has for itself.
+const OWN_REFS: [&str; 3] = ["refs/bisect/", "refs/rewritten/", "refs/worktree/"];
+
+/// The commits of a worktree that no other ref has. That of the main tree's changes is none of them.
+pub(super) fn unique(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    found: Option<&Registration>,
+) -> Result<Vec<String>, Error> {
+    let branch = format!("refs/heads/{}", worktree.branch);
+    // Its folder may be gone.
+    let git = work.git_of(found.map_or(&worktree.repository, |found| &found.admin));
+    let mut tips = history(work, &git, &branch)?;
+    if found.is_some() {
+        tips.extend(history(work, &git, "HEAD")?);
+        tips.extend(own_refs(work, &git)?);
+    }
+    let mut input = tips.into_iter().collect::<Vec<_>>().join("\n");
+    if input.is_empty() {
+        return Ok(Vec::new());
+    }
+    input.push_str("\n--not\n");
+    for name in other_refs(work, &git, &branch)? {
+        input.push_str(&name);
+        input.push('\n');
+    }
+    let mut unique = list(work, &git, &input)?;
+    unique.retain(|commit| !(worktree.with_changes && *commit == worktree.base));
+    Ok(unique)
+}
+
+/// The commits of a submodule that the main work tree's repository of it does not have.
+pub(super) fn of_module(work: &Work<'_>, place: &Place) -> Result<Vec<String>, Error> {
+    let mut input = String::from("HEAD\n");
+    if let Some(main) = &place.main {
+        input.push_str("--not\n");
+        for tip in lines(&work.run(main, &["for-each-ref", "--format=%(objectname)"])?) {
+            input.push_str(&tip);
+            input.push('\n');
+        }
+        input.extend(super::look::head(work, main)?.map(|head| head + "\n"));
+    }
+    let args = ["rev-list", "--ignore-missing", "--all", "--reflog", "--stdin"];
+    Ok(lines(&work.feed(&work.git(&place.top), &args, input.as_bytes())?).collect())
+}
+
+fn list(work: &Work<'_>, git: &Git<'_>, input: &str) -> Result<Vec<String>, Error> {
+    let bytes = work.feed(git, &["rev-list", "--ignore-missing", "--stdin"], input.as_bytes())?;
+    Ok(lines(&bytes).collect())
+}
+
+/// What a ref is, and what it was.
+pub(super) fn history(work: &Work<'_>, git: &Git<'_>, name: &str) -> Result<BTreeSet<String>, Error> {
+    let now = work.asked_of(git, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")])?;
+    let Some(now) = now else { return Ok(BTreeSet::new()) };
+    let before = work.asked_of(git, &["rev-list", "--walk-reflogs", name])?.unwrap_or_default();
+    Ok(lines(&now).chain(lines(&before)).collect())
+}
+
+fn own_refs(work: &Work<'_>, git: &Git<'_>) -> Result<BTreeSet<String>, Error> {
+    let args: Vec<&str> = ["for-each-ref", "--format=%(objectname)"].into_iter().chain(OWN_REFS).collect();
+    Ok(lines(&work.feed(git, &args, b"")?).collect())
+}
+
+fn other_refs(work: &Work<'_>, git: &Git<'_>, branch: &str) -> Result<Vec<String>, Error> {
+    let all = work.feed(git, &["for-each-ref", "--format=%(objectname) %(refname)"], b"")?;
+    let is_other = |name: &str| name != branch && !OWN_REFS.iter().any(|own| name.starts_with(own));
+    let others = lines(&all).filter_map(|line| {
+        let (id, name) = line.split_once(' ')?;
+        is_other(name).then(|| id.to_owned())
+    });
+    // A tag may name something that is no commit, and a repository may have very many.
+    Ok(others.collect::<BTreeSet<_>>().into_iter().collect())
+}
+
+pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = String> {
+    String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect::<Vec<_>>().into_iter()
+}

@@ -1,0 +1,73 @@
+//! What can go wrong, as errors with codes.
+
+use std::io;
+use std::path::Path;
+
+use subagent_protocol::{Code, Error};
+
+use crate::git::Failure;
+
+/// How git says that a disk is full.
+const FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match &failure {
+            Failure::NotInstalled => needs_git("notInstalled", "git is not installed"),
+            Failure::Refused { command, code, said } if FULL.iter().any(|full| said.contains(full)) => {
+                Self::new(Code::StorageFull, format!("`git {command}` failed: the disk is full"))
+                    .retryable()
+                    .recommend("make room on the disk of the repository and of its worktrees, and try again")
+                    .with("output", said.clone())
+                    .with("exitCode", *code)
+            }
+            Failure::Refused { command, code, said } => {
+                let reason = said.lines().last().unwrap_or("without a message");
+                Self::new(Code::GitFailed, format!("`git {command}` failed: {reason}"))
+                    .with("command", format!("git {command}"))
+                    .with("output", said.clone())
+                    .with("exitCode", *code)
+            }
+            _ => Self::new(Code::GitFailed, failure.to_string()),
+        }
+    }
+}
+
+/// A call on a file failed.
+pub(super) fn file(path: &Path, error: &io::Error) -> Error {
+    Error::new(Code::GitFailed, format!("{}: {error}", path.display()))
+        .with("path", path.display().to_string())
+        .or_storage_full(error)
+}
+
+pub(super) fn needs_git(reason: &str, message: impl Into<String>) -> Error {
+    Error::new(Code::WorktreeNeedsGit, message).with("reason", reason)
+}
+
+pub(super) fn busy(reason: &str, message: impl Into<String>) -> Error {
+    Error::new(Code::WorktreeBusy, message).with("reason", reason).retryable()
+}
+
+/// A lock file or a lock of ours that is held.
+pub(super) fn locked(path: &Path) -> Error {
+    let message = format!("another program holds the lock {}", path.display());
+    busy("locked", message)
+        .with("path", path.display().to_string())
+        .recommend("wait for the other git to end, or delete the lock if none runs, and try again")
+}
+
+pub(super) fn exists(key: &str, value: &str) -> Error {
+    let what = if key == "branch" { "branch" } else { "folder" };
+    Error::new(Code::WorktreeExists, format!("the {what} {value} exists"))
+        .with(key, value)
+        .recommend("choose another name or branch")
+}
+
+pub(super) fn not_found(path: &Path, why: &str) -> Error {
+    Error::new(Code::WorktreeNotFound, format!("{}: {why}", path.display()))
+        .with("path", path.display().to_string())
+}
+
+pub(super) fn argument(field: &str, message: impl Into<String>) -> Error {
+    Error::new(Code::InvalidArgument, message).with("field", field)
+}

@@ -1,0 +1,239 @@
+//! `Look`: what is in a worktree that would be lost with it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use subagent_protocol::Error;
+use subagent_protocol::worktree::{Contents, Worktree};
+
+use super::registration::{READY, REMOVING, Registration};
+use super::remove::restore_link;
+use super::scratch::Scratch;
+use super::status::{self, parts, path};
+use super::work::{Work, line};
+use super::{commits, errors, modules};
+
+/// The bytes that git looks at to know a binary file.
+const TEXT_CHECK: usize = 8000;
+
+pub(super) fn look(work: &Work<'_>, worktree: &Worktree) -> Result<Contents, Error> {
+    let Some(found) = registered(worktree)? else {
+        let gone = Registration::find(worktree)?;
+        let commits = commits::unique(work, worktree, gone.as_ref())?.len() as u64;
+        let uncommitted = gone.map_or(Ok(0), |gone| staged(work, &gone))?;
+        return Ok(Contents { commits, uncommitted, ..Contents::default() });
+    };
+    let is_removed = found.read(REMOVING).is_some();
+    let place = Place {
+        top: found.path.clone(),
+        git_dir: found.admin.clone(),
+        main: Some(worktree.main.clone()),
+        ready: ready(&found),
+        // What a removal that was killed has deleted was found to be nothing to keep.
+        deletions_count: !is_removed,
+    };
+    let mut contents = Contents { exists: true, ..Contents::default() };
+    contents.commits = commits::unique(work, worktree, Some(&found))?.len() as u64;
+    contents.under_way = status::under_way(&found.admin).map(str::to_owned);
+    let untracked = place.count(work, &worktree.repository, &mut contents)?;
+    count_lines(work, worktree, &found, &untracked, &mut contents)?;
+    Ok(contents)
+}
+
+/// Files that were staged in a worktree whose folder is gone.
+fn staged(work: &Work<'_>, gone: &Registration) -> Result<u64, Error> {
+    if gone.read("index").is_none() {
+        return Ok(0);
+    }
+    let args = ["diff-index", "--cached", "--name-only", "-z", "HEAD", "--"];
+    let staged = work.asked_of(&work.git_of(&gone.admin), &args)?.unwrap_or_default();
+    Ok(parts(&staged).count() as u64)
+}
+
+/// The registration of a worktree whose folder is there.
+///
+/// # Errors
+/// When the folder is there, and git does not know it: nothing can be said of what is in it.
+pub(super) fn registered(worktree: &Worktree) -> Result<Option<Registration>, Error> {
+    let found = Registration::find(worktree)?;
+    let top = found.as_ref().map_or(&worktree.path, |found| &found.path);
+    if top.symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    let is_removed = found.as_ref().is_some_and(|found| found.read(REMOVING).is_some());
+    match found {
+        Some(found) if top.join(".git").is_file() || is_removed => {
+            restore_link(&found)?;
+            Ok(Some(found))
+        }
+        _ => Err(errors::not_found(top, "git does not know this folder as a worktree of the repository")
+            .recommend("run `git worktree repair` in the repository, or move the folder away")),
+    }
+}
+
+/// When the setup ended: ignored files that are not newer are of no value. All count if it never ended.
+pub(super) fn ready(found: &Registration) -> SystemTime {
+    let ready = fs::metadata(found.admin.join(READY)).and_then(|meta| meta.modified());
+    ready.unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// A work tree: that of the worktree, or one of a submodule.
+pub(super) struct Place {
+    pub(super) top: PathBuf,
+    pub(super) git_dir: PathBuf,
+    /// The same work tree of the repository that the worktree was made from.
+    pub(super) main: Option<PathBuf>,
+    pub(super) ready: SystemTime,
+    pub(super) deletions_count: bool,
+}
+
+impl Place {
+    /// Those below that are repositories of their own: submodules, and others that git tracks as such.
+    pub(super) fn below(&self, work: &Work<'_>) -> Result<Vec<Self>, Error> {
+        let mut found = Vec::new();
+        for module in modules::all(work, &self.top)? {
+            let top = self.top.join(&module.path);
+            let Some(git_dir) = modules::git_dir(work, &top)? else { continue };
+            let main = self.main.as_ref().map(|main| main.join(&module.path));
+            let main = main.filter(|main| main.join(".git").exists());
+            found.push(Self { top, git_dir, main, ready: self.ready, deletions_count: self.deletions_count });
+        }
+        Ok(found)
+    }
+
+    /// Counts what is not committed, here and below. Returns the untracked files.
+    fn count(
+        &self,
+        work: &Work<'_>,
+        repository: &Path,
+        contents: &mut Contents,
+    ) -> Result<BTreeSet<PathBuf>, Error> {
+        let scratch = Scratch::new(repository)?;
+        let git = status::with_own_index(work, &self.top, &self.git_dir, &scratch, "index")?;
+        let args = [
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--untracked-files=all",
+            "--ignore-submodules=dirty",
+            "--no-renames",
+        ];
+        let mut untracked = BTreeSet::new();
+        for entry in parts(&work.feed(&git, &args, b"")?) {
+            let (Some(kind), Some(name)) = (entry.get(..2), entry.get(3..)) else { continue };
+            if kind == b"??" {
+                untracked.insert(path(name).to_owned());
+            }
+            contents.uncommitted += u64::from(kind != b" D" || self.deletions_count);
+        }
+        contents.ignored += self.ignored(work)?.len() as u64;
+        for place in self.below(work)? {
+            let commits = commits::of_module(work, &place)?;
+            contents.commits += commits.len() as u64;
+            if contents.under_way.is_none() {
+                contents.under_way = status::under_way(&place.git_dir).map(str::to_owned);
+            }
+            place.count(work, repository, contents)?;
+        }
+        Ok(untracked)
+    }
+
+    /// Ignored files that are newer than the setup.
+    pub(super) fn ignored(&self, work: &Work<'_>) -> Result<Vec<PathBuf>, Error> {
+        let list = ["ls-files", "-z", "--others", "--ignored", "--exclude-standard"];
+        let mut found = Vec::new();
+        for name in parts(&work.run(&self.top, &list)?) {
+            let file = self.top.join(path(name));
+            if is_newer(&file, self.ready) {
+                found.push(path(name).to_owned());
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a file, or one in a folder, was changed or came here later.
+fn is_newer(file: &Path, ready: SystemTime) -> bool {
+    let Ok(meta) = file.symlink_metadata() else { return false };
+    if meta.is_dir() {
+        let entries = fs::read_dir(file).into_iter().flatten().flatten();
+        return entries.map(|entry| entry.path()).any(|entry| is_newer(&entry, ready));
+    }
+    let seconds = u64::try_from(meta.ctime()).unwrap_or(0);
+    let nanos = u32::try_from(meta.ctime_nsec()).unwrap_or(0);
+    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos) > ready
+}
+
+/// Counts the files and lines that differ from the base.
+fn count_lines(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    found: &Registration,
+    untracked: &BTreeSet<PathBuf>,
+    contents: &mut Contents,
+) -> Result<(), Error> {
+    let diff = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"];
+    let args: Vec<&str> = diff.into_iter().chain([&*worktree.base, "--"]).collect();
+    // The base may be gone, or the files may be half removed: that takes nothing from what matters.
+    let Some(counts) = work.asked(&found.path, &args)? else { return Ok(()) };
+    let counts = numbers(&counts);
+    contents.files = counts.files.len() as u64;
+    (contents.added, contents.removed) = (counts.added, counts.removed);
+    for name in untracked {
+        contents.files += 1;
+        contents.added += lines(&found.path.join(name));
+    }
+    Ok(())
+}
+
+/// What `--numstat -z --no-renames` says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) files: Vec<String>,
+    pub(super) added: u64,
+    pub(super) removed: u64,
+}
+
+pub(super) fn numbers(bytes: &[u8]) -> Numbers {
+    let mut numbers = Numbers::default();
+    for entry in parts(bytes) {
+        let text = String::from_utf8_lossy(entry);
+        let mut fields = text.splitn(3, '\t');
+        // A binary file has `-`.
+        let mut count = || fields.next().and_then(|count| count.parse().ok()).unwrap_or(0_u64);
+        numbers.added += count();
+        numbers.removed += count();
+        numbers.files.extend(fields.next().map(str::to_owned));
+    }
+    numbers
+}
+
+/// The lines of a new file; none of a binary one.
+fn lines(file: &Path) -> u64 {
+    let is_file = file.symlink_metadata().is_ok_and(|meta| meta.is_file());
+    let Some(mut file) = is_file.then(|| fs::File::open(file).ok()).flatten() else { return 0 };
+    let (mut chunk, mut lines, mut last, mut first) = (vec![0; 64 * 1024], 0, b'\n', true);
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) | Err(_) => return lines + u64::from(last != b'\n'),
+            Ok(length) => {
+                let bytes = &chunk[..length];
+                if std::mem::take(&mut first) && memchr::memchr(0, &bytes[..length.min(TEXT_CHECK)]).is_some()
+                {
+                    return 0;
+                }
+                lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
+                last = bytes[length - 1];
+            }
+        }
+    }
+}
+
+/// The commit that is checked out.
+pub(super) fn head(work: &Work<'_>, top: &Path) -> Result<Option<String>, Error> {
+    Ok(work.asked(top, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.map(|id| line(&id)))
+}

@@ -1,0 +1,220 @@
+//! `Plan`: what a new worktree would be made from.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use subagent_protocol::Error;
+use subagent_protocol::worktree::{BRANCH_PREFIX, Plan};
+
+use super::scratch::Scratch;
+use super::work::{Work, line};
+use super::{errors, status};
+use crate::git::Failure;
+
+/// The oldest git that has what is needed.
+const OLDEST: (u32, u32) = (2, 30);
+/// The message of the commit of uncommitted changes.
+const MESSAGE: &str = "Changes that were not committed";
+
+/// What the caller wants.
+pub(super) struct Wanted {
+    pub(super) branch: Option<String>,
+    pub(super) base: Option<String>,
+    pub(super) with_changes: bool,
+}
+
+/// The work tree around a folder.
+struct Found {
+    top: PathBuf,
+    git_dir: PathBuf,
+    repository: PathBuf,
+    prefix: PathBuf,
+}
+
+pub(super) fn plan(work: &Work<'_>, cwd: &Path, root: &Path, wanted: &Wanted) -> Result<Plan, Error> {
+    if !cwd.is_dir() {
+        return Err(errors::argument("cwd", format!("the folder {} does not exist", cwd.display())));
+    }
+    let _ = version(work, cwd)?;
+    let found = find(work, cwd)?;
+    let Some(head) = commit(work, &found.top, "HEAD")? else {
+        return Err(errors::needs_git("noCommit", "the repository has no commit yet")
+            .recommend("make a first commit with `git commit`"));
+    };
+    let base = match &wanted.base {
+        Some(base) => base_of(work, &found.top, base)?,
+        None => head.clone(),
+    };
+    if let Some(branch) = &wanted.branch {
+        refuse_invalid(work, &found.top, branch)?;
+    }
+    refuse_taken(work, &found.top, wanted.branch.as_deref())?;
+    let folder = root.join(folder_name(&found));
+    let taken = taken(work, &found.top, &folder)?;
+    let base = match wanted.with_changes {
+        true if base != head => {
+            return Err(errors::argument("base", "uncommitted changes are taken along on top of HEAD only"));
+        }
+        true => with_changes(work, &found, &head)?,
+        false => base,
+    };
+    let source = work.asked(&found.top, &["symbolic-ref", "-q", "HEAD"])?.map(|name| line(&name));
+    let source_branch = source.and_then(|name| name.strip_prefix("refs/heads/").map(str::to_owned));
+    Ok(Plan {
+        repository: found.repository,
+        main: found.top,
+        folder,
+        prefix: found.prefix,
+        base,
+        source_branch,
+        taken,
+    })
+}
+
+/// The version of git, if it is new enough.
+pub(super) fn version(work: &Work<'_>, folder: &Path) -> Result<(u32, u32), Error> {
+    let text = line(&work.run(folder, &["version"])?);
+    let mut numbers = text.split(|char: char| !char.is_ascii_digit()).filter_map(|part| part.parse().ok());
+    let version = numbers.next().zip(numbers.next()).unwrap_or((0, 0));
+    if version < OLDEST {
+        let message = format!("worktrees need git {}.{} or newer; this is: {text}", OLDEST.0, OLDEST.1);
+        return Err(errors::needs_git("tooOld", message));
+    }
+    Ok(version)
+}
+
+fn find(work: &Work<'_>, cwd: &Path) -> Result<Found, Error> {
+    let asked =
+        work.ask(&work.git(cwd), &["rev-parse", "--is-bare-repository", "--is-inside-work-tree"], b"")?;
+    let answer = match asked {
+        Ok(answer) => line(&answer),
+        Err(Failure::Refused { said, .. }) if said.contains("not a git repository") => {
+            let message = format!("{} is in no git repository", cwd.display());
+            return Err(errors::needs_git("noRepository", message));
+        }
+        // A repository of another user, for example: git says what to do.
+        Err(failure) => return Err(failure.into()),
+    };
+    match &*answer {
+        "false\ntrue" => {}
+        "true\nfalse" => {
+            let message = format!("{} is in a bare repository", cwd.display());
+            return Err(errors::needs_git("bare", message));
+        }
+        _ => {
+            let message = format!("{} is in no work tree of a git repository", cwd.display());
+            return Err(errors::needs_git("noRepository", message));
+        }
+    }
+    let asked = ["--show-toplevel", "--absolute-git-dir", "--git-common-dir", "--show-prefix"];
+    let mut paths = Vec::new();
+    for what in asked {
+        // One at a time: paths may have line ends.
+        let mut bytes = work.run(cwd, &["rev-parse", what])?;
+        let _ = bytes.pop();
+        paths.push(PathBuf::from(OsString::from_vec(bytes)));
+    }
+    let [top, git_dir, common, prefix] = &paths[..] else { unreachable!("as many as were asked") };
+    let common = cwd.join(common);
+    let repository = common.canonicalize().map_err(|error| errors::file(&common, &error))?;
+    Ok(Found {
+        top: top.clone(),
+        git_dir: git_dir.clone(),
+        repository,
+        prefix: prefix.components().collect(),
+    })
+}
+
+fn commit(work: &Work<'_>, top: &Path, name: &str) -> Result<Option<String>, Error> {
+    let name = format!("{name}^{{commit}}");
+    Ok(work.asked(top, &["rev-parse", "--verify", "--quiet", &name])?.map(|id| line(&id)))
+}
+
+fn base_of(work: &Work<'_>, top: &Path, base: &str) -> Result<String, Error> {
+    let unknown = || errors::argument("base", format!("`{base}` names no commit"));
+    if base.is_empty() || base.starts_with('-') {
+        return Err(unknown());
+    }
+    commit(work, top, base)?.ok_or_else(unknown)
+}
+
+fn refuse_invalid(work: &Work<'_>, top: &Path, branch: &str) -> Result<(), Error> {
+    let name = format!("refs/heads/{branch}");
+    let valid = !branch.starts_with('-') && branch != "HEAD";
+    if !valid || work.asked(top, &["check-ref-format", &name])?.is_none() {
+        return Err(errors::argument("branch", format!("`{branch}` is no name for a branch")));
+    }
+    Ok(())
+}
+
+/// Refuses a branch that exists, or that git cannot make beside one that exists: `a` and `a/b` exclude each other.
+fn refuse_taken(work: &Work<'_>, top: &Path, branch: Option<&str>) -> Result<(), Error> {
+    let name = branch.map_or_else(|| format!("{BRANCH_PREFIX}name"), str::to_owned);
+    let parents =
+        Path::new(&name).ancestors().skip(1).filter_map(Path::to_str).filter(|name| !name.is_empty());
+    let parents: Vec<String> = parents.map(str::to_owned).collect();
+    let mut args = vec!["for-each-ref".to_owned(), "--format=%(refname)".to_owned()];
+    args.extend(parents.iter().chain(branch.map(|_| &name)).map(|name| format!("refs/heads/{name}")));
+    let found = String::from_utf8_lossy(&work.run(top, &args)?).into_owned();
+    let found = found.lines().filter_map(|name| name.strip_prefix("refs/heads/"));
+    for found in found {
+        let is_below =
+            branch.is_some_and(|branch| found.strip_prefix(branch).is_some_and(|rest| rest.starts_with('/')));
+        if branch == Some(found) || is_below || parents.iter().any(|parent| parent == found) {
+            return Err(errors::exists("branch", found));
+        }
+    }
+    Ok(())
+}
+
+/// `REPOSITORY-HASH`: the same for all work trees of a repository.
+fn folder_name(found: &Found) -> String {
+    let of_main = found.repository.file_name().is_some_and(|name| name == ".git");
+    let named = if of_main { found.repository.parent() } else { Some(&*found.repository) };
+    let name = named.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(".git").unwrap_or(&name);
+    let safe = |char: char| if char.is_ascii_alphanumeric() || "._-".contains(char) { char } else { '-' };
+    let name: String = name.trim_start_matches(['.', '-']).chars().map(safe).take(48).collect();
+    let name = if name.is_empty() { "repository" } else { &*name };
+    format!("{name}-{:08x}", crc32c::crc32c(found.repository.as_os_str().as_encoded_bytes()))
+}
+
+fn taken(work: &Work<'_>, top: &Path, folder: &Path) -> Result<Vec<String>, Error> {
+    let mut taken = BTreeSet::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') {
+            taken.insert(name);
+        }
+    }
+    let prefix = format!("refs/heads/{BRANCH_PREFIX}");
+    let branches = work.run(top, &["for-each-ref", "--format=%(refname)", &prefix])?;
+    for branch in String::from_utf8_lossy(&branches).lines() {
+        let name = branch.strip_prefix(&prefix).and_then(|name| name.split('/').next());
+        taken.extend(name.map(str::to_owned));
+    }
+    Ok(taken.into_iter().collect())
+}
+
+/// A commit of what is not committed, on top of `HEAD`; `HEAD` if there is nothing. Nothing but objects is written.
+fn with_changes(work: &Work<'_>, found: &Found, head: &str) -> Result<String, Error> {
+    status::refuse_under_way(work, &found.top, &found.git_dir)?;
+    let scratch = Scratch::new(&found.repository)?;
+    let git = status::with_own_index(work, &found.top, &found.git_dir, &scratch, "index")?;
+    work.feed(&git, &["add", "--all", "--", "."], b"")?;
+    let tree = line(&work.feed(&git, &["write-tree"], b"")?);
+    if Some(&tree) == commit_tree(work, &found.top, head)?.as_ref() {
+        return Ok(head.to_owned());
+    }
+    let commit = work.feed(&git, &["commit-tree", &tree, "-p", head, "-F", "-"], MESSAGE.as_bytes())?;
+    Ok(line(&commit))
+}
+
+/// The tree of a commit.
+pub(super) fn commit_tree(work: &Work<'_>, folder: &Path, commit: &str) -> Result<Option<String>, Error> {
+    let name = format!("{commit}^{{tree}}");
+    Ok(work.asked(folder, &["rev-parse", "--verify", "--quiet", &name])?.map(|id| line(&id)))
+}

@@ -1,0 +1,118 @@
+//! `Remove`: takes away a worktree that has nothing of its own, with its branch.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use subagent_protocol::Error;
+use subagent_protocol::worktree::{Answer, Worktree};
+
+use super::create::tip;
+use super::look::{self, Place};
+use super::registration::{REMOVING, Registration};
+use super::work::{Work, line, step};
+use super::{errors, retired};
+use crate::git::Failure;
+
+pub(super) fn remove(work: &Work<'_>, worktree: &Worktree) -> Result<Answer, Error> {
+    let at = tip(work, worktree)?;
+    let contents = look::look(work, worktree)?;
+    if !contents.is_clean() {
+        return Ok(Answer::Found(contents));
+    }
+    if let Some(found) = Registration::find(worktree)? {
+        found.refuse_if_locked()?;
+        found.write(REMOVING, b"")?;
+        if contents.exists && !take_away(work, worktree, &found)? {
+            let _ = fs::remove_file(found.admin.join(REMOVING));
+            // Somebody has changed it meanwhile.
+            return look::look(work, worktree).map(Answer::Found);
+        }
+        forget(&found)?;
+    }
+    if worktree.with_changes {
+        retired::keep_base(work, worktree)?;
+    }
+    delete_branch(work, worktree, at.as_deref())?;
+    Ok(Answer::Removed)
+}
+
+/// Lets git remove the folder, which looks again whether something would be lost; false if so.
+fn take_away(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Result<bool, Error> {
+    let top = Place {
+        top: found.path.clone(),
+        git_dir: found.admin.clone(),
+        main: Some(worktree.main.clone()),
+        ready: look::ready(found),
+        deletions_count: false,
+    };
+    let modules = top.below(work)?;
+    for module in &modules {
+        // They are clean, as the whole is. An empty folder is one that is not initialised.
+        step();
+        empty(&module.top).map_err(|error| errors::file(&module.top, &error))?;
+    }
+    let own = found.admin.join("modules");
+    if own.exists() {
+        step();
+        fs::remove_dir_all(&own).map_err(|error| errors::file(&own, &error))?;
+    }
+    // After a removal that was killed: files that are missing are no changes.
+    work.run(&found.path, &["reset", "--quiet", "--hard"]).map(drop)?;
+    let path = found.path.as_os_str();
+    let args = [path_arg("worktree"), path_arg("remove"), path];
+    match work.ask(&work.git(&worktree.repository), &args, b"")? {
+        Ok(_) => Ok(true),
+        Err(Failure::Refused { said, .. }) if said.contains("contains modified or untracked") => Ok(false),
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+fn path_arg(text: &str) -> &std::ffi::OsStr {
+    text.as_ref()
+}
+
+/// Writes the file `.git` of a worktree again that a removal has deleted.
+pub(super) fn restore_link(found: &Registration) -> Result<(), Error> {
+    let link = found.path.join(".git");
+    if link.exists() {
+        return Ok(());
+    }
+    let text = [b"gitdir: ", found.admin.as_os_str().as_encoded_bytes(), b"\n"].concat();
+    fs::write(&link, text).map_err(|error| errors::file(&link, &error))
+}
+
+/// Removes what git has of a worktree whose folder is gone.
+pub(super) fn forget(found: &Registration) -> Result<(), Error> {
+    step();
+    match fs::remove_dir_all(&found.admin) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(errors::file(&found.admin, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Deletes the branch if it still is where it was seen. One that is checked out elsewhere stays.
+pub(super) fn delete_branch(work: &Work<'_>, worktree: &Worktree, at: Option<&str>) -> Result<(), Error> {
+    let Some(at) = at else { return Ok(()) };
+    let name = format!("refs/heads/{}", worktree.branch);
+    let used = ["for-each-ref", "--format=%(worktreepath)", &name];
+    if !line(&work.run(&worktree.repository, &used)?).is_empty() {
+        return Ok(());
+    }
+    let deleted = work.ask(&work.git(&worktree.repository), &["update-ref", "-d", &name, at], b"")?;
+    match deleted {
+        Err(Failure::Refused { .. }) if tip(work, worktree)?.as_deref() != Some(at) => {
+            Err(errors::busy("moved", format!("the branch {} has moved meanwhile", worktree.branch)))
+        }
+        other => Ok(other.map(drop)?),
+    }
+}
+
+fn empty(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_dir = entry.file_type()?.is_dir();
+        if is_dir { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) }?;
+    }
+    Ok(())
+}

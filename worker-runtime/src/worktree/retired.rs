@@ -1,0 +1,80 @@
+//! Refs that keep what was in worktrees: `refs/subagent/retired/NAME/TIME`.
+
+use subagent_protocol::Error;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::worktree::{RETIRED_REFS, Worktree};
+
+use super::work::{Work, line};
+
+/// How often a time may be taken before it is an error: each is another content.
+const MAX_SAME: u32 = 1000;
+
+/// Keeps a commit under a ref; returns its name. One that is there is never changed: another content has another name.
+pub(super) fn keep(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    time: Timestamp,
+    commit: &str,
+) -> Result<String, Error> {
+    let name = format!("{RETIRED_REFS}{}/{}", worktree.name, stamp(time));
+    let none = "0".repeat(commit.len());
+    for more in 1..MAX_SAME {
+        let name = if more == 1 { name.clone() } else { format!("{name}-{more}") };
+        let there = work.asked(&worktree.repository, &["rev-parse", "--verify", "--quiet", &name])?;
+        match there.map(|id| line(&id)) {
+            Some(there) if there == commit => return Ok(name),
+            Some(_) => {}
+            None => {
+                work.run(&worktree.repository, &["update-ref", &name, commit, &none])?;
+                return Ok(name);
+            }
+        }
+    }
+    Err(super::errors::busy("locked", format!("there are {MAX_SAME} refs of the same time below {name}")))
+}
+
+/// Keeps the commit of the main tree's changes: its content may be nowhere else by now.
+pub(super) fn keep_base(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+    let args = ["rev-list", "--max-count=1", "--format=%ct", "--no-walk", &worktree.base];
+    let Some(made) = work.asked(&worktree.repository, &args)? else { return Ok(()) };
+    let seconds = line(&made).lines().last().and_then(|seconds| seconds.parse::<i64>().ok()).unwrap_or(0);
+    let args = ["for-each-ref", "--count=1", "--contains", &worktree.base, "--format=%(refname)"];
+    let others: Vec<&str> =
+        args.into_iter().chain(["refs/heads/", "refs/tags/", "refs/remotes/", RETIRED_REFS]).collect();
+    let found = line(&work.run(&worktree.repository, &others)?);
+    if found.is_empty() || found == format!("refs/heads/{}", worktree.branch) {
+        keep(work, worktree, Timestamp(seconds.saturating_mul(1000)), &worktree.base)?;
+    }
+    Ok(())
+}
+
+/// A time as a part of a ref: `20261125T201500Z`.
+pub(super) fn stamp(time: Timestamp) -> String {
+    // `2026-11-25T20:15:00+00:00`
+    let text: String = time.to_string().chars().take(19).filter(|char| !"-:".contains(*char)).collect();
+    text + "Z"
+}
+
+/// The time in the name of a ref.
+pub(super) fn time_of(name: &str) -> Option<Timestamp> {
+    let stamp = name.rsplit('/').next()?.split('-').next()?;
+    let digits: Vec<char> = stamp.chars().collect();
+    let part = |from: usize, to: usize| digits.get(from..to).map(|part| part.iter().collect::<String>());
+    let (date, time) =
+        ([part(0, 4)?, part(4, 6)?, part(6, 8)?], [part(9, 11)?, part(11, 13)?, part(13, 15)?]);
+    Timestamp::parse(&format!("{}T{}Z", date.join("-"), time.join(":")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_part_of_a_ref_and_back() {
+        let time = Timestamp(1_795_638_900_000);
+        assert_eq!(stamp(time), "20261125T203500Z");
+        assert_eq!(time_of("refs/subagent/retired/a/20261125T203500Z"), Some(time));
+        assert_eq!(time_of("refs/subagent/retired/a/20261125T203500Z-2"), Some(time));
+        assert_eq!(time_of("refs/subagent/retired/a/b"), None);
+    }
+}

@@ -1,0 +1,6 @@
+//! With the real git, in repositories of every kind.
+
+mod create;
+mod look;
+mod plan;
+mod world;

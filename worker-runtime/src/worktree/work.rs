@@ -1,0 +1,198 @@
+//! What an operation has: the caller's environment, its deadline, and the locks that it holds.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use subagent_protocol::Error;
+use subagent_protocol::worktree::Worktree;
+
+use super::lock::Lock;
+use super::{Env, errors, waiting};
+use crate::git::{Failure, Git, Settings};
+
+/// No operation takes longer. The caller's deadline is shorter.
+const DEADLINE: Duration = Duration::from_secs(3600);
+/// Maximum length of an answer of git.
+const MAX_ANSWER: usize = 512 * 1024 * 1024;
+
+/// How long is waited for others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// For another operation on the same worktree.
+    pub(super) operation: Duration,
+    /// For the lock file of another git.
+    pub(super) git: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { operation: Duration::from_secs(30), git: Duration::from_secs(10) }
+    }
+}
+
+/// The state of one operation.
+pub(super) struct Work<'a> {
+    env: &'a Env,
+    patience: Patience,
+    until: Instant,
+    begun: SystemTime,
+    /// Inherited by git: what a killed operation left runs to its end before the next operation begins.
+    held: Vec<OwnedFd>,
+    /// When an earlier operation began that was killed.
+    killed: Option<SystemTime>,
+    repository: PathBuf,
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(env: &'a Env, patience: Patience) -> Self {
+        let until = Instant::now() + DEADLINE;
+        let (begun, repository) = (SystemTime::now(), PathBuf::new());
+        Self { env, patience, until, begun, held: Vec::new(), killed: None, repository }
+    }
+
+    /// Carries out an operation on a worktree that no other one works on meanwhile.
+    pub(super) fn alone<T>(
+        &self,
+        name: &str,
+        worktree: &Worktree,
+        operation: impl FnOnce(&Work<'a>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if !worktree.repository.is_dir() {
+            return Err(errors::not_found(&worktree.repository, "the repository is gone"));
+        }
+        let folder = worktree.path.parent().unwrap_or(Path::new("/"));
+        let path = folder.join(format!(".{}.lock", worktree.name));
+        self.locked(name, &path, &worktree.repository, |work| {
+            let answer = operation(work);
+            if !worktree.path.exists() {
+                // The lock goes with the worktree; who waits for it sees that it is gone.
+                let _ = std::fs::remove_file(&path);
+            }
+            answer
+        })
+    }
+
+    /// Carries out an operation with one more lock.
+    pub(super) fn locked<T>(
+        &self,
+        name: &str,
+        path: &Path,
+        repository: &Path,
+        operation: impl FnOnce(&Work<'a>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let lock = Lock::take(path, name, self.patience.operation)?;
+        let mut held = vec![lock.inherited().map_err(|error| errors::file(path, &error))?];
+        for file in &self.held {
+            held.push(file.try_clone().map_err(|error| errors::file(path, &error))?);
+        }
+        let killed = [self.killed, lock.killed].into_iter().flatten().min();
+        let (env, patience, until, begun) = (self.env, self.patience, self.until, self.begun);
+        operation(&Self { env, patience, until, begun, held, killed, repository: repository.to_owned() })
+    }
+
+    /// Whether an earlier operation of this worktree was killed.
+    pub(super) const fn was_killed(&self) -> bool {
+        self.killed.is_some()
+    }
+
+    pub(super) const fn env(&self) -> &'a Env {
+        self.env
+    }
+
+    pub(super) const fn until(&self) -> Instant {
+        self.until
+    }
+
+    pub(super) fn held(&self) -> &[OwnedFd] {
+        &self.held
+    }
+
+    pub(super) fn git<'b>(&'b self, folder: &'b Path) -> Git<'b> {
+        let (env, until) = (self.env, self.until);
+        Git { folder, env, settings: Settings::Trusted, places: Vec::new(), until, held: &self.held }
+    }
+
+    /// Git that knows a git directory, with or without its work tree.
+    pub(super) fn git_of<'b>(&'b self, git_dir: &'b Path) -> Git<'b> {
+        Git { places: vec![("GIT_DIR", git_dir.into())], ..self.git(git_dir) }
+    }
+
+    /// Runs git in a folder. Waits for the locks of another git.
+    pub(super) fn run<S: AsRef<OsStr>>(&self, folder: &Path, args: &[S]) -> Result<Vec<u8>, Error> {
+        self.feed(&self.git(folder), args, b"")
+    }
+
+    /// The same with input, and with places of its own.
+    pub(super) fn feed<S: AsRef<OsStr>>(
+        &self,
+        git: &Git<'_>,
+        args: &[S],
+        stdin: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        self.ask(git, args, stdin)?.map_err(Error::from)
+    }
+
+    /// Runs a git whose failure is an answer too.
+    pub(super) fn asked<S: AsRef<OsStr>>(&self, folder: &Path, args: &[S]) -> Result<Option<Vec<u8>>, Error> {
+        self.asked_of(&self.git(folder), args)
+    }
+
+    /// The same with places of its own.
+    pub(super) fn asked_of<S: AsRef<OsStr>>(
+        &self,
+        git: &Git<'_>,
+        args: &[S],
+    ) -> Result<Option<Vec<u8>>, Error> {
+        match self.ask(git, args, b"")? {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(Failure::Refused { .. }) => Ok(None),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// The same, where its failure matters. The outer error is a lock that stays.
+    pub(super) fn ask<S: AsRef<OsStr>>(
+        &self,
+        git: &Git<'_>,
+        args: &[S],
+        stdin: &[u8],
+    ) -> Result<Result<Vec<u8>, Failure>, Error> {
+        let until = Instant::now() + self.patience.git;
+        loop {
+            let answer = git.run(args, stdin, MAX_ANSWER);
+            let Err(Failure::Refused { said, .. }) = &answer else { return Ok(answer) };
+            let Some(lock) = waiting::lock_in(said) else { return Ok(answer) };
+            let lock = git.folder.join(lock);
+            if waiting::until_gone(&lock, until) && Instant::now() < until {
+                continue;
+            }
+            if !self.is_left_over(&lock) {
+                return Err(errors::locked(&lock));
+            }
+            std::fs::remove_file(&lock).map_err(|error| errors::file(&lock, &error))?;
+        }
+    }
+
+    /// Whether a lock file was left by a git of ours that was killed: all of these have ended, the lock was made after
+    /// they began, and it stayed for as long as we wait. The index of a work tree of the user is never among them.
+    fn is_left_over(&self, lock: &Path) -> bool {
+        let Some(killed) = self.killed else { return false };
+        let made = lock.symlink_metadata().and_then(|meta| meta.modified());
+        let ours = ["worktrees", "refs", "packed-refs.lock", "logs"];
+        let is_ours = ours.iter().any(|place| lock.starts_with(self.repository.join(place)));
+        is_ours && made.is_ok_and(|made| made + Duration::from_secs(1) >= killed && made < self.begun)
+    }
+}
+
+/// The text of an answer that is one line.
+pub(super) fn line(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end_matches('\n').to_owned()
+}
+
+/// A step that changes the disk: tests kill the process there.
+pub(super) fn step() {
+    #[cfg(test)]
+    crate::git::killed::step();
+}
