@@ -46,7 +46,7 @@ mod startup;
 mod stderr;
 mod watch;
 pub mod work_tree;
-mod worktree;
+pub mod worktree;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

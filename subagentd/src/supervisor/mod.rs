@@ -147,11 +147,11 @@ impl Supervisor {
         let shared = Arc::new(Shared::new(setup, store, generation, boot_id, copies));
         environment::remove_strays(&shared).await;
         handoffs::remove_strays(&shared).await;
+        worktrees::recover_landings(&shared).await?;
         let roster = Arc::new(Roster::adopt(&shared).await?);
         let supervisor = Self { shared, roster };
         tokio::spawn(adoption::run(Arc::clone(&supervisor.shared), supervisor.roster.all()));
         tokio::spawn(janitor::run(supervisor.clone()));
-        tokio::spawn(worktrees::recover_landings(Arc::clone(&supervisor.shared)));
         Ok(supervisor)
     }
 

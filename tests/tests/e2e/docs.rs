@@ -56,6 +56,11 @@ fn the_readme() {
 }
 
 #[test]
+fn the_worktrees() {
+    run("docs/worktrees.md", "trees");
+}
+
+#[test]
 fn the_notifications() {
     run("docs/notifications.md", "notified");
 }

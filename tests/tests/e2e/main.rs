@@ -69,6 +69,7 @@ mod systemd;
 mod tidy;
 mod trees;
 mod views;
+mod worktrees;
 
 mod doctor {
     //! `subagent doctor`: what it finds, and what `--fix` mends.

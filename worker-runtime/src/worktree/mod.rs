@@ -11,6 +11,7 @@ mod errors;
 mod lock;
 mod look;
 mod modules;
+mod patch;
 mod plan;
 mod registration;
 mod remove;
@@ -30,6 +31,7 @@ use std::io::{self, Read as _, Write as _};
 use subagent_protocol::worktree::{Answer, Operation};
 use subagent_protocol::{Code, Error};
 
+pub use self::patch::patch;
 use self::work::{Patience, Work};
 
 /// The environment of the caller.

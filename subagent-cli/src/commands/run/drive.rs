@@ -75,6 +75,8 @@ pub(super) struct Driven {
     /// The worker, and the turn if it was accepted; none if the run ended before.
     pub(super) worker: Option<Value>,
     pub(super) turn_id: Option<String>,
+    /// What has become of its git worktree; null if it had none.
+    pub(super) worktree: Value,
     pub(super) transcript: Transcript,
     /// See [`printed_by`].
     pub(super) printed_by: Option<Instant>,
@@ -103,6 +105,7 @@ pub(super) async fn drive(
         ending: Ending::Turn,
         worker: None,
         turn_id: None,
+        worktree: Value::Null,
         transcript: Transcript::default(),
         printed_by: None,
     };
@@ -168,11 +171,12 @@ pub(super) async fn drive(
         signal = signals.next() => end_by(signal),
         () = until(printed_by) => {}
     }
-    let ending = match (worked, stopped) {
+    let (ending, mut stopped) = match (worked, stopped) {
         (Err(failure), Ok(_)) => return Err(failure.with("workerId", worker_id)),
         (_, Err(failure)) => return Err(failure.with("workerId", worker_id)),
-        (Ok(ending), Ok(_)) => ending,
+        (Ok(ending), Ok(stopped)) => (ending, stopped),
     };
+    driven.worktree = stopped["worktree"].take();
     Ok(Driven { ending, worker: Some(worker), printed_by, ..driven })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_config::result_schema::ResultSchema;
 use subagent_protocol::budget;
+use subagent_protocol::clean::one_line;
 use subagent_runtime::work_tree::Changes;
 
 use super::drive::{Driven, Ending};
@@ -38,7 +39,7 @@ pub(super) fn judge(
     timeout: Option<u64>,
     took: Duration,
 ) -> Judged {
-    let Driven { ending, worker, turn_id, transcript, .. } = driven;
+    let Driven { ending, worker, turn_id, worktree, transcript, .. } = driven;
     let end = transcript.end();
     // A turn that did not come to its end has no final message that a schema could be about.
     let checked = match (&ending, end, schema) {
@@ -81,6 +82,9 @@ pub(super) fn judge(
     if transcript.is_truncated() {
         data["messageTruncated"] = true.into();
     }
+    if worktree.is_object() {
+        data["worktree"] = worktree;
+    }
     if schema.is_some() {
         data["result"] = checked.as_ref().map_or(Value::Null, |checked| checked.result.clone());
         data["schemaErrors"] =
@@ -105,6 +109,11 @@ pub(super) fn outcome(judged: Judged, form: Form) -> Outcome {
         let lines: Vec<String> = reasons.iter().map(|reason| format!("run: {reason}")).collect();
         complain(&lines.join("\n"));
     }
+    if form == Form::Text
+        && let Some(line) = kept(&data["worktree"])
+    {
+        complain(&line);
+    }
     // At a terminal it was shown when the agent said it.
     let message = if form == Form::Text && all_at_terminal() {
         ""
@@ -113,6 +122,16 @@ pub(super) fn outcome(judged: Judged, form: Form) -> Outcome {
     };
     let message = message.to_owned();
     Outcome::Judged { kind: "run.finished", data, text: message, code }
+}
+
+/// Where the work is that a run has left in its worktree.
+fn kept(worktree: &Value) -> Option<String> {
+    let word = |key: &str| worktree[key].as_str().map(one_line);
+    (worktree["outcome"] == "kept").then_some(())?;
+    let (name, path, branch) = (word("name")?, word("path")?, word("branch")?);
+    Some(format!(
+        "run: the worktree {path} (branch {branch}) has its work; take it with: subagent land {name}"
+    ))
 }
 
 /// Why a run is not what it was to be.

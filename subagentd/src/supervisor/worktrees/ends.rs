@@ -1,5 +1,7 @@
 //! What becomes of a worktree when its worker is stopped, and of landings that a daemon has begun and not finished.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use subagent_protocol::Result;
@@ -9,7 +11,7 @@ use subagent_protocol::worktree::{Answer, Operation};
 
 use super::{look, operation, store_event};
 use crate::store::worktrees::{self, WorktreeRow};
-use crate::store::{Durability, RowId};
+use crate::store::{Durability, RowId, workers};
 use crate::supervisor::environment::Variables;
 use crate::supervisor::shared::Shared;
 use crate::supervisor::{Supervisor, entropy};
@@ -93,32 +95,37 @@ pub(super) fn delete(
     Ok((removed, seq))
 }
 
-/// Finishes the landings that a daemon before this one has begun.
-pub(in crate::supervisor) async fn recover_landings(shared: Arc<Shared>) {
-    let rows = match shared.store.read(worktrees::landing).await {
-        Ok(rows) => rows,
-        Err(error) => return tracing::error!(%error, "unfinished landings cannot be looked up"),
-    };
-    for row in rows {
-        let repository = row.worktree.repository.clone();
-        match operation::run(&shared, &Operation::Recover { repository }, &Variables::new()).await {
-            Ok(Answer::Recovered(Some(branch))) => {
-                tracing::info!(worktree = row.worktree.name, branch, "a landing was finished");
-            }
-            Ok(_) => {}
-            // The next landing in this repository tries it again.
-            Err(error) => {
-                tracing::error!(worktree = row.worktree.name, %error, "a landing cannot be finished")
-            }
-        }
-        let stored = shared.store.write(Durability::Full, 1, move |tx| {
-            let live = crate::store::workers::get(tx.connection(), row.worker_id.as_str())?;
-            let is_live = live.is_some_and(|worker| worker.state != "stopped");
-            let state = if is_live { WorktreeState::Ready } else { WorktreeState::Kept };
-            tx.update_worktree(&WorktreeRow { state, ..row }, entropy::now())
-        });
-        if let Err(error) = stored.await {
-            tracing::error!(%error, "the end of a landing cannot be stored");
-        }
+/// Ends the landings that a daemon before this one has begun: these worktrees can be landed again. What git has not
+/// finished is finished beside the daemon's other work, and before the next landing in the same repository.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(in crate::supervisor) async fn recover_landings(shared: &Arc<Shared>) -> Result<()> {
+    let rows = shared.store.read(worktrees::landing).await?;
+    if rows.is_empty() {
+        return Ok(());
     }
+    let repositories: BTreeSet<PathBuf> = rows.iter().map(|row| row.worktree.repository.clone()).collect();
+    let reset = shared.store.write(Durability::Full, rows.len(), move |tx| {
+        for row in rows {
+            let worker = workers::get(tx.connection(), row.worker_id.as_str())?;
+            let is_live = worker.is_some_and(|worker| worker.state != "stopped");
+            let state = if is_live { WorktreeState::Ready } else { WorktreeState::Kept };
+            tx.update_worktree(&WorktreeRow { state, ..row }, entropy::now())?;
+        }
+        Ok(())
+    });
+    reset.await?;
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        for repository in repositories {
+            let operation = Operation::Recover { repository };
+            match operation::run(&shared, &operation, &Variables::new()).await {
+                Ok(Answer::Recovered(Some(branch))) => tracing::info!(branch, "a landing was finished"),
+                Ok(_) => {}
+                Err(error) => tracing::error!(%error, ?operation, "a landing cannot be finished"),
+            }
+        }
+    });
+    Ok(())
 }

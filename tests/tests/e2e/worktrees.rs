@@ -1,0 +1,315 @@
+//! Workers in git worktrees: made at their start, removed at their end unless work is in them, landed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+use super::look::git;
+
+/// A repository with one commit, and somebody who commits.
+fn repository() -> Sandbox {
+    let mut sandbox = Sandbox::new();
+    sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
+    git(&sandbox, &["init", "-q", "-b", "main", "."]);
+    git(&sandbox, &["config", "user.name", "me"]);
+    git(&sandbox, &["config", "user.email", "me@example.com"]);
+    write(&sandbox.workspace(), ".git/info/exclude", ".subagent/\n");
+    write(&sandbox.workspace(), "a.txt", "one\ntwo\nthree\n");
+    git(&sandbox, &["add", "-A"]);
+    git(&sandbox, &["commit", "-qm", "first"]);
+    sandbox
+}
+
+/// Adds keys to the config.
+fn configure(sandbox: &Sandbox, keys: &Value) {
+    let file = sandbox.config_file();
+    let lines = keys.as_object().unwrap().iter().map(|(key, value)| format!("{key}: {value}\n"));
+    let added: String = lines.collect();
+    fs::write(&file, text(&file) + &added).unwrap();
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Starts a worker in a worktree, and gives the data of its start.
+fn start(sandbox: &Sandbox, name: &str, more: &[&str]) -> Value {
+    let args = ["worker", "start", "demo", "--name", name, "--worktree"];
+    sandbox.run(&[&args[..], more].concat()).data_of("worker.started")
+}
+
+fn path(data: &Value) -> PathBuf {
+    PathBuf::from(data["worktree"]["path"].as_str().unwrap())
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn names(sandbox: &Sandbox) -> Vec<String> {
+    let listed = sandbox.run(&["worktree", "list"]).data_of("worktree.listed");
+    let items = listed["items"].as_array().unwrap().iter();
+    items
+        .map(|item| format!("{} {}", item["name"].as_str().unwrap(), item["state"].as_str().unwrap()))
+        .collect()
+}
+
+#[test]
+fn a_worker_works_in_its_worktree_and_lands_where_that_came_from() {
+    let sandbox = repository();
+    write(&sandbox.workspace(), "mine.txt", "mine");
+    let started = start(&sandbox, "auth", &[]);
+    let tree = path(&started);
+    assert!(tree.starts_with(sandbox.file("data")), "{started}");
+    assert_eq!(started["cwd"], tree.to_str().unwrap());
+    assert_eq!(started["worktree"]["branch"], "subagent/auth");
+    assert_eq!(started["worktree"]["sourceBranch"], "main");
+    assert!(!tree.join("mine.txt").exists(), "what is not committed stays behind");
+    let _ = sandbox.run(&["send", "auth", "!edit replace a.txt 2 TWO\n!edit create new/b.txt new"]).data();
+    assert_eq!(text(&sandbox.workspace().join("a.txt")), "one\ntwo\nthree\n", "the main tree is untouched");
+    assert_eq!(text(&tree.join("a.txt")), "one\nTWO\nthree\n");
+    let shown = sandbox.run(&["worktree", "show", "auth"]).data_of("worktree.shown");
+    let counts = ["files", "added", "removed", "uncommitted"].map(|key| shown["contents"][key].clone());
+    assert_eq!(counts, [2, 2, 1, 2].map(|number| json!(number)), "{shown}");
+    assert_eq!(names(&sandbox), ["auth ready"]);
+
+    let landed = sandbox.run(&["land", "auth", "--message", "Make it loud"]).data_of("worktree.landed");
+    assert_eq!(landed["into"], "main");
+    assert_eq!(landed["files"], json!(["a.txt", "new/b.txt"]));
+    assert_eq!(text(&sandbox.workspace().join("a.txt")), "one\nTWO\nthree\n");
+    assert_eq!(text(&sandbox.workspace().join("mine.txt")), "mine");
+    assert_eq!(git(&sandbox, &["status", "--porcelain"]), "?? mine.txt\n");
+    let message = git(&sandbox, &["log", "-1", "--format=%an%n%B"]);
+    let worker = started["workerId"].as_str().unwrap();
+    let expected = format!("me\nMake it loud\n\nSubagent: auth, demo, {worker}\n");
+    assert_eq!(message.trim_end(), expected.trim_end());
+    assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "2\n", "one commit for all");
+
+    // The worker lives, and goes on from what has landed.
+    let _ = sandbox.run(&["send", "auth", "!edit replace a.txt 3 THREE"]).data();
+    let again = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!(again["files"], json!(["a.txt"]));
+    let nothing = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!((&nothing["files"], &nothing["commit"]), (&json!([]), &again["commit"]));
+    let types: Vec<Value> =
+        sandbox.events(worker).into_iter().map(|mut event| event["type"].take()).collect();
+    for expected in ["worktree.created", "worktree.landed"] {
+        assert!(types.contains(&json!(expected)), "{types:?}");
+    }
+    // Nothing is in it any more.
+    let stopped = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    assert_eq!(stopped["worktree"], json!({"outcome": "removed", "name": "auth"}));
+    assert!(!tree.exists());
+    assert!(!git(&sandbox, &["for-each-ref", "refs/heads"]).contains("subagent/auth"));
+    sandbox.finish();
+}
+
+#[test]
+fn work_outlives_its_worker_until_it_is_landed_or_discarded() {
+    let sandbox = repository();
+    let (kept, gone) = (start(&sandbox, "kept", &[]), start(&sandbox, "gone", &[]));
+    for name in ["kept", "gone"] {
+        let _ = sandbox.run(&["send", name, &format!("!edit create {name}.txt {name}")]).data();
+        let stopped = sandbox.run(&["stop", name]).data_of("worker.stopped");
+        assert_eq!(
+            (&stopped["worktree"]["outcome"], &stopped["worktree"]["state"]),
+            (&json!("kept"), &json!("kept"))
+        );
+        let refused = sandbox.run(&["worktree", "remove", name]).error("WORKTREE_HAS_WORK");
+        assert_eq!(refused["details"]["contents"]["uncommitted"], 1, "{refused}");
+        sandbox.run(&["worker", "rm", name]).data_of("worker.removed");
+    }
+    assert_eq!(names(&sandbox), ["gone kept", "kept kept"], "also after their workers are removed");
+    let pruned = sandbox.run(&["worktree", "prune"]).data_of("worktree.pruned");
+    assert_eq!((&pruned["removed"], pruned["kept"].as_array().unwrap().len()), (&json!([]), 2), "{pruned}");
+
+    let landed = sandbox.run(&["land", "kept"]).data_of("worktree.landed");
+    assert_eq!((&landed["worktreeRemoved"], &landed["files"]), (&json!(true), &json!(["kept.txt"])));
+    assert!(!path(&kept).exists());
+    assert_eq!(text(&sandbox.workspace().join("kept.txt")), "kept\n");
+
+    let discarded = sandbox.run(&["worktree", "discard", "gone"]).data_of("worktree.discarded");
+    assert!(!path(&gone).exists());
+    let retired = discarded["retired"].as_str().unwrap();
+    assert!(retired.starts_with("refs/subagent/retired/gone/"), "{discarded}");
+    assert_eq!(
+        git(&sandbox, &["log", "-p", "--all", "--format=", "-S", "gone", "--name-only"]).trim(),
+        "gone.txt"
+    );
+    assert_eq!(names(&sandbox), [""; 0]);
+    sandbox.run(&["worktree", "show", "gone"]).error("WORKTREE_NOT_FOUND");
+
+    let pruned = sandbox.run(&["worktree", "prune", "--retired", "0s"]).data_of("worktree.pruned");
+    assert_eq!(pruned["deletedRefs"].as_array().unwrap().len(), 2, "{pruned}");
+    assert_eq!(git(&sandbox, &["for-each-ref", "refs/subagent"]), "");
+    sandbox.finish();
+}
+
+#[test]
+fn a_landing_that_cannot_be_changes_nothing() {
+    let sandbox = repository();
+    let started = start(&sandbox, "auth", &[]);
+    let _ = sandbox.run(&["send", "auth", "!edit replace a.txt 2 TWO"]).data();
+    // What the user has changed there and not committed.
+    write(&sandbox.workspace(), "a.txt", "one\ntwo\nthree and mine\n");
+    let refused = sandbox.run(&["land", "auth"]).error("LAND_REFUSED");
+    assert_eq!(
+        (&refused["details"]["reason"], &refused["details"]["files"]),
+        (&json!("dirty"), &json!(["a.txt"]))
+    );
+    // The same lines.
+    write(&sandbox.workspace(), "a.txt", "one\n2\nthree\n");
+    git(&sandbox, &["commit", "-qam", "second"]);
+    let head = git(&sandbox, &["rev-parse", "HEAD"]);
+    let refused = sandbox.run(&["land", "auth"]).error("LAND_CONFLICT");
+    assert_eq!(refused["details"]["files"], json!(["a.txt"]), "{refused}");
+    assert_eq!(git(&sandbox, &["rev-parse", "HEAD"]), head);
+    assert_eq!(git(&sandbox, &["status", "--porcelain"]), "");
+    let events = sandbox.events(started["workerId"].as_str().unwrap());
+    let conflict = events.iter().find(|event| event["type"] == "worktree.conflict").unwrap();
+    assert_eq!(conflict["data"], json!({"name": "auth", "into": "main", "files": ["a.txt"]}));
+    // Not while it works.
+    let pause = sandbox.gate("pause");
+    let _ = sandbox.send_no_wait(started["workerId"].as_str().unwrap(), &pause.directive());
+    let busy = sandbox.run(&["land", "auth"]).error("WORKTREE_BUSY");
+    assert_eq!(busy["details"]["reason"], "turn");
+    pause.open();
+    sandbox.run(&["wait", "auth"]).data();
+    let patch = sandbox.run(&["land", "auth", "--patch", "fix.patch"]).data_of("worktree.patch");
+    assert!(text(Path::new(patch["path"].as_str().unwrap())).contains("+TWO"), "{patch}");
+    // A check that fails keeps the branch where it is.
+    git(&sandbox, &["reset", "-q", "--hard", "HEAD~1"]);
+    let failed = sandbox
+        .run(&["land", "auth", "--check", "grep -q TWO a.txt && echo seen && exit 3"])
+        .error("LAND_CHECK_FAILED");
+    assert_eq!((&failed["details"]["exitCode"], &failed["details"]["output"]), (&json!(3), &json!("seen\n")));
+    assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "1\n");
+    let landed = sandbox.run(&["land", "auth", "--check", "grep -q TWO a.txt"]).data_of("worktree.landed");
+    assert_eq!(landed["files"], json!(["a.txt"]));
+    sandbox.finish();
+}
+
+#[test]
+fn without_a_repository_no_worker_is_started() {
+    let mut sandbox = Sandbox::new();
+    sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
+    let refused =
+        sandbox.run(&["worker", "start", "demo", "--name", "a", "--worktree"]).error("WORKTREE_NEEDS_GIT");
+    assert_eq!(refused["details"]["reason"], "noRepository", "{refused}");
+    git(&sandbox, &["init", "-q", "-b", "main", "."]);
+    let refused =
+        sandbox.run(&["worker", "start", "demo", "--name", "a", "--worktree"]).error("WORKTREE_NEEDS_GIT");
+    assert_eq!(refused["details"]["reason"], "noCommit", "{refused}");
+    git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    git(&sandbox, &["branch", "taken"]);
+    let refused =
+        sandbox.run(&["worker", "start", "demo", "--name", "a", "--worktree=taken"]).error("WORKTREE_EXISTS");
+    assert_eq!(refused["details"]["branch"], "taken", "{refused}");
+    let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    assert_eq!(listed["count"], 0, "nothing is left of these: {listed}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_worktree_is_made_usable_or_the_start_fails() {
+    let mut sandbox = repository();
+    write(&sandbox.workspace(), ".gitignore", ".env\nbuilt\n");
+    git(&sandbox, &["add", "-A"]);
+    git(&sandbox, &["commit", "-qm", "ignore"]);
+    write(&sandbox.workspace(), ".env", "KEY=1\n");
+    let flag = sandbox.file("ready");
+    let setup = format!("test -e {} || {{ echo no flag; exit 4; }}; echo $PWD > built", flag.display());
+    let demo = sandbox.demo_agent(&[]).key("isolation", json!("worktree"));
+    sandbox.launcher("demo", demo);
+    configure(&sandbox, &json!({"worktrees": {"copy": [".env"], "setup": [setup]}}));
+    let failed = sandbox.run(&["worker", "start", "demo", "--name", "a"]).error("WORKTREE_SETUP_FAILED");
+    assert_eq!(
+        (&failed["details"]["exitCode"], &failed["details"]["output"]),
+        (&json!(4), &json!("no flag\n"))
+    );
+    fs::write(&flag, "").unwrap();
+    sandbox.run(&["worker", "restart", "a"]).data_of("worker.restarted");
+    let shown = sandbox.run(&["worker", "show", "a"]).data_of("worker.shown");
+    let tree = path(&shown);
+    assert_eq!(text(&tree.join(".env")), "KEY=1\n");
+    assert_eq!(text(&tree.join("built")).trim(), tree.to_str().unwrap());
+    fs::remove_file(tree.join("built")).unwrap();
+    sandbox.run(&["worktree", "setup", "a"]).data_of("worktree.ready");
+    assert!(tree.join("built").exists());
+    // Neither is work of the worker.
+    let stopped = sandbox.run(&["stop", "a"]).data_of("worker.stopped");
+    assert_eq!(stopped["worktree"]["outcome"], "removed", "{stopped}");
+    sandbox.finish();
+}
+
+#[test]
+fn changes_of_the_main_tree_come_along_and_do_not_land() {
+    let sandbox = repository();
+    write(&sandbox.workspace(), "a.txt", "mine\ntwo\nthree\n");
+    write(&sandbox.workspace(), "mine.txt", "mine\n");
+    let started = start(&sandbox, "auth", &["--with-changes"]);
+    let tree = path(&started);
+    assert_eq!(
+        (text(&tree.join("a.txt")), text(&tree.join("mine.txt"))),
+        ("mine\ntwo\nthree\n".into(), "mine\n".into())
+    );
+    let _ = sandbox.run(&["send", "auth", "!edit create new.txt new"]).data();
+    let landed = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!(landed["files"], json!(["new.txt"]));
+    assert_eq!(git(&sandbox, &["status", "--porcelain"]), " M a.txt\n?? mine.txt\n");
+    sandbox.finish();
+}
+
+#[test]
+fn a_run_in_a_worktree_leaves_what_it_has_made() {
+    let sandbox = repository();
+    let run = sandbox.run(&[
+        "run",
+        "--worktree=fix",
+        "--launcher",
+        "demo",
+        "--text",
+        "!edit create b.txt b",
+        "--json",
+    ]);
+    let data = run.data_of("run.finished");
+    assert_eq!(data["worktree"]["outcome"], "kept", "{data}");
+    assert_eq!(data["worktree"]["branch"], "fix");
+    let name = data["worktree"]["name"].as_str().unwrap();
+    let landed = sandbox.run(&["land", name, "--rebase"]).data_of("worktree.landed");
+    assert_eq!(landed["files"], json!(["b.txt"]));
+    let run = sandbox.run(&["run", "--worktree", "--launcher", "demo", "--text", "hello", "--json"]);
+    assert_eq!(run.data_of("run.finished")["worktree"]["outcome"], "removed");
+    sandbox.finish();
+}
+
+#[test]
+fn rules_about_relative_paths_are_about_the_worktree() {
+    let sandbox = repository();
+    let started = start(&sandbox, "auth", &["--allow", "edit(src/**)"]);
+    let worker = started["workerId"].as_str().unwrap();
+    let policy = sandbox.run(&["worker", "inspect", worker]).data_of("worker.inspected");
+    assert_eq!(policy["policy"]["workspace"], path(&started).to_str().unwrap(), "{policy}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_definition_can_ask_for_a_worktree() {
+    let sandbox = repository();
+    let definition = "---\ndescription: writes\nisolation: worktree\n---\nWrite.\n";
+    write(&sandbox.workspace(), ".claude/agents/writer.md", definition);
+    let task = sandbox
+        .run(&["task", "run", "--agent", "writer", "--launcher", "demo", "--text", "!edit create t.txt t"])
+        .data();
+    let worker = task["task"]["taskId"].as_str().or(task["taskId"].as_str()).unwrap().to_owned();
+    let shown = sandbox.run(&["worktree", "show", &worker]).data_of("worktree.shown");
+    assert_eq!(shown["contents"]["files"], 1, "{shown}");
+    assert!(!sandbox.workspace().join("t.txt").exists());
+    let landed = sandbox.run(&["land", &worker]).data_of("worktree.landed");
+    assert_eq!(landed["files"], json!(["t.txt"]));
+    sandbox.finish();
+}

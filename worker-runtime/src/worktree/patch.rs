@@ -1,0 +1,31 @@
+//! The changes of a worktree as a patch, uncommitted and untracked files included. Changes nothing in it.
+
+use std::ffi::{OsStr, OsString};
+
+use subagent_protocol::Error;
+use subagent_protocol::worktree::Worktree;
+
+use super::scratch::Scratch;
+use super::work::{Patience, Work};
+use super::{errors, look};
+
+/// A patch from the worktree's base to its files as they are, in the form that `git apply` takes.
+///
+/// # Errors
+/// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, `GIT_FAILED`.
+pub fn patch(worktree: &Worktree, env: &[(OsString, OsString)]) -> Result<Vec<u8>, Error> {
+    let work = Work::new(env, Patience::default());
+    work.alone("patch", worktree, |work| {
+        let found = look::registered(worktree)?;
+        let found = found.ok_or_else(|| errors::not_found(&worktree.path, "the worktree is gone"))?;
+        let scratch = Scratch::new(&worktree.repository)?;
+        let mut git = work.git(&found.path);
+        // An index of our own: that of the worktree stays as it is.
+        git.places.push(("GIT_INDEX_FILE", scratch.path("index").into()));
+        work.feed(&git, &["read-tree", "HEAD"], b"")?;
+        work.feed(&git, &["add", "--all"], b"")?;
+        let args = ["diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", "--no-color"];
+        let args: Vec<&OsStr> = args.iter().copied().chain([&*worktree.base]).map(OsStr::new).collect();
+        work.feed(&git, &args, b"")
+    })
+}
