@@ -7,7 +7,9 @@
 
 mod commits;
 mod create;
+mod discard;
 mod errors;
+mod keep;
 mod lock;
 mod look;
 mod modules;
@@ -70,6 +72,10 @@ fn answer(operation: Operation, env: &Env, patience: Patience) -> Answer {
         Operation::Remove { worktree } => {
             work.alone("remove", &worktree, |work| remove::remove(work, &worktree))
         }
+        Operation::Discard { worktree, time } => {
+            work.alone("discard", &worktree, |work| discard::discard(work, &worktree, time))
+        }
+        Operation::Prune { repository, before } => retired::prune(&work, &repository, before),
         other => Err(Error::new(Code::Internal, format!("not built: {other:?}"))),
     };
     answer.unwrap_or_else(Answer::Failed)

@@ -1,6 +1,7 @@
 //! With the real git, in repositories of every kind.
 
 mod create;
+mod discard;
 mod look;
 mod plan;
 mod world;
