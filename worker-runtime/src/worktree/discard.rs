@@ -63,7 +63,7 @@ pub(super) fn discard(work: &Work<'_>, worktree: &Worktree, time: Timestamp) -> 
 }
 
 /// Commits that the branch and the reflogs have alone, and that of the main tree's changes.
-fn of_branch(
+pub(super) fn of_branch(
     work: &Work<'_>,
     worktree: &Worktree,
     found: Option<&Registration>,

@@ -10,6 +10,7 @@ mod create;
 mod discard;
 mod errors;
 mod keep;
+mod land;
 mod lock;
 mod look;
 mod modules;
@@ -30,7 +31,6 @@ use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 
 use subagent_protocol::worktree::{Answer, Operation};
-use subagent_protocol::{Code, Error};
 
 use self::work::{Patience, Work};
 
@@ -76,7 +76,10 @@ fn answer(operation: Operation, env: &Env, patience: Patience) -> Answer {
             work.alone("discard", &worktree, |work| discard::discard(work, &worktree, time))
         }
         Operation::Prune { repository, before } => retired::prune(&work, &repository, before),
-        other => Err(Error::new(Code::Internal, format!("not built: {other:?}"))),
+        Operation::Land { worktree, landing } => {
+            work.alone("land", &worktree, |work| land::land(work, &worktree, &landing))
+        }
+        Operation::Recover { repository } => land::recover(&work, &repository),
     };
     answer.unwrap_or_else(Answer::Failed)
 }

@@ -2,6 +2,7 @@
 
 mod create;
 mod discard;
+mod land;
 mod look;
 mod plan;
 mod world;
