@@ -78,6 +78,8 @@ pub(crate) enum Failure {
         /// Its first argument.
         command: String,
         code: Option<i32>,
+        /// What it printed: some commands say more with their status.
+        printed: Vec<u8>,
         /// The end of what it said; nothing if it was not trusted.
         said: String,
     },
@@ -137,7 +139,12 @@ impl Git<'_> {
             return Ok(bytes);
         }
         let command = args.first().map(|name| name.as_ref().to_string_lossy().into_owned());
-        Err(Failure::Refused { command: command.unwrap_or_default(), code: status.code(), said })
+        Err(Failure::Refused {
+            command: command.unwrap_or_default(),
+            code: status.code(),
+            printed: bytes,
+            said,
+        })
     }
 
     fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {

@@ -20,13 +20,8 @@ pub(super) fn unique(
     found: Option<&Registration>,
 ) -> Result<Vec<String>, Error> {
     let branch = format!("refs/heads/{}", worktree.branch);
-    // Its folder may be gone.
-    let git = work.git_of(found.map_or(&worktree.repository, |found| &found.admin));
-    let mut tips = history(work, &git, &branch)?;
-    if found.is_some() {
-        tips.extend(history(work, &git, "HEAD")?);
-        tips.extend(own_refs(work, &git)?);
-    }
+    let git = git_of(work, worktree, found);
+    let tips = tips(work, worktree, found)?;
     let mut input = tips.into_iter().collect::<Vec<_>>().join("\n");
     if input.is_empty() {
         return Ok(Vec::new());
@@ -39,6 +34,26 @@ pub(super) fn unique(
     let mut unique = list(work, &git, &input)?;
     unique.retain(|commit| !(worktree.with_changes && *commit == worktree.base));
     Ok(unique)
+}
+
+/// What its branch and its `HEAD` are and were.
+pub(super) fn tips(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    found: Option<&Registration>,
+) -> Result<BTreeSet<String>, Error> {
+    let git = git_of(work, worktree, found);
+    let mut tips = history(work, &git, &format!("refs/heads/{}", worktree.branch))?;
+    if found.is_some() {
+        tips.extend(history(work, &git, "HEAD")?);
+        tips.extend(own_refs(work, &git)?);
+    }
+    Ok(tips)
+}
+
+/// Git with the worktree's git directory: its folder may be gone.
+fn git_of<'a>(work: &'a Work<'_>, worktree: &'a Worktree, found: Option<&'a Registration>) -> Git<'a> {
+    work.git_of(found.map_or(&worktree.repository, |found| &found.admin))
 }
 
 /// The commits of a submodule that the main work tree's repository of it does not have.
@@ -62,7 +77,7 @@ fn list(work: &Work<'_>, git: &Git<'_>, input: &str) -> Result<Vec<String>, Erro
 }
 
 /// What a ref is, and what it was.
-pub(super) fn history(work: &Work<'_>, git: &Git<'_>, name: &str) -> Result<BTreeSet<String>, Error> {
+fn history(work: &Work<'_>, git: &Git<'_>, name: &str) -> Result<BTreeSet<String>, Error> {
     let now = work.asked_of(git, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")])?;
     let Some(now) = now else { return Ok(BTreeSet::new()) };
     let before = work.asked_of(git, &["rev-list", "--walk-reflogs", name])?.unwrap_or_default();

@@ -120,7 +120,7 @@ fn clear_made(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
             .to_string_lossy()
             .strip_prefix(&name)
             .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
-        let begun = fs::read(admin.join("locked")).map_or(false, |text| text.starts_with(b"initializing"));
+        let begun = fs::read(admin.join("locked")).is_ok_and(|text| text.starts_with(b"initializing"));
         let is_empty = fs::read_dir(&admin).is_ok_and(|mut entries| entries.next().is_none());
         if is_ours && !admin.join("gitdir").exists() && (begun || is_empty) {
             removed(&admin)?;

@@ -7,7 +7,10 @@
 
 mod commits;
 mod create;
+mod discard;
 mod errors;
+mod keep;
+mod land;
 mod lock;
 mod look;
 mod modules;
@@ -29,7 +32,6 @@ use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 
 use subagent_protocol::worktree::{Answer, Operation};
-use subagent_protocol::{Code, Error};
 
 pub use self::patch::patch;
 use self::work::{Patience, Work};
@@ -72,7 +74,14 @@ fn answer(operation: Operation, env: &Env, patience: Patience) -> Answer {
         Operation::Remove { worktree } => {
             work.alone("remove", &worktree, |work| remove::remove(work, &worktree))
         }
-        other => Err(Error::new(Code::Internal, format!("not built: {other:?}"))),
+        Operation::Discard { worktree, time } => {
+            work.alone("discard", &worktree, |work| discard::discard(work, &worktree, time))
+        }
+        Operation::Prune { repository, before } => retired::prune(&work, &repository, before),
+        Operation::Land { worktree, landing } => {
+            work.alone("land", &worktree, |work| land::land(work, &worktree, &landing))
+        }
+        Operation::Recover { repository } => land::recover(&work, &repository),
     };
     answer.unwrap_or_else(Answer::Failed)
 }

@@ -1,36 +1,71 @@
 //! Refs that keep what was in worktrees: `refs/subagent/retired/NAME/TIME`.
 
+use std::path::Path;
+
 use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{RETIRED_REFS, Worktree};
+use subagent_protocol::worktree::{Answer, RETIRED_REFS, Worktree};
 
 use super::work::{Work, line};
+use super::{commits, errors};
 
 /// How often a time may be taken before it is an error: each is another content.
 const MAX_SAME: u32 = 1000;
 
+/// The name of a ref that keeps a worktree.
+pub(super) fn name(worktree: &Worktree, time: Timestamp) -> String {
+    format!("{RETIRED_REFS}{}/{}", worktree.name, stamp(time))
+}
+
+/// The ref of this time, if there is one.
+pub(super) fn of(work: &Work<'_>, worktree: &Worktree, time: Timestamp) -> Result<Option<String>, Error> {
+    let name = name(worktree, time);
+    let there = work.asked(&worktree.repository, &["show-ref", "--verify", "--quiet", &name])?;
+    Ok(there.map(|_| name))
+}
+
+/// Lists the refs of a repository, and deletes those of before a time.
+pub(super) fn prune(work: &Work<'_>, repository: &Path, before: Option<Timestamp>) -> Result<Answer, Error> {
+    if !repository.is_dir() {
+        return Err(errors::not_found(repository, "the repository is gone"));
+    }
+    let (mut kept, mut deleted) = (Vec::new(), Vec::new());
+    let list = work.run(repository, &["for-each-ref", "--format=%(objectname) %(refname)", RETIRED_REFS])?;
+    for entry in commits::lines(&list) {
+        let Some((id, name)) = entry.split_once(' ') else { continue };
+        // One whose name has no time is not ours to delete.
+        let is_old = before.is_some_and(|before| time_of(name).is_some_and(|time| time < before));
+        if is_old {
+            work.run(repository, &["update-ref", "-d", name, id])?;
+        }
+        if is_old { &mut deleted } else { &mut kept }.push(name.to_owned());
+    }
+    Ok(Answer::Pruned { kept, deleted })
+}
+
 /// Keeps a commit under a ref; returns its name. One that is there is never changed: another content has another name.
 pub(super) fn keep(
     work: &Work<'_>,
+    repository: &Path,
     worktree: &Worktree,
     time: Timestamp,
     commit: &str,
 ) -> Result<String, Error> {
-    let name = format!("{RETIRED_REFS}{}/{}", worktree.name, stamp(time));
+    let name = name(worktree, time);
     let none = "0".repeat(commit.len());
     for more in 1..MAX_SAME {
         let name = if more == 1 { name.clone() } else { format!("{name}-{more}") };
-        let there = work.asked(&worktree.repository, &["rev-parse", "--verify", "--quiet", &name])?;
+        let there = work.asked(repository, &["rev-parse", "--verify", "--quiet", &name])?;
         match there.map(|id| line(&id)) {
             Some(there) if there == commit => return Ok(name),
             Some(_) => {}
             None => {
-                work.run(&worktree.repository, &["update-ref", &name, commit, &none])?;
+                work.run(repository, &["update-ref", &name, commit, &none])?;
                 return Ok(name);
             }
         }
     }
-    Err(super::errors::busy("locked", format!("there are {MAX_SAME} refs of the same time below {name}")))
+    Err(errors::busy("locked", format!("there are {MAX_SAME} refs of the same time below {name}")))
 }
 
 /// Keeps the commit of the main tree's changes: its content may be nowhere else by now.
@@ -43,7 +78,7 @@ pub(super) fn keep_base(work: &Work<'_>, worktree: &Worktree) -> Result<(), Erro
         args.into_iter().chain(["refs/heads/", "refs/tags/", "refs/remotes/", RETIRED_REFS]).collect();
     let found = line(&work.run(&worktree.repository, &others)?);
     if found.is_empty() || found == format!("refs/heads/{}", worktree.branch) {
-        keep(work, worktree, Timestamp(seconds.saturating_mul(1000)), &worktree.base)?;
+        keep(work, &worktree.repository, worktree, Timestamp(seconds.saturating_mul(1000)), &worktree.base)?;
     }
     Ok(())
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
+use super::land::restore;
 use super::lock::Lock;
+use super::registration::Registration;
 use super::{Env, errors, waiting};
 use crate::git::{Failure, Git, Settings};
 
@@ -65,7 +67,8 @@ impl<'a> Work<'a> {
         let folder = worktree.path.parent().unwrap_or(Path::new("/"));
         let path = folder.join(format!(".{}.lock", worktree.name));
         self.locked(name, &path, &worktree.repository, |work| {
-            let answer = operation(work);
+            let found = Registration::find(worktree)?.filter(|found| found.path.is_dir());
+            let answer = found.map_or(Ok(()), |found| restore(work, &found)).and_then(|()| operation(work));
             if !worktree.path.exists() {
                 // The lock goes with the worktree; who waits for it sees that it is gone.
                 let _ = std::fs::remove_file(&path);
@@ -103,6 +106,10 @@ impl<'a> Work<'a> {
 
     pub(super) const fn until(&self) -> Instant {
         self.until
+    }
+
+    pub(super) const fn patience_with_git(&self) -> Duration {
+        self.patience.git
     }
 
     pub(super) fn held(&self) -> &[OwnedFd] {

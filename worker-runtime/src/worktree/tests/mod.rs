@@ -1,6 +1,8 @@
 //! With the real git, in repositories of every kind.
 
 mod create;
+mod discard;
+mod land;
 mod look;
 mod plan;
 mod world;

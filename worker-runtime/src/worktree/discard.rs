@@ -1,0 +1,113 @@
+//! `Discard`: keeps all that is in a worktree under a ref, and removes it.
+
+use subagent_protocol::Error;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::worktree::{Answer, Worktree};
+
+use super::create::tip;
+use super::keep::{self, Keeping};
+use super::look::{self, Place};
+use super::registration::{REMOVING, Registration};
+use super::remove::{self, delete_branch, forget};
+use super::scratch::Scratch;
+use super::work::{Work, line};
+use super::{commits, retired};
+
+pub(super) fn discard(work: &Work<'_>, worktree: &Worktree, time: Timestamp) -> Result<Answer, Error> {
+    let found = Registration::find(worktree)?;
+    let begun = found.as_ref().and_then(|found| found.read(REMOVING)).filter(|name| !name.is_empty());
+    let begun = begun.map(|name| String::from_utf8_lossy(&name).into_owned());
+    if begun.is_none() && look::look(work, worktree)?.is_clean() {
+        let _ = remove::remove(work, worktree)?;
+        // One that was discarded by an attempt that was killed at its end.
+        return Ok(Answer::Discarded(retired::of(work, worktree, time)?));
+    }
+    let at = tip(work, worktree)?;
+    let keeping = Keeping { work, worktree, time };
+    let name = match &found {
+        Some(found) => {
+            found.refuse_if_locked()?;
+            let there = look::registered(worktree)?;
+            let commit = match there.is_some() {
+                true => Some(of_folder(&keeping, found)?),
+                // What was in the folder was kept before it was removed.
+                false if begun.is_some() => None,
+                false => Some(of_git(&keeping, found)?),
+            };
+            let kept = match (begun, commit) {
+                (Some(name), Some(commit)) if !has_more(work, worktree, &name, &commit)? => name,
+                (Some(name), None) => name,
+                (_, Some(commit)) => retired::keep(work, &worktree.repository, worktree, time, &commit)?,
+                (None, None) => unreachable!("without a removal that has begun there is a commit"),
+            };
+            found.write(REMOVING, kept.as_bytes())?;
+            if there.is_some() {
+                let args = ["worktree", "remove", "--force"].map(AsRef::<std::ffi::OsStr>::as_ref);
+                let args: Vec<_> = args.into_iter().chain([found.path.as_os_str()]).collect();
+                work.run(&worktree.repository, &args)?;
+            }
+            forget(found)?;
+            kept
+        }
+        None => {
+            let tips = of_branch(work, worktree, None)?;
+            let git = work.git(&worktree.repository);
+            let tree = format!("refs/heads/{}^{{tree}}", worktree.branch);
+            let tree = line(&work.feed(&git, &["rev-parse", &tree], b"")?);
+            let commit = keeping.commit(&git, &tree, at.iter().cloned().chain(tips), "Commits")?;
+            retired::keep(work, &worktree.repository, worktree, time, &commit)?
+        }
+    };
+    delete_branch(work, worktree, at.as_deref())?;
+    Ok(Answer::Discarded(Some(name)))
+}
+
+/// Commits that the branch and the reflogs have alone, and that of the main tree's changes.
+pub(super) fn of_branch(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    found: Option<&Registration>,
+) -> Result<Vec<String>, Error> {
+    let unique = commits::unique(work, worktree, found)?;
+    let tips = commits::tips(work, worktree, found)?;
+    let base = worktree.with_changes.then(|| worktree.base.clone());
+    Ok(tip(work, worktree)?
+        .into_iter()
+        .chain(unique.into_iter().filter(|id| tips.contains(id)))
+        .chain(base)
+        .collect())
+}
+
+fn of_folder(keeping: &Keeping<'_>, found: &Registration) -> Result<String, Error> {
+    let place = Place {
+        top: found.path.clone(),
+        git_dir: found.admin.clone(),
+        main: Some(keeping.worktree.main.clone()),
+        ready: look::ready(found),
+        deletions_count: true,
+    };
+    keeping.all(&place, of_branch(keeping.work, keeping.worktree, Some(found))?)
+}
+
+/// Keeps what git has of a worktree whose folder is gone: its commits and its index.
+fn of_git(keeping: &Keeping<'_>, found: &Registration) -> Result<String, Error> {
+    let work = keeping.work;
+    let git = work.git_of(&found.admin);
+    let head =
+        work.asked_of(&git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.map(|id| line(&id));
+    let scratch = Scratch::new(&keeping.worktree.repository)?;
+    let index = keeping.index(&git, &scratch, head.as_deref())?;
+    let tree = line(&work.feed(&git, &["rev-parse", &format!("{index}^{{tree}}")], b"")?);
+    let mut parents = of_branch(work, keeping.worktree, Some(found))?;
+    parents.extend(keep::named(work, &keeping.worktree.repository, &found.admin)?);
+    keeping.commit(&git, &tree, head.into_iter().chain([index]).chain(parents), "Commits")
+}
+
+/// Whether a commit of a folder that is partly removed has what the commit of the whole folder has not.
+fn has_more(work: &Work<'_>, worktree: &Worktree, whole: &str, part: &str) -> Result<bool, Error> {
+    let args = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=d", whole, part];
+    let more = work.run(&worktree.repository, &args)?;
+    // Its index is the same as long as it is there, and so is the commit of it.
+    let args = ["rev-list", "--count", &format!("{part}^@"), "--not", whole];
+    Ok(!more.is_empty() || line(&work.run(&worktree.repository, &args)?) != "0")
+}

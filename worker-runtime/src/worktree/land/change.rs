@@ -1,0 +1,193 @@
+//! What a landing changes in a work tree, and what is there.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use subagent_protocol::Error;
+
+use super::super::commits::lines;
+use super::super::scratch::Scratch;
+use super::super::status::{parts, path};
+use super::super::work::Work;
+use crate::git::{Failure, Git};
+
+/// A path that differs between two commits.
+#[derive(Debug, Clone)]
+pub(super) struct Change {
+    pub(super) path: Vec<u8>,
+    pub(super) before: Option<Entry>,
+    pub(super) after: Option<Entry>,
+}
+
+/// A file of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) mode: String,
+    pub(super) id: String,
+}
+
+impl Entry {
+    /// As `update-index --index-info` reads it.
+    pub(super) fn line(entry: Option<&Self>, path: &[u8], none: &str) -> Vec<u8> {
+        let (mode, id) = entry.map_or(("0", none), |entry| (&*entry.mode, &*entry.id));
+        [format!("{mode} {id} 0\t").as_bytes(), path, b"\0"].concat()
+    }
+
+    /// A submodule: its work tree is its own.
+    pub(super) fn is_module(entry: Option<&Self>) -> bool {
+        entry.is_some_and(|entry| entry.mode == "160000")
+    }
+}
+
+/// What differs between two commits.
+pub(super) fn between(
+    work: &Work<'_>,
+    folder: &Path,
+    before: &str,
+    after: &str,
+) -> Result<Vec<Change>, Error> {
+    let raw =
+        work.run(folder, &["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", before, after])?;
+    let (mut changes, mut fields) = (Vec::new(), parts(&raw));
+    while let (Some(facts), Some(path)) = (fields.next(), fields.next()) {
+        let facts = String::from_utf8_lossy(facts).into_owned();
+        let facts: Vec<&str> = facts.trim_start_matches(':').split(' ').collect();
+        let [mode_before, mode_after, id_before, id_after, _] = facts[..] else { continue };
+        let entry = |mode: &str, id: &str| {
+            (mode != "000000").then(|| Entry { mode: mode.to_owned(), id: id.to_owned() })
+        };
+        let (before, after) = (entry(mode_before, id_before), entry(mode_after, id_after));
+        changes.push(Change { path: path.to_vec(), before, after });
+    }
+    Ok(changes)
+}
+
+/// The paths of those whose file is not as one side has it. Files are compared by content, with git's filters.
+pub(super) fn differing<'a>(
+    work: &Work<'_>,
+    repository: &Path,
+    top: &Path,
+    changes: &'a [Change],
+    side: impl Fn(&Change) -> Option<&Entry>,
+) -> Result<BTreeSet<&'a [u8]>, Error> {
+    let scratch = Scratch::new(repository)?;
+    let mut git = work.git(top);
+    git.places = vec![("GIT_INDEX_FILE", scratch.path("index").into())];
+    let (mut input, mut differing) = (Vec::new(), BTreeSet::new());
+    for change in changes {
+        match side(change) {
+            Some(entry) if Entry::is_module(Some(entry)) => {}
+            Some(entry) => input.extend(Entry::line(Some(entry), &change.path, "")),
+            None if is_there(top, &change.path) => {
+                differing.insert(&*change.path);
+            }
+            None => {}
+        }
+    }
+    if input.is_empty() {
+        return Ok(differing);
+    }
+    work.feed(&git, &["update-index", "-z", "--add", "--index-info"], &input)?;
+    let names = differing_from_index(work, &git)?;
+    let is_named = |change: &&Change| names.contains(&*change.path);
+    differing.extend(changes.iter().filter(is_named).map(|change| &*change.path));
+    Ok(differing)
+}
+
+/// The files that differ from an index.
+fn differing_from_index(work: &Work<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u8>>, Error> {
+    // Fails if a file differs.
+    match work.ask(git, &["update-index", "-q", "--refresh"], b"")? {
+        Ok(_) | Err(Failure::Refused { code: Some(1), .. }) => {}
+        Err(failure) => return Err(failure.into()),
+    }
+    let names = work.feed(git, &["diff-files", "--name-only", "-z"], b"")?;
+    Ok(parts(&names).map(<[u8]>::to_vec).collect())
+}
+
+/// Whether a file is there: not through a link, which would be another one.
+fn is_there(top: &Path, name: &[u8]) -> bool {
+    let mut folder = top.to_owned();
+    let mut parts = path(name).components().peekable();
+    while let Some(part) = parts.next() {
+        folder.push(part);
+        let Ok(meta) = folder.symlink_metadata() else { return false };
+        if parts.peek().is_some() && !meta.is_dir() {
+            return false;
+        }
+    }
+    true
+}
+
+/// The files of the user in a work tree that a landing would change: staged, changed, or not known to git.
+pub(super) fn dirty(
+    work: &Work<'_>,
+    repository: &Path,
+    top: &Path,
+    git: &Git<'_>,
+    before: &str,
+    changes: &[Change],
+) -> Result<Vec<String>, Error> {
+    let deleted: BTreeSet<&[u8]> =
+        changes.iter().filter(|change| change.after.is_none()).map(|change| &*change.path).collect();
+    let staged =
+        work.feed(git, &["diff-index", "--cached", "--name-only", "-z", "--no-renames", before], b"")?;
+    let staged: BTreeSet<&[u8]> = parts(&staged).collect();
+    let sparse = sparse(work, git)?;
+    let differing = differing(work, repository, top, changes, |change| change.before.as_ref())?;
+    let mut found = BTreeSet::new();
+    for change in changes {
+        let name = &*change.path;
+        let is_left_out = sparse.contains(name) && !is_there(top, name);
+        let is_replaced = change.before.is_none() && only_deleted(top, name, &deleted);
+        if staged.contains(name) || (differing.contains(name) && !is_left_out && !is_replaced) {
+            found.insert(String::from_utf8_lossy(name).into_owned());
+        }
+        // A file of the user where a folder has to be.
+        if change.before.is_none() {
+            for folder in path(name).ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
+                let bytes = folder.as_os_str().as_encoded_bytes();
+                let is_file = top.join(folder).symlink_metadata().is_ok_and(|meta| !meta.is_dir());
+                if is_file && !deleted.contains(bytes) {
+                    found.insert(folder.to_string_lossy().into_owned());
+                }
+            }
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// Whether a folder that becomes a file has nothing but files that are deleted.
+pub(super) fn only_deleted(top: &Path, name: &[u8], deleted: &BTreeSet<&[u8]>) -> bool {
+    let folder = top.join(path(name));
+    if !folder.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+        return false;
+    }
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| [name, b"/", entry.file_name().as_encoded_bytes()].concat())
+        .all(|below| deleted.contains(&*below) || only_deleted(top, &below, deleted))
+}
+
+/// Files that a sparse checkout leaves out.
+pub(super) fn sparse(work: &Work<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u8>>, Error> {
+    let list = work.feed(git, &["ls-files", "-z", "-v"], b"")?;
+    let left_out = parts(&list).filter(|entry| matches!(entry.first(), Some(b'S' | b's')));
+    Ok(left_out.filter_map(|entry| entry.get(2..)).map(<[u8]>::to_vec).collect())
+}
+
+/// The names of changed files with the lines, as people read them.
+pub(super) fn numbers(
+    work: &Work<'_>,
+    folder: &Path,
+    before: &str,
+    after: &str,
+) -> Result<super::super::look::Numbers, Error> {
+    let args = ["diff-tree", "-r", "-z", "--numstat", "--no-renames", before, after];
+    Ok(super::super::look::numbers(&work.run(folder, &args)?))
+}
+
+/// The one line of an answer.
+pub(super) fn first(bytes: &[u8]) -> Option<String> {
+    lines(bytes).next()
+}

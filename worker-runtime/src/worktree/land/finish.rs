@@ -1,0 +1,390 @@
+//! The steps of a landing that are seen from outside: the branch, then the files and the index of the work tree in which
+//! it is checked out. A record says what was begun, so that the next operation finishes it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use subagent_protocol::{Code, Error};
+
+use super::super::registration::write_whole;
+use super::super::scratch::{self, Scratch};
+use super::super::status::{parts, path};
+use super::super::work::{Work, line, step};
+use super::super::{errors, waiting};
+use super::change::{self, Change, Entry};
+use super::refused;
+use super::target::Target;
+use crate::git::{Failure, Git};
+use crate::work_tree::record::copy_index;
+
+/// What is written before the first step.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    branch: String,
+    before: String,
+    after: String,
+    /// The bytes of the paths.
+    top: Vec<u8>,
+    git_dir: Vec<u8>,
+    /// Our own `index.lock`.
+    lock: u64,
+}
+
+fn record_of(repository: &Path) -> PathBuf {
+    repository.join(scratch::FOLDER).join("landing.json")
+}
+
+/// Moves the branch, and updates the work tree in which it is checked out.
+pub(super) fn land(
+    work: &Work<'_>,
+    repository: &Path,
+    target: &Target,
+    after: &str,
+    reason: &str,
+) -> Result<(), Error> {
+    let Some(tree) = &target.tree else {
+        return move_branch(work, repository, target, after, reason);
+    };
+    let text_of = |path: &Path| path.as_os_str().as_bytes().to_vec();
+    let mut record = Record {
+        branch: target.branch.clone(),
+        before: target.commit.clone(),
+        after: after.to_owned(),
+        top: text_of(&tree.top),
+        git_dir: text_of(&tree.git_dir),
+        lock: 0,
+    };
+    let lock = IndexLock::take(work, repository, &tree.git_dir, &mut record)?;
+    let begun = refuse_dirty(work, repository, target, after)
+        .and_then(|()| move_branch(work, &tree.top, target, after, reason));
+    if let Err(error) = begun {
+        lock.release(repository)?;
+        return Err(error);
+    }
+    // With an error the record stays, and with it what the next operation has to finish; the user's git may go on.
+    let left = update(work, repository, &record).inspect_err(|_| drop(lock.unlock()))?;
+    lock.release(repository)?;
+    say(&record, left)
+}
+
+/// Finishes a landing that was killed; the branch, if there was one.
+pub(in super::super) fn recover(work: &Work<'_>, repository: &Path) -> Result<Option<String>, Error> {
+    let file = record_of(repository);
+    let text = match fs::read(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(errors::file(&file, &error)),
+    };
+    let record: Record =
+        serde_json::from_slice(&text).map_err(|error| errors::file(&file, &io::Error::other(error)))?;
+    let name = format!("refs/heads/{}", record.branch);
+    let now = work.asked(repository, &["rev-parse", "--verify", "--quiet", &name])?.map(|id| line(&id));
+    let (top, git_dir) = (folder(&record.top), folder(&record.git_dir));
+    let lock = IndexLock { own: own_of(repository), path: git_dir.join("index.lock"), inode: record.lock };
+    if now.as_ref() != Some(&record.after) || !top.is_dir() {
+        lock.release(repository)?;
+        return Ok(None);
+    }
+    // Another git may have begun since.
+    let lock = if lock.is_held() { lock } else { IndexLock::take_again(work, repository)? };
+    let left = update(work, repository, &record).inspect_err(|_| drop(lock.unlock()))?;
+    lock.release(repository)?;
+    say(&record, left)?;
+    Ok(Some(record.branch))
+}
+
+fn folder(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec()))
+}
+
+/// Our own name of the lock. It stays until the record is gone.
+fn own_of(repository: &Path) -> PathBuf {
+    repository.join(scratch::FOLDER).join("landing.lock")
+}
+
+/// The error for files that somebody changed meanwhile.
+fn say(record: &Record, left: Vec<String>) -> Result<(), Error> {
+    if left.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "{} is at {} now, but these files were changed meanwhile and were left as they are: {}",
+        record.branch,
+        record.after,
+        left.join(", ")
+    );
+    Err(Error::new(Code::GitFailed, message)
+        .with("into", record.branch.clone())
+        .with("commit", record.after.clone())
+        .with("files", left)
+        .recommend("compare them with `git diff`, and take what you need with `git checkout -- FILE`"))
+}
+
+/// Refuses a landing that would change files of the user.
+pub(super) fn refuse_dirty(
+    work: &Work<'_>,
+    repository: &Path,
+    target: &Target,
+    after: &str,
+) -> Result<(), Error> {
+    let Some(tree) = &target.tree else { return Ok(()) };
+    let changes = change::between(work, repository, &target.commit, after)?;
+    let scratch = Scratch::new(repository)?;
+    let git = own_index(work, &tree.top, &tree.git_dir, &scratch)?;
+    let files = change::dirty(work, repository, &tree.top, &git, &target.commit, &changes)?;
+    if files.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{} has changes of yours in {}", tree.top.display(), files.join(", "));
+    Err(refused("dirty", message)
+        .with("files", files)
+        .with("path", tree.top.display().to_string())
+        .recommend("commit or stash them, and land again"))
+}
+
+fn move_branch(
+    work: &Work<'_>,
+    folder: &Path,
+    target: &Target,
+    after: &str,
+    reason: &str,
+) -> Result<(), Error> {
+    let name = format!("refs/heads/{}", target.branch);
+    let args = ["update-ref", "-m", reason, &name, after, &target.commit];
+    match work.ask(&work.git(folder), &args, b"")? {
+        Err(Failure::Refused { said, .. }) if said.contains("but expected") => {
+            let message = format!("the branch {} has moved meanwhile", target.branch);
+            Err(refused("moved", message).with("branch", target.branch.clone()).retryable())
+        }
+        other => Ok(other.map(drop)?),
+    }
+}
+
+/// Git with a copy of the index of a work tree.
+fn own_index<'a>(
+    work: &'a Work<'_>,
+    top: &'a Path,
+    git_dir: &Path,
+    scratch: &Scratch,
+) -> Result<Git<'a>, Error> {
+    let (from, to) = (git_dir.join("index"), scratch.path("index"));
+    match copy_index(&from, &to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::file(&from, &error)),
+        _ => {}
+    }
+    let mut git = work.git(top);
+    git.places = vec![("GIT_INDEX_FILE", to.into())];
+    Ok(git)
+}
+
+/// Brings the files and the index of the work tree from one commit to the other. Nothing else is touched. May be
+/// repeated. Returns the files that are as neither of them has them.
+fn update(work: &Work<'_>, repository: &Path, record: &Record) -> Result<Vec<String>, Error> {
+    let (top, git_dir) = (folder(&record.top), folder(&record.git_dir));
+    let changes = change::between(work, repository, &record.before, &record.after)?;
+    let scratch = Scratch::new(repository)?;
+    let git = own_index(work, &top, &git_dir, &scratch)?;
+    let sparse = change::sparse(work, &git)?;
+    let from_before = change::differing(work, repository, &top, &changes, |change| change.before.as_ref())?;
+    let from_after = change::differing(work, repository, &top, &changes, |change| change.after.as_ref())?;
+    let gone: BTreeSet<&[u8]> =
+        changes.iter().filter(|change| change.after.is_none()).map(|change| &*change.path).collect();
+    let (mut written, mut deleted, mut left) = (Vec::new(), Vec::new(), Vec::new());
+    for change in &changes {
+        let name = &*change.path;
+        if Entry::is_module(change.after.as_ref()) || Entry::is_module(change.before.as_ref()) {
+            continue;
+        }
+        let is_left_out = sparse.contains(name) && top.join(path(name)).symlink_metadata().is_err();
+        if !from_after.contains(name) || is_left_out {
+            continue;
+        }
+        if from_before.contains(name) && !is_unfinished(work, &top, change, &gone)? {
+            left.push(String::from_utf8_lossy(name).into_owned());
+        } else if change.after.is_some() {
+            written.push(name);
+        } else {
+            deleted.push(name);
+        }
+    }
+    for name in deleted {
+        step();
+        delete(&top, path(name)).map_err(|error| errors::file(&top.join(path(name)), &error))?;
+    }
+    move_index(work, &git, &changes, &sparse, &top)?;
+    let mut input = Vec::new();
+    for name in written {
+        // Git would write a file only where none is.
+        input.extend_from_slice(name);
+        input.push(0);
+    }
+    if !input.is_empty() {
+        work.feed(&git, &["checkout-index", "-f", "-q", "-z", "--stdin"], &input)?;
+    }
+    match work.ask(&git, &["update-index", "-q", "--refresh"], b"")? {
+        Ok(_) | Err(Failure::Refused { code: Some(1), .. }) => {}
+        Err(failure) => return Err(failure.into()),
+    }
+    step();
+    let index = git_dir.join("index");
+    fs::rename(scratch.path("index"), &index).map_err(|error| errors::file(&index, &error))?;
+    Ok(left)
+}
+
+/// Brings the entries of an index that are still those of before to those of after.
+fn move_index(
+    work: &Work<'_>,
+    git: &Git<'_>,
+    changes: &[Change],
+    sparse: &BTreeSet<Vec<u8>>,
+    top: &Path,
+) -> Result<(), Error> {
+    let staged = work.feed(git, &["ls-files", "-z", "--stage"], b"")?;
+    let mut entries = std::collections::BTreeMap::new();
+    for entry in parts(&staged) {
+        let Some(tab) = memchr::memchr(b'\t', entry) else { continue };
+        let facts = String::from_utf8_lossy(&entry[..tab]).into_owned();
+        let mut facts = facts.split(' ').map(str::to_owned);
+        if let (Some(mode), Some(id)) = (facts.next(), facts.next()) {
+            entries.insert(&entry[tab + 1..], Entry { mode, id });
+        }
+    }
+    let (mut gone, mut there, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    for change in changes.iter().filter(|change| entries.get(&*change.path) == change.before.as_ref()) {
+        let id = change.before.as_ref().or(change.after.as_ref()).map_or(40, |entry| entry.id.len());
+        let lines = if change.after.is_none() { &mut gone } else { &mut there };
+        lines.extend(Entry::line(change.after.as_ref(), &change.path, &"0".repeat(id)));
+        let is_left_out =
+            sparse.contains(&change.path) && top.join(path(&change.path)).symlink_metadata().is_err();
+        if is_left_out && change.after.is_some() {
+            left_out.extend_from_slice(&change.path);
+            left_out.push(0);
+        }
+    }
+    // First what goes: a folder may become a file.
+    gone.extend(there);
+    if !gone.is_empty() {
+        work.feed(git, &["update-index", "-z", "--add", "--replace", "--index-info"], &gone)?;
+    }
+    if !left_out.is_empty() {
+        work.feed(git, &["update-index", "--skip-worktree", "-z", "--stdin"], &left_out)?;
+    }
+    Ok(())
+}
+
+/// Whether a file is one that git had begun to write: gone, or the beginning of what it becomes.
+fn is_unfinished(
+    work: &Work<'_>,
+    top: &Path,
+    change: &Change,
+    gone: &BTreeSet<&[u8]>,
+) -> Result<bool, Error> {
+    let file = top.join(path(&change.path));
+    let Ok(meta) = file.symlink_metadata() else { return Ok(true) };
+    let Some(after) = &change.after else { return Ok(false) };
+    if !meta.is_file() {
+        // A folder that becomes a file goes with its last file.
+        return Ok(change::only_deleted(top, &change.path, gone));
+    }
+    let mut with_path = b"--path=".to_vec();
+    with_path.extend_from_slice(&change.path);
+    let with_path = std::ffi::OsString::from_vec(with_path);
+    let args = [std::ffi::OsStr::new("cat-file"), "--filters".as_ref(), &with_path, after.id.as_ref()];
+    let whole = work.feed(&work.git(top), &args, b"")?;
+    let part = fs::read(&file).map_err(|error| errors::file(&file, &error))?;
+    Ok(whole.starts_with(&part))
+}
+
+/// Deletes a file, and folders that are empty then.
+fn delete(top: &Path, name: &Path) -> io::Result<()> {
+    fs::remove_file(top.join(name))?;
+    for folder in name.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
+        if fs::remove_dir(top.join(folder)).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The `index.lock` of a work tree, ours: a link to a file of ours, so that its number is that of no other lock.
+struct IndexLock {
+    own: PathBuf,
+    path: PathBuf,
+    inode: u64,
+}
+
+impl IndexLock {
+    /// Writes the record, and takes the lock of which it says that it is ours.
+    fn take(work: &Work<'_>, repository: &Path, git_dir: &Path, record: &mut Record) -> Result<Self, Error> {
+        let file = record_of(repository);
+        let failed = |error: io::Error| errors::file(&file, &error);
+        let own = own_of(repository);
+        let _ = fs::remove_file(&own);
+        fs::create_dir_all(repository.join(scratch::FOLDER)).map_err(failed)?;
+        fs::write(&own, "subagent land\n").map_err(failed)?;
+        record.lock = fs::metadata(&own).map_err(failed)?.ino();
+        let text = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
+        step();
+        write_whole(&file, &text).map_err(failed)?;
+        let lock = Self { own, path: git_dir.join("index.lock"), inode: record.lock };
+        lock.link(work).inspect_err(|_| drop(fs::remove_file(&file)))?;
+        Ok(lock)
+    }
+
+    /// Takes it for a record that is there.
+    fn take_again(work: &Work<'_>, repository: &Path) -> Result<Self, Error> {
+        let file = &record_of(repository);
+        let text = fs::read(file).map_err(|error| errors::file(file, &error))?;
+        let mut record: Record =
+            serde_json::from_slice(&text).map_err(|error| errors::file(file, &io::Error::other(error)))?;
+        let git_dir = folder(&record.git_dir);
+        // The record stays if the lock cannot be had.
+        let taken = Self::take(work, repository, &git_dir, &mut record);
+        taken.inspect_err(|_| drop(write_whole(file, &text)))
+    }
+
+    fn link(&self, work: &Work<'_>) -> Result<(), Error> {
+        let until = Instant::now() + work.patience_with_git();
+        loop {
+            step();
+            match fs::hard_link(&self.own, &self.path) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    if !waiting::until_gone(&self.path, until) {
+                        return Err(errors::locked(&self.path));
+                    }
+                }
+                Err(error) => return Err(errors::file(&self.path, &error)),
+            }
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.ino() == self.inode)
+    }
+
+    /// Gives the lock up, and takes the record away.
+    fn release(&self, repository: &Path) -> Result<(), Error> {
+        step();
+        self.unlock()?;
+        step();
+        let file = record_of(repository);
+        fs::remove_file(&file).map_err(|error| errors::file(&file, &error))?;
+        let _ = fs::remove_file(&self.own);
+        Ok(())
+    }
+
+    fn unlock(&self) -> Result<(), Error> {
+        match self.is_held() {
+            true => fs::remove_file(&self.path).map_err(|error| errors::file(&self.path, &error)),
+            false => Ok(()),
+        }
+    }
+}

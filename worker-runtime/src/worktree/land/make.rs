@@ -1,0 +1,185 @@
+//! The commits that a landing adds to its target.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+
+use subagent_protocol::worktree::{Landing, LandingMode, Worktree};
+use subagent_protocol::{Code, Error};
+
+use super::super::work::{Work, line};
+use super::super::{commits, plan};
+use super::merge::{Merged, merge};
+use super::refused;
+use super::target::Target;
+
+/// What is landed.
+pub(super) struct Source {
+    /// The commit of the worktree.
+    pub(super) commit: String,
+    /// Where its changes begin.
+    pub(super) base: String,
+}
+
+/// The commit that the target becomes; none if it has all changes.
+pub(super) fn commit(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    landing: &Landing,
+    source: &Source,
+    target: &Target,
+) -> Result<Option<String>, Error> {
+    let maker = Maker { work, worktree, landing, target };
+    let tree = maker.merged(&source.base, &target.commit, &source.commit)?;
+    if Some(&tree) == plan::commit_tree(work, &worktree.repository, &target.commit)?.as_ref() {
+        return Ok(None);
+    }
+    let own = maker.own(source)?;
+    Ok(Some(match landing.how {
+        LandingMode::Squash => maker.write(&tree, &[&target.commit], &maker.message(&own)?, &[])?,
+        LandingMode::Rebase => maker.replay(source, &target.commit)?,
+        LandingMode::Merge => {
+            let theirs = match worktree.with_changes && !own.is_empty() {
+                // The commit of the main tree's changes is none of the worktree's.
+                true => maker.replay(source, &format!("{}^", source.base))?,
+                false => source.commit.clone(),
+            };
+            let default = format!("Merge the worktree {}", worktree.name);
+            let message = landing.message.as_ref().unwrap_or(&default);
+            maker.write(&tree, &[&target.commit, &theirs], message.as_bytes(), &[])?
+        }
+    }))
+}
+
+struct Maker<'a> {
+    work: &'a Work<'a>,
+    worktree: &'a Worktree,
+    landing: &'a Landing,
+    target: &'a Target,
+}
+
+impl Maker<'_> {
+    fn merged(&self, base: &str, ours: &str, theirs: &str) -> Result<String, Error> {
+        match merge(self.work, &self.worktree.repository, base, ours, theirs)? {
+            Merged::Tree(tree) => Ok(tree),
+            Merged::Conflict(files) => {
+                let into = &self.target.branch;
+                let name = &self.worktree.name;
+                let message = format!("{name} and {into} change the same lines of {}", files.join(", "));
+                Err(Error::new(Code::LandConflict, message)
+                    .with("files", files)
+                    .with("into", into.clone())
+                    .with("targetCommit", self.target.commit.clone()))
+            }
+        }
+    }
+
+    /// The worktree's commits, the oldest first.
+    fn own(&self, source: &Source) -> Result<Vec<String>, Error> {
+        let range = format!("{}..{}", source.base, source.commit);
+        let list =
+            self.work.run(&self.worktree.repository, &["rev-list", "--reverse", "--topo-order", &range])?;
+        Ok(commits::lines(&list).collect())
+    }
+
+    /// The message of one commit for all of them.
+    fn message(&self, own: &[String]) -> Result<Vec<u8>, Error> {
+        if let Some(message) = &self.landing.message {
+            return Ok(message.clone().into_bytes());
+        }
+        let show = |format: &str, commit: &String| {
+            self.work.run(&self.worktree.repository, &["log", "-1", &format!("--format={format}"), commit])
+        };
+        match own {
+            [] => Ok(format!("Work of {}\n", self.worktree.name).into_bytes()),
+            [one] => show("%B", one),
+            [.., newest] => {
+                let mut message = show("%s", newest)?;
+                message.push(b'\n');
+                for commit in own {
+                    message.extend_from_slice(b"* ");
+                    message.extend(show("%s", commit)?);
+                }
+                Ok(message)
+            }
+        }
+    }
+
+    /// The commits again, on top of another one. Their authors stay; one that changes nothing there is left out.
+    fn replay(&self, source: &Source, onto: &str) -> Result<String, Error> {
+        let (work, repository) = (self.work, &self.worktree.repository);
+        let range = format!("{}..{}", source.base, source.commit);
+        if !work.run(repository, &["rev-list", "--merges", "--max-count=1", &range])?.is_empty() {
+            let message = format!("{} has merge commits, which cannot be rebased", self.worktree.name);
+            return Err(refused("mergeCommits", message).recommend("land with --squash or --merge"));
+        }
+        let mut onto =
+            line(&work.run(repository, &["rev-parse", "--verify", &format!("{onto}^{{commit}}")])?);
+        for commit in self.own(source)? {
+            let tree = self.merged(&format!("{commit}^"), &onto, &commit)?;
+            if Some(&tree) == plan::commit_tree(work, repository, &onto)?.as_ref() {
+                continue;
+            }
+            let facts = work
+                .run(repository, &["log", "-1", "--format=%an%x00%ae%x00%ad%x00%B", "--date=raw", &commit])?;
+            let mut facts = facts.splitn(4, |byte| *byte == 0).map(<[u8]>::to_vec);
+            let mut author = Vec::new();
+            for name in ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"] {
+                author.push((name, OsString::from_vec(facts.next().unwrap_or_default())));
+            }
+            onto = self.write(&tree, &[&onto], &facts.next().unwrap_or_default(), &author)?;
+        }
+        Ok(onto)
+    }
+
+    fn write(
+        &self,
+        tree: &str,
+        parents: &[&str],
+        message: &[u8],
+        author: &[(&'static str, OsString)],
+    ) -> Result<String, Error> {
+        let git = self.work.git(&self.worktree.repository);
+        let message = with_trailer(self.work, self.worktree, message, &self.landing.trailer)?;
+        write(self.work, crate::git::Git { places: author.to_vec(), ..git }, tree, parents, &message)
+    }
+}
+
+/// A message with the trailer at its end.
+pub(super) fn with_trailer(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    message: &[u8],
+    trailer: &str,
+) -> Result<Vec<u8>, Error> {
+    let end = message.iter().rposition(|byte| !byte.is_ascii_whitespace()).map_or(0, |last| last + 1);
+    let message = [&message[..end], b"\n"].concat();
+    if trailer.is_empty() {
+        return Ok(message);
+    }
+    let args = ["interpret-trailers", "--no-divider", "--if-exists=addIfDifferent", "--trailer", trailer];
+    work.feed(&work.git(&worktree.repository), &args, &message)
+}
+
+/// Writes a commit in the name of the user.
+pub(super) fn write(
+    work: &Work<'_>,
+    git: crate::git::Git<'_>,
+    tree: &str,
+    parents: &[&str],
+    message: &[u8],
+) -> Result<String, Error> {
+    let mut args = vec!["commit-tree", tree, "-F", "-"];
+    for parent in parents {
+        args.extend(["-p", parent]);
+    }
+    let written = work.feed(&git, &args, message).map_err(|error| {
+        let said = error.details.get("output").and_then(|said| said.as_str()).unwrap_or_default();
+        match said.contains("tell me who you are") || said.contains("ident") {
+            true => error.recommend(
+                "set your name with `git config --global user.name NAME`, and user.email likewise",
+            ),
+            false => error,
+        }
+    })?;
+    Ok(line(&written))
+}
