@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use subagent_protocol::api::{ControllerChoice, OnTimeout, SetOptions, StartWorker, WorktreeChoice};
 use subagent_protocol::budget::LimitsChange;
+use subagent_protocol::ids::WorkerId;
 use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::tags::Tags;
 use subagent_protocol::{Code, Error, Result};
@@ -72,6 +73,8 @@ pub struct Wanted {
     pub delegate: Option<bool>,
     /// The git worktree that it gets; without one as definition and config say.
     pub worktree: Option<WorktreeChoice>,
+    /// The worker whose git worktree it takes over.
+    pub worktree_of: Option<WorkerId>,
 }
 
 /// Where it is started, and by whom.
@@ -229,6 +232,7 @@ impl<'a> Composition<'a> {
             delegation,
             hooks,
             worktree,
+            worktree_of: wanted.worktree_of,
             choice: place.choice,
             cwd: place.cwd,
         })

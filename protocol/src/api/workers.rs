@@ -129,6 +129,9 @@ pub struct StartWorker {
     /// The git worktree in which it works; absent: it works in `cwd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<NewWorktree>,
+    /// The worker whose git worktree, if it has one, is this worker's from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree_of: Option<WorkerId>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.

@@ -122,6 +122,7 @@ async fn prepare(
             rules: args.rules.clone().into(),
             agent: source.agent.clone().map_or(Wish::None, |agent| Wish::Kept(Box::new(agent))),
             delegate: source.delegates.then_some(true),
+            worktree_of: source.worktree_of.clone().filter(|_| args.cwd.is_none()),
             ..start::Wanted::default()
         },
     };

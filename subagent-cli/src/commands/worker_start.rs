@@ -89,6 +89,7 @@ impl Wanted {
             agents,
             delegate,
             worktree: worktree::typed(args.worktree, input)?,
+            worktree_of: None,
         };
         Ok(Self {
             cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),

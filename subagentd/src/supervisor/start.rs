@@ -94,6 +94,9 @@ impl Supervisor {
                     let worker = tx.insert_worker(&new, now)?;
                     tx.open_account(worker, controller.id, None, request.budget)?;
                     planned.map_or(Ok(()), |planned| planned.store(tx, worker_id.as_str(), now))?;
+                    if let Some(from) = &request.worktree_of {
+                        worktrees::take_over(tx, from.as_str(), worker_id.as_str(), now)?;
+                    }
                     Ok(worker_id)
                 })
             })
@@ -351,6 +354,7 @@ pub(super) mod tests {
             delegation: None,
             hooks: Vec::new(),
             worktree: None,
+            worktree_of: None,
         }
     }
 

@@ -70,6 +70,7 @@ mod tidy;
 mod trees;
 mod views;
 mod worktrees;
+mod worktrees_killed;
 
 mod doctor {
     //! `subagent doctor`: what it finds, and what `--fix` mends.

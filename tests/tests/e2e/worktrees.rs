@@ -313,3 +313,20 @@ fn a_definition_can_ask_for_a_worktree() {
     assert_eq!(landed["files"], json!(["t.txt"]));
     sandbox.finish();
 }
+
+#[test]
+fn who_goes_on_from_a_worker_has_its_worktree() {
+    let sandbox = repository();
+    let started = start(&sandbox, "auth", &[]);
+    let from = started["workerId"].as_str().unwrap();
+    let continued = sandbox.run(&["worker", "continue", "--from-worker", from]).data_of("worker.continued");
+    let worker = continued["worker"]["workerId"].as_str().unwrap();
+    assert_eq!(continued["worker"]["cwd"], started["cwd"]);
+    let stopped = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    assert_eq!(stopped["worktree"], Value::Null, "it is the other one's now");
+    assert!(path(&started).exists());
+    sandbox.run(&["wait", worker]).data();
+    let stopped = sandbox.run(&["stop", worker]).data_of("worker.stopped");
+    assert_eq!(stopped["worktree"]["outcome"], "removed", "{stopped}");
+    sandbox.finish();
+}

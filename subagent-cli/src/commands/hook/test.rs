@@ -32,7 +32,9 @@ pub(super) fn run(args: HookTest, context: &Context) -> Result<Outcome> {
     let event = match event_named(&args.event) {
         Ok(Fires::On(event)) => event,
         Ok(Fires::Never(name)) => {
-            let message = format!("this version never fires `{name}`; its events are `worktree.created` and `worktree.removed`");
+            let message = format!(
+                "this version never fires `{name}`; its events are `worktree.created` and `worktree.removed`"
+            );
             return Err(Failure::argument(message).with("event", name));
         }
         Err(problem) => {

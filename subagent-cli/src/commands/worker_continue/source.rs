@@ -54,6 +54,8 @@ pub(super) struct Source {
     pub(super) agent: Option<Resolved>,
     /// Whether it may give tasks to other agents. Never of a file, either.
     pub(super) delegates: bool,
+    /// The worker itself, whose git worktree goes along. Never of a file.
+    pub(super) worktree_of: Option<WorkerId>,
 }
 
 /// A worker as it was looked at; nothing is written for it yet.
@@ -95,6 +97,7 @@ impl Seen {
             rules: owners_rules(&self.data["policy"])?,
             agent: definition(&self.data)?,
             delegates: self.data["worker"]["delegates"] == true,
+            worktree_of: text("workerId").and_then(|id| id.parse().ok()),
         })
     }
 

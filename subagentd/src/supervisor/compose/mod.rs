@@ -135,6 +135,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             agent: told(definition, resolved.spec),
             delegation,
             hooks: hooks::of_task(&spec.hooks, resolved.hooks),
+            worktree_of: None,
             worktree: match (&request.worktree, resolved.isolation) {
                 (None, None | Some(Isolation::None)) => None,
                 // Launcher and defaults speak of workers that people start: a task needs to see its caller's files.

@@ -46,7 +46,7 @@ pub(in crate::supervisor) async fn finish(shared: &Shared, worker: RowId, worker
         Ok(_) => return,
         Err(error) => return tracing::error!(worker = worker_id, %error, "a worktree cannot be looked up"),
     };
-    subagent_failpoint::hit("worktree_end.before");
+    subagent_failpoint::hit("worktree_end.before_run");
     let operation = Operation::Remove { worktree: row.worktree.clone() };
     let removed = match operation::run(shared, &operation, &Variables::new()).await {
         Ok(answer) => answer == Answer::Removed,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use subagent_protocol::api::{NewWorktree, WorktreeState, WorktreeView};
 use subagent_protocol::event::EventType;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Answer, Operation};
+use subagent_protocol::worktree::{Answer, Operation, Worktree};
 use subagent_protocol::{Code, Error, Result};
 use tokio::task::JoinHandle;
 
@@ -63,15 +63,40 @@ impl Planned {
         let worktree = self.named(&row.name, &worktrees::names(tx.connection())?);
         tx.insert_worktree((&row.worker_id, &row.controller_id), &worktree, self.setup(), now)?;
         tx.update_cwd(row.id, &self.cwd(&worktree).display().to_string())?;
-        let mut spec: Spec = serde_json::from_str(&row.spec).map_err(|error| internal(error.to_string()))?;
-        spec.has_worktree = true;
-        if let Some(policy) = &mut spec.policy {
-            // Relative patterns are about files where the agent works.
-            policy.workspace = moved(&policy.workspace, &worktree);
-        }
-        let spec = serde_json::to_string(&spec).map_err(|error| internal(error.to_string()))?;
-        tx.update_spec(row.id, &spec)
+        works_in(tx, row.id, &row.spec, &worktree)
     }
+}
+
+/// Stores that a worker has a worktree.
+fn works_in(tx: &Tx<'_>, worker: RowId, spec: &str, worktree: &Worktree) -> Result<()> {
+    let internal = |error: serde_json::Error| Error::new(Code::Internal, error.to_string());
+    let mut spec: Spec = serde_json::from_str(spec).map_err(internal)?;
+    spec.has_worktree = true;
+    if let Some(policy) = &mut spec.policy {
+        // Relative patterns are about files where the agent works.
+        policy.workspace = moved(&policy.workspace, worktree);
+    }
+    tx.update_spec(worker, &serde_json::to_string(&spec).map_err(internal)?)
+}
+
+/// Gives the worktree of a worker, if it has one, to a worker that was inserted in this transaction and goes on there.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(in crate::supervisor) fn take_over(
+    tx: &Tx<'_>,
+    from: &str,
+    worker_id: &str,
+    now: Timestamp,
+) -> Result<()> {
+    let Some(row) = worktrees::of_worker(tx.connection(), from)? else { return Ok(()) };
+    let Some(worker) = workers::get(tx.connection(), worker_id)? else { return Ok(()) };
+    let is_there = matches!(row.state, WorktreeState::Ready | WorktreeState::Kept);
+    if !is_there || !std::path::Path::new(&worker.cwd).starts_with(&row.worktree.path) {
+        return Ok(());
+    }
+    tx.move_worktree(row.id, &worker.worker_id, now)?;
+    works_in(tx, worker.id, &worker.spec, &row.worktree)
 }
 
 /// A worktree that is being made. Dropping it ends the making, with all processes of it.
@@ -112,7 +137,7 @@ async fn make(shared: &Shared, worker: RowId, worker_id: &str) -> Result<()> {
     let file = shared.setup.runtime_dir.worker_environment(worker_id);
     let env = environment::read(&file)?.variables;
     let operation = Operation::Create { worktree: row.worktree.clone(), setup: row.setup.clone() };
-    subagent_failpoint::hit("worktree_create.before");
+    subagent_failpoint::hit("worktree_create.before_run");
     match operation::run(shared, &operation, &env).await? {
         Answer::Ready => {}
         other => return Err(operation::unexpected(&other)),

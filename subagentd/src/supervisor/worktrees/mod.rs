@@ -24,7 +24,7 @@ use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{OwnerCheck, Tx, controllers, removal, workers};
 
 pub(super) use ends::{finish, recover_landings};
-pub(super) use making::Making;
+pub(super) use making::{Making, take_over};
 pub(super) use planned::Planned;
 
 impl Supervisor {

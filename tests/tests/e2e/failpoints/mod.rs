@@ -119,9 +119,16 @@ fn whoever_dies_while_an_idle_agent_is_ended_no_loss_is_told() {
     run("failpoints, hibernation", TO_THE_END.iter().map(case).collect());
 }
 
-/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore/`, `removal/`, `tasks.rs`, and `client.rs`
+/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore/`, `removal/`, `tasks.rs`, `worktrees_killed.rs`, and `client.rs`
 /// of the runtime).
 const ELSEWHERE: &[&str] = &[
+    "worktree_create.before_run",
+    "worktree_create.before_commit",
+    "worktree_end.before_run",
+    "worktree_end.before_commit",
+    "worktree_removed.before_commit",
+    "land.after_begin",
+    "land.before_commit",
     "client_file.before_open",
     "client_file.after_close",
     "expire.after_mark",

@@ -1,0 +1,59 @@
+//! A worktree whose daemon dies at each step of its life: it is made once, landed once, and nothing of it is left.
+
+use std::fs;
+
+use subagent_tests::harness::{Sandbox, crowd};
+
+use super::look::git;
+
+const POINTS: [&str; 8] = [
+    "worktree_create.before_run",
+    "worktree_create.before_commit",
+    "land.after_begin",
+    "land.before_commit",
+    "worktree_end.before_run",
+    "worktree_end.before_commit",
+    "worktree_removed.before_commit",
+    "command.before_start",
+];
+
+#[test]
+fn whoever_dies_the_next_daemon_finishes_a_worktree() {
+    crowd("worktrees, abort", POINTS.len(), &POINTS, |point| (*point).to_owned(), |point| case(point));
+}
+
+fn case(point: &str) {
+    let mut sandbox = Sandbox::new();
+    let reached = sandbox.file("reached");
+    sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
+    sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@1"));
+    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &reached);
+    git(&sandbox, &["init", "-q", "-b", "main", "."]);
+    for (key, value) in [("user.name", "me"), ("user.email", "me@example.com")] {
+        git(&sandbox, &["config", key, value]);
+    }
+    git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    let start = sandbox.persist(&["worker", "start", "demo", "--name", "auth", "--worktree"]);
+    let started = start.data_of("worker.started");
+    let tree = started["worktree"]["path"].as_str().unwrap().to_owned();
+    let worker = started["workerId"].as_str().unwrap();
+    let _ = sandbox.manage(worker, "key-1", "!edit create a.txt a");
+    let landed = sandbox.persist(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!(landed["into"], "main", "{landed}");
+    assert_eq!(git(&sandbox, &["log", "--format=%s", "--name-only", "-1"]).matches("a.txt").count(), 1);
+    assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "2\n", "it has landed once");
+    assert_eq!(fs::read_to_string(sandbox.workspace().join("a.txt")).unwrap(), "a\n");
+    let _ = sandbox.manage(worker, "key-2", "!edit create b.txt b");
+    let stopped = sandbox.persist(&["stop", "auth"]).data_of("worker.stopped");
+    assert_eq!(stopped["worktree"]["outcome"], "kept", "{stopped}");
+    let discard = sandbox.persist(&["worktree", "discard", "auth"]);
+    if !discard.status.success() {
+        // The answer of the first attempt was lost, and the worktree is gone.
+        discard.error("WORKTREE_NOT_FOUND");
+    }
+    assert!(!std::path::Path::new(&tree).exists());
+    assert_eq!(sandbox.persist(&["worktree", "list"]).data_of("worktree.listed")["count"], 0);
+    assert!(git(&sandbox, &["for-each-ref", "refs/subagent/retired/auth"]).lines().count() >= 1);
+    assert!(reached.exists(), "{point} was never reached");
+    sandbox.finish();
+}
