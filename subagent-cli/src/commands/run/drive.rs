@@ -81,6 +81,12 @@ pub(super) struct Driven {
 }
 
 impl Driven {
+    /// A run that ended before it had a worker.
+    pub(super) fn unstarted(ending: Ending, deadline: Option<Instant>) -> Self {
+        let printed_by = printed_by(Some(&ending), deadline);
+        Self { ending, worker: None, turn_id: None, transcript: Transcript::default(), printed_by }
+    }
+
     /// The worker, unless the run was interrupted or its output is not read any more.
     pub(super) fn worker_id(&self) -> Option<&str> {
         match self.ending {
@@ -99,13 +105,6 @@ pub(super) async fn drive(
 ) -> Result<Driven> {
     let Clients { mut work, mut follow, mut control, mut last } = clients;
     let Order { prepared, turn, deadline, choice, dialog } = order;
-    let mut driven = Driven {
-        ending: Ending::Turn,
-        worker: None,
-        turn_id: None,
-        transcript: Transcript::default(),
-        printed_by: None,
-    };
     let worker = {
         let mut start = pin!(prepared.start(&mut work));
         let ending = tokio::select! {
@@ -124,8 +123,7 @@ pub(super) async fn drive(
             Ok(ending) => {
                 guarded(signals, &mut last, &choice, end_start(start.as_mut(), &mut control, &choice))
                     .await?;
-                let printed_by = printed_by(Some(&ending), deadline);
-                return Ok(Driven { ending, printed_by, ..driven });
+                return Ok(Driven::unstarted(ending, deadline));
             }
         }
     };
@@ -134,10 +132,10 @@ pub(super) async fn drive(
     }
     let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
     let mut events = follow.events(&worker_id, None, true, false);
+    let (mut transcript, mut turn_id) = (Transcript::default(), None);
     let worked = {
         let work_on = WorkOn { client: &mut work, sink, dialog };
-        let mut working =
-            pin!(work_on.run(&worker_id, &turn, &mut events, &mut driven.transcript, &mut driven.turn_id));
+        let mut working = pin!(work_on.run(&worker_id, &turn, &mut events, &mut transcript, &mut turn_id));
         tokio::select! {
             biased;
             worked = &mut working => worked,
@@ -163,7 +161,7 @@ pub(super) async fn drive(
     let printed_by = printed_by(worked.as_ref().ok(), deadline);
     tokio::select! {
         biased;
-        () = drain(&mut events, &worker_id, &mut driven.transcript, sink) => {}
+        () = drain(&mut events, &worker_id, &mut transcript, sink) => {}
         // Nothing is left that would have to be ended.
         signal = signals.next() => end_by(signal),
         () = until(printed_by) => {}
@@ -173,7 +171,7 @@ pub(super) async fn drive(
         (_, Err(failure)) => return Err(failure.with("workerId", worker_id)),
         (Ok(ending), Ok(_)) => ending,
     };
-    Ok(Driven { ending, worker: Some(worker), printed_by, ..driven })
+    Ok(Driven { ending, worker: Some(worker), turn_id, transcript, printed_by })
 }
 
 /// What the turn of a run needs besides its events.
