@@ -61,12 +61,12 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     context.check_named_config(args.config.config.as_deref())?;
     let mut client = Client::new(context, &workspace);
-    let (worker_id, request_id) = match worker_id {
-        Some(worker_id) => (worker_id, request_id),
+    let (worker, worker_id, request_id) = match worker_id {
+        Some(worker_id) => (worker_id.clone(), worker_id, request_id),
         None if !has_state(&workspace) => return Err(open_request::none(target.as_deref(), KIND)),
         None => {
             let found = block_on(open_request::find(&mut client, target.as_deref(), KIND))?;
-            (found.worker_id, Some(found.request_id))
+            (found.worker, found.worker_id, Some(found.request_id))
         }
     };
     let ask = match (all, request_id) {
@@ -90,8 +90,8 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
         }
         (false, request_id) => {
             let request_id = request_id.unwrap_or_default();
-            let worker = segment(named_worker(&worker_id, &workspace)?);
-            Ask::change(format!("/v1/workers/{worker}/approvals/{}", segment(&request_id)), &decision)?
+            let worker_id = segment(named_worker(&worker_id, &workspace)?);
+            Ask::change(format!("/v1/workers/{worker_id}/approvals/{}", segment(&request_id)), &decision)?
         }
     };
     let data = block_on(async move {
@@ -109,7 +109,7 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
         shown.push('\n');
         shown.push_str(&text::fields(&data["always"], &["ruleId", "action", "rule", "scope"]));
     }
-    Ok(Outcome::report("approval.decided", data, shown))
+    Ok(Outcome::report("approval.decided", data, shown).of_worker(&worker))
 }
 
 /// Decides all requests of a worker, and then those of each task below it that asks something.

@@ -24,6 +24,7 @@ pub use subagent_protocol::json;
 
 use crate::failure::Failure;
 use subagent_protocol::clean::clean;
+use subagent_protocol::worker_name;
 use terminal::Terminal;
 
 /// How much of a document is written at once.
@@ -59,6 +60,8 @@ pub enum Outcome {
         text: String,
         /// What people read beside the text. At a pipe it goes to stderr: what reads stdout takes lines for items.
         note: Option<String>,
+        /// What a view calls the worker, where the data have its id alone.
+        called: Option<String>,
     },
     /// A result that says whether all is well, in its exit code too (`doctor`).
     Judged {
@@ -110,7 +113,7 @@ impl Outcome {
     /// A result.
     #[must_use]
     pub fn report(kind: &'static str, data: Value, text: String) -> Self {
-        Self::Report { kind, data, text, note: None }
+        Self::Report { kind, data, text, note: None, called: None }
     }
 
     /// An error with this exit code.
@@ -123,7 +126,7 @@ impl Outcome {
     #[must_use]
     pub fn list(kind: &'static str, data: Value, lines: String, none: &str) -> Self {
         let note = lines.is_empty().then(|| none.to_owned());
-        Self::Report { kind, data, text: lines, note }
+        Self::Report { kind, data, text: lines, note, called: None }
     }
 
     /// The same with a note for people.
@@ -131,6 +134,15 @@ impl Outcome {
     pub fn with_note(mut self, more: impl Into<String>) -> Self {
         if let Self::Report { note, .. } = &mut self {
             *note = Some(more.into());
+        }
+        self
+    }
+
+    /// The same where the worker was addressed like this. A view says its name in place of its id.
+    #[must_use]
+    pub fn of_worker(mut self, address: &str) -> Self {
+        if let Self::Report { called, .. } = &mut self {
+            *called = worker_name::check(address).is_ok().then(|| address.to_owned());
         }
         self
     }
@@ -146,7 +158,12 @@ impl Outcome {
 #[must_use]
 pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
     let (printed, code) = match result {
-        Ok(Outcome::Report { kind, data, text, note }) => (report(format, kind, data, text, note), 0),
+        Ok(Outcome::Report { kind, mut data, text, note, called }) => {
+            if let Some(name) = called.filter(|_| format == Format::Text) {
+                data["name"] = name.into();
+            }
+            (report(format, kind, data, text, note), 0)
+        }
         Ok(Outcome::Judged { kind, data, text, code }) => (report(format, kind, data, text, None), code),
         Ok(Outcome::CutShort { kind, data, text, failure, code }) => {
             let printed = report(format, kind, data, text, None);
