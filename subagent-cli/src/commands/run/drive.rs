@@ -28,6 +28,8 @@ use crate::output::{complain, tell};
 
 /// How often it is looked for a worker whose start is on its way.
 const LOOK: Duration = Duration::from_millis(50);
+/// The clock in the line that says what the agent is doing.
+const TICK: Duration = Duration::from_secs(1);
 /// An agent has its own time to end a turn before it is ended itself.
 const CANCEL_LIMIT: Duration = Duration::from_secs(120);
 /// For the last events of a worker that is stopped, and for whoever reads them if the run was not to go on.
@@ -198,8 +200,10 @@ impl WorkOn<'_> {
         // What came while the person was asked.
         let mut waiting: VecDeque<Value> = VecDeque::new();
         loop {
-            let found: Vec<Value> =
-                if waiting.is_empty() { next(events).await? } else { waiting.drain(..).collect() };
+            let found: Vec<Value> = match waiting.is_empty() {
+                true => next_seen(events, sink).await?,
+                false => waiting.drain(..).collect(),
+            };
             let asked: Vec<_> = found.iter().filter_map(|event| transcript.see(event)).collect();
             if !sink.write(found).await? {
                 return Ok(Ending::Unread);
@@ -232,6 +236,17 @@ async fn next(events: &mut Events<'_>) -> Result<Vec<Value>> {
     match events.next().await? {
         Batch::Events(found) => Ok(found),
         _ => Err(Failure::new(Code::WorkerStopped, "the worker of the run was stopped by another command")),
+    }
+}
+
+/// The same, while a person sees what the agent is doing.
+async fn next_seen(events: &mut Events<'_>, sink: &mut Sink) -> Result<Vec<Value>> {
+    let mut found = pin!(next(events));
+    loop {
+        match timeout(TICK, &mut found).await {
+            Ok(found) => return found,
+            Err(_) => sink.tick(),
+        }
     }
 }
 

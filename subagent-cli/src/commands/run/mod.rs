@@ -4,6 +4,7 @@
 mod detach;
 mod drive;
 mod figures;
+mod progress;
 mod questions;
 mod reports;
 mod result;
