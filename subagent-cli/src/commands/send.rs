@@ -226,7 +226,13 @@ fn send(
         }
         ask = ask.keyed(key);
     }
-    let live = if wait.is_some() { Live::new(context, workspace)? } else { None };
+    // The form with the worker as an argument has no cursor to go on from.
+    let address = worker_id.clone();
+    let live = || -> Result<Option<Live>> {
+        let live = Live::new(context, workspace)?;
+        Ok(live.map(|live| if positional { live.named(std::slice::from_ref(&address)) } else { live }))
+    };
+    let first = if wait.is_some() { live()? } else { None };
     block_on(async move {
         let agent = Agent { worker_id: &worker_id, config, cwd, context };
         let accepted = agent
@@ -250,15 +256,15 @@ fn send(
         };
         let mut dialog = if positional { Dialog::open(context.format, asks) } else { None };
         let mut follower = Client::new(context, workspace);
-        let mut live = match live {
+        let mut next = match first {
             Some(live) if accepted["startsAgent"] == true => {
                 let what = starting::of_worker(&mut client, &waiting.worker_id, (config, cwd), context).await;
                 Some(live.starting(what))
             }
-            live => live,
+            first => first,
         };
         let waited = loop {
-            let waited = live_wait::wait(&mut client, live.take(), waiting.clone())
+            let waited = live_wait::wait(&mut client, next.take(), waiting.clone())
                 .await
                 .map_err(|failure| of_turn(failure, &turn))?;
             let event = &waited["matchedEvent"];
@@ -271,7 +277,7 @@ fn send(
                 Asked::Answered | Asked::Elsewhere => {}
             }
             waiting.cursor = Cursor::After(event["eventId"].as_str().unwrap_or_default().to_owned());
-            live = Live::new(context, workspace)?;
+            next = live()?;
         };
         match dispatch_error(&waited).filter(|_| !positional) {
             Some(mut failure) => {
