@@ -78,7 +78,7 @@ pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
         Ok((client.ask(&Ask::change(path, &answer)?).await?, worker))
     })?;
     let shown = text::fields(&data, &["requestId", "action", "delivery", "state"]);
-    Ok(Outcome::report("elicitation.answered", data, shown).of_worker(&worker))
+    Ok(Outcome::report("elicitation.answered", data, shown).of_workers(&[worker]))
 }
 
 /// The question that is open, if it is the only one.

@@ -109,7 +109,7 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
         shown.push('\n');
         shown.push_str(&text::fields(&data["always"], &["ruleId", "action", "rule", "scope"]));
     }
-    Ok(Outcome::report("approval.decided", data, shown).of_worker(&worker))
+    Ok(Outcome::report("approval.decided", data, shown).of_workers(&[worker]))
 }
 
 /// Decides all requests of a worker, and then those of each task below it that asks something.

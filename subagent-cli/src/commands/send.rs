@@ -174,7 +174,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     if !risks.is_empty() {
         data["warnings"] = json!([text_risk::warning(&risks)]);
     }
-    let Some(end) = end else { return Ok(Outcome::report(kind, data, shown).of_worker(&address)) };
+    let Some(end) = end else { return Ok(Outcome::report(kind, data, shown).of_workers(&[address])) };
     if !positional {
         return Ok(Outcome::Judged { kind, data, text: shown, code: end.code });
     }

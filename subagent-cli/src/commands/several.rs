@@ -51,7 +51,7 @@ impl Report {
         }
         let data = json!({"count": items.len(), "items": items});
         let shown = text::rows(&data, self.keys, "");
-        Outcome::report(self.several, data, shown)
+        Outcome::report(self.several, data, shown).of_workers(addresses)
     }
 
     /// The same where each worker has a text of its own.
@@ -65,7 +65,7 @@ impl Report {
             && let Some(data) = items.pop()
         {
             let shown = text_of(address, &data);
-            return Outcome::report(self.one, data, shown);
+            return Outcome::report(self.one, data, shown).of_workers(addresses);
         }
         let shown: Vec<String> =
             addresses.iter().zip(&items).map(|(address, data)| text_of(address, data)).collect();

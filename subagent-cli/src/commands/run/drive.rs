@@ -308,8 +308,8 @@ async fn end_start(
             // Whatever came of it, all that there is can be found now.
             _ = &mut start => return stop_all(client, choice).await,
             _ = looks.tick() => {
-                for worker_id in choice.live(client).await? {
-                    worker_stop::stop(client, &worker_id).await?;
+                for worker in choice.live(client).await? {
+                    worker_stop::stop(client, &worker.worker_id).await?;
                 }
             }
         }
@@ -317,8 +317,8 @@ async fn end_start(
 }
 
 async fn stop_all(client: &mut Client, choice: &Choice) -> Result<()> {
-    for worker_id in choice.live(client).await? {
-        worker_stop::stop(client, &worker_id).await?;
+    for worker in choice.live(client).await? {
+        worker_stop::stop(client, &worker.worker_id).await?;
     }
     Ok(())
 }
