@@ -156,7 +156,7 @@ fn turns_tags_sinks_and_rules_are_offered_where_they_are_taken() {
     assert_eq!(sandbox.run(&["wait", "demo-1"]).status.code(), Some(10));
     let open = turn(&[&gate.directive()]);
     let queued = turn(&["--queue", "later"]);
-    let all = [&queued, &open, &failed];
+    let all = [&*queued, &*open, &*failed];
     let typed = |words: &[&str]| offered(&sandbox, "bash", &[words, &["turn_"]].concat());
     assert_eq!(typed(&["turn", "show"]), all);
     assert_eq!(typed(&["result"]), all);
