@@ -32,7 +32,9 @@ fn shell(sandbox: &mut Sandbox, name: &str) -> AtTerminal {
         "fish" => &["--no-config", "-i"],
         _ => &["-f", "-i"],
     };
-    let terminal = sandbox.command(name).args(args).at_terminal(120, On::All);
+    // Fish wants a terminal of its own.
+    let command = sandbox.command("setsid").args(["--ctty", name]).args(args);
+    let terminal = command.at_terminal(120, On::All);
     if name == "zsh" {
         terminal.types("autoload -U compinit && compinit -u -D\r");
     }
@@ -131,7 +133,8 @@ fn names_come_with_what_the_workers_do_and_what_is_stopped_is_left_out_where_it_
     assert!(shown[1].starts_with("login\tidle fix"), "{shown:?}");
     assert!(!shown[1].contains(['$', '`', '\u{1b}', '\u{7}']), "{shown:?}");
     assert_eq!(offered(&sandbox, "bash", &["send", ""]), ["login"]);
-    assert_eq!(offered(&sandbox, "bash", &["send", "--worker-id=lo"]), ["login"]);
+    assert_eq!(offered(&sandbox, "bash", &["send", "--worker-id", "=", "lo"]), ["login"]);
+    assert_eq!(offered(&sandbox, "bash", &["send", "--worker-id=lo"]), ["--worker-id=login"]);
     assert_eq!(offered(&sandbox, "bash", &["send", "@"]), ["@last"]);
     let ids = offered(&sandbox, "bash", &["show", "w_"]);
     assert!(ids.len() == 2 && ids.iter().all(|id| id.starts_with("w_")), "{ids:?}");

@@ -240,7 +240,7 @@ fn a_worker_that_is_addressed_by_its_name_is_called_by_it() {
         assert!(!screen.text().contains("w_"), "{args:?}: {}", screen.text());
         screen.text()
     };
-    let accepted = at_terminal(&["send", "demo-1", "-d", "!ask execute make"]);
+    let accepted = at_terminal(&["send", "demo-1", "-d", "!ask execute make\n!sleep 60000"]);
     assert!(accepted.contains("subagent wait demo-1") && accepted.contains("subagent watch demo-1 -f"));
     let asked = at_terminal(&["wait", "demo-1", "--no-ask"]);
     assert_eq!(asked.matches("answer with: subagent approve demo-1").count(), 1, "{asked}");
@@ -248,13 +248,12 @@ fn a_worker_that_is_addressed_by_its_name_is_called_by_it() {
     assert!(asked.contains("Answer:  subagent approve demo-1"), "{asked}");
     assert!(asked.contains("Permission requested for execute: make"), "{asked}");
     assert!(at_terminal(&["approve"]).contains("Wait:  subagent wait demo-1"));
-    sandbox.run(&["wait", "demo-1"]).data_of("workers.waited");
+    assert!(at_terminal(&["cancel", "demo-1"]).starts_with("demo-1  "));
     let form = r#"!elicit {"mode": "form", "message": "Go?", "requestedSchema": {"type": "object", "properties": {}}}"#;
-    at_terminal(&["send", "demo-1", "-d", form]);
+    at_terminal(&["send", "demo-1", "-d", &format!("{form}\n!sleep 60000")]);
     assert_eq!(sandbox.run(&["wait", "demo-1"]).status.code(), Some(15));
     assert!(at_terminal(&["answer", "--accept"]).contains("Wait:  subagent wait demo-1"));
-    at_terminal(&["send", "demo-1", "-d", "!sleep 60000"]);
-    assert!(at_terminal(&["cancel", "demo-1"]).starts_with("demo-1  "));
+    at_terminal(&["cancel", "demo-1"]);
     assert!(at_terminal(&["worker", "set", "demo-1", "--idle-timeout", "20m"]).contains("20m 00s"));
     let stopped = at_terminal(&["worker", "stop", "-l", "job=x"]);
     assert_eq!(stopped.trim(), "demo-1  stopped");
@@ -275,8 +274,9 @@ fn a_run_says_at_a_terminal_what_the_agent_does_while_it_is_silent() {
     gate.open();
     let screen = running.screen();
     assert_eq!(screen.status.code(), Some(0), "{screen:?}");
-    let text = screen.text();
-    assert!(text.contains("late\n") && text.contains("done · ") && !text.contains("running · "), "{text}");
+    let (line, after) = screen.bytes.rsplit_once("\r\u{1b}[2K").unwrap();
+    assert!(line.contains("src/lib.rs: done") && line.contains("running · 1s"), "{:?}", screen.bytes);
+    assert!(after.starts_with("late\r\n") && after.contains("done"), "{:?}", screen.bytes);
     let dumb = sandbox.command("subagent").args(["run", "demo", "!sleep 1200\nlate"]).env("TERM", "dumb");
     let dumb = dumb.at_terminal(80, On::Both).screen();
     assert!(!dumb.bytes.contains("running · "), "{:?}", dumb.bytes);
