@@ -210,15 +210,17 @@ fn ctrl_c_at_a_question_of_a_watch_says_how_to_go_on() {
     let sandbox = Sandbox::new();
     sandbox.run(&["worker", "start", "demo", "--tag", "job=review"]).data_of("worker.started");
     sandbox.run(&["send", "demo-1", ASK, "-d"]).data_of("turn.accepted");
-    for args in
-        [&["watch", "-f", "-l", "job=review"][..], &["watch", "-f", "--all"], &["watch", "-f", "demo-1"]]
-    {
+    for (args, hint) in [
+        (&["watch", "-f", "-l", "job=review"][..], "subagent watch -f -l 'job=review'\n"),
+        (&["watch", "-f", "--all"], "subagent watch -f --all\n"),
+        (&["watch", "-f", "demo-1"], "subagent watch -f demo-1\n"),
+    ] {
         let terminal = sandbox.command("subagent").args(args).at_terminal(100, On::All);
         terminal.wait_for("[s] skip");
         terminal.types("\u{3}");
         let screen = terminal.screen();
         assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
-        assert!(screen.text().contains(&format!("subagent {}", args.join(" "))), "{}", screen.text());
+        assert!(screen.text().contains(hint), "{}", screen.text());
     }
     assert_eq!(open(&sandbox)["name"], "demo-1", "the question is open");
     sandbox.run(&["approve"]).data_of("approval.decided");
