@@ -391,6 +391,8 @@ Examples:
       --option-id reject_once --json")]
 pub struct Approve {
     /// A worker or a request [default: the one request that is open]
+    ///
+    /// At a terminal, if several are open: each of them, asked in place.
     #[arg(value_name = "WORKER|REQUEST", conflicts_with_all = ["worker_id", "request_id"])]
     pub target: Option<String>,
     /// The worker
