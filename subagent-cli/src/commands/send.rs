@@ -78,6 +78,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     let Some(worker_id) = present(args.worker.or(args.worker_id)).or_else(|| input.text("workerId")) else {
         return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
     };
+    let is_argument = args.message.is_some();
     let sources = TextSources {
         input: input.text("text"),
         flag: args.text,
@@ -89,7 +90,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     let Text { text, from_command_line } = sources.read()?;
     let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
     if !risks.is_empty() && context.format == Format::Text {
-        complain(&text_risk::lines(&risks));
+        complain(&text_risk::lines(&risks, is_argument));
     }
     let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
     let simulate = match (args.request_approval, debug_mode) {

@@ -56,6 +56,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         let message = "an agent is named twice: as AGENT, and by --launcher or --agent; name it once";
         return Err(Failure::argument(message));
     }
+    let is_argument = prompt.is_some();
     // All that may be wrong with the command itself is known before anything is started.
     let schema = present_path(args.result_schema).map(|path| schema::read(&path)).transpose()?;
     let sources = TextSources {
@@ -69,7 +70,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     let Text { text, from_command_line } = sources.read()?;
     let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
     if !risks.is_empty() && form == Form::Text {
-        complain(&text_risk::lines(&risks));
+        complain(&text_risk::lines(&risks, is_argument));
     }
     let attachments = attachments::read(&args.attach, &context.env.cwd)?;
     let config = args.start.config.config.clone();
