@@ -165,11 +165,11 @@ pub struct Send {
 /// --ndjson and --raw print the lines there too. Without --follow the command prints what there is and returns; with
 /// it, every new event is printed at once, until the time is over or the worker is stopped.
 ///
-/// With WORKER as an argument (a name, an id, @last) -f has no time limit; several workers come in one order. --tail and
-/// --since leave out the older part of the story.
+/// With WORKER as an argument (a name, an id, @last) the events of several workers come in one order. --tail and --since
+/// leave out the older part of the story. -f has no time limit, except with --worker-id.
 ///
-/// With --all, -l or --controller-id the events of several workers come in one order, with --follow also those of workers
-/// that are started later; it ends with its time. At a terminal `watch` alone shows all workers.
+/// With --all, -l or --controller-id the events of several workers come in one order, with -f also those of workers that
+/// are started later. At a terminal `watch` alone shows all workers.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "subagent watch [OPTIONS] --worker-id <ID>\n       subagent watch [OPTIONS] <WORKER>...",
@@ -181,7 +181,7 @@ Examples:
   subagent watch --worker-id w_0123456789 --follow --timeout-seconds 0
   subagent watch --worker-id w_0123456789 \\
       --from-event-id ev_0000000000ff --json
-  subagent watch --all --follow --timeout-seconds 0
+  subagent watch --all -f
   subagent watch -l job=review"
 )]
 pub struct Watch {
@@ -222,7 +222,7 @@ pub struct Watch {
     pub since: Option<u64>,
     /// How long to follow, as 90s, 10m, 2h; 0 for no limit
     ///
-    /// [default: 1s; with WORKER no limit]
+    /// [default: no limit; with --worker-id 1s]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "timeout_seconds")]
     pub timeout: Option<f64>,
     /// How long to follow, in seconds; 0 for no limit
@@ -391,6 +391,8 @@ Examples:
       --option-id reject_once --json")]
 pub struct Approve {
     /// A worker or a request [default: the one request that is open]
+    ///
+    /// At a terminal, if several are open: each of them, asked in place.
     #[arg(value_name = "WORKER|REQUEST", conflicts_with_all = ["worker_id", "request_id"])]
     pub target: Option<String>,
     /// The worker

@@ -62,23 +62,23 @@ pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
         return Err(open_request::none(target.as_deref(), KIND));
     }
     let mut client = Client::new(context, &workspace);
-    let data = block_on(async move {
-        let (worker, request_id) = match (worker_id, request_id) {
-            (Some(worker), Some(request_id)) => (worker, request_id),
+    let (data, worker) = block_on(async move {
+        let (worker, worker_id, request_id) = match (worker_id, request_id) {
+            (Some(worker), Some(request_id)) => (worker.clone(), worker, request_id),
             (Some(worker), None) => {
                 let request_id = the_open_one(&mut client, &worker, &segment(&worker)).await?;
-                (worker, request_id)
+                (worker.clone(), worker, request_id)
             }
             (None, _) => {
                 let found = open_request::find(&mut client, target.as_deref(), KIND).await?;
-                (found.worker_id, found.request_id)
+                (found.worker, found.worker_id, found.request_id)
             }
         };
-        let path = format!("/v1/workers/{}/elicitations/{}", segment(&worker), segment(&request_id));
-        client.ask(&Ask::change(path, &answer)?).await
+        let path = format!("/v1/workers/{}/elicitations/{}", segment(&worker_id), segment(&request_id));
+        Ok((client.ask(&Ask::change(path, &answer)?).await?, worker))
     })?;
     let shown = text::fields(&data, &["requestId", "action", "delivery", "state"]);
-    Ok(Outcome::report("elicitation.answered", data, shown))
+    Ok(Outcome::report("elicitation.answered", data, shown).of_workers(&[worker]))
 }
 
 /// The question that is open, if it is the only one.

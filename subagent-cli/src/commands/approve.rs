@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use subagent_protocol::api::{Decide, DecideAll, RuleScope};
 use subagent_protocol::state::QuestionKind;
 
-use super::{has_state, named_worker, open_request};
+use super::{approve_each, has_state, named_worker, open_request};
 use crate::args::turns::Approve;
 use crate::client::{Ask, Client, Query, block_on, segment};
 use crate::context::{Context, present};
@@ -55,18 +55,27 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     if !all && request_id.is_none() && !finds {
         return Err(Failure::input("no permission request: give --request, or requestId in --input"));
     }
+    let says_nothing =
+        matches!(decision, Decide { decision: None, option_id: None, alias: None, note: None, always: None });
+    let is_bare = finds && target.is_none() && says_nothing;
     if finds && decision.decision.is_none() && decision.option_id.is_none() && decision.alias.is_none() {
         decision.decision = Some("allow".to_owned());
     }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     context.check_named_config(args.config.config.as_deref())?;
     let mut client = Client::new(context, &workspace);
-    let (worker_id, request_id) = match worker_id {
-        Some(worker_id) => (worker_id, request_id),
+    if is_bare
+        && has_state(&workspace)
+        && let Some(outcome) = approve_each::run(&mut client, &workspace, context)?
+    {
+        return Ok(outcome);
+    }
+    let (worker, worker_id, request_id) = match worker_id {
+        Some(worker_id) => (worker_id.clone(), worker_id, request_id),
         None if !has_state(&workspace) => return Err(open_request::none(target.as_deref(), KIND)),
         None => {
             let found = block_on(open_request::find(&mut client, target.as_deref(), KIND))?;
-            (found.worker_id, Some(found.request_id))
+            (found.worker, found.worker_id, Some(found.request_id))
         }
     };
     let ask = match (all, request_id) {
@@ -90,8 +99,8 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
         }
         (false, request_id) => {
             let request_id = request_id.unwrap_or_default();
-            let worker = segment(named_worker(&worker_id, &workspace)?);
-            Ask::change(format!("/v1/workers/{worker}/approvals/{}", segment(&request_id)), &decision)?
+            let worker_id = segment(named_worker(&worker_id, &workspace)?);
+            Ask::change(format!("/v1/workers/{worker_id}/approvals/{}", segment(&request_id)), &decision)?
         }
     };
     let data = block_on(async move {
@@ -109,7 +118,7 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
         shown.push('\n');
         shown.push_str(&text::fields(&data["always"], &["ruleId", "action", "rule", "scope"]));
     }
-    Ok(Outcome::report("approval.decided", data, shown))
+    Ok(Outcome::report("approval.decided", data, shown).of_workers(&[worker]))
 }
 
 /// Decides all requests of a worker, and then those of each task below it that asks something.

@@ -54,7 +54,7 @@ pub(super) fn run(args: &Cancel, context: &Context) -> Result<Outcome> {
             if data["forced"] == true {
                 shown.push_str("\nforced: true");
             }
-            Ok(Outcome::report(REPORT.one, data, shown))
+            Ok(Outcome::report(REPORT.one, data, shown).of_workers(std::slice::from_ref(one)))
         }
         _ => Ok(REPORT.outcome(addresses, block_on(each(addresses, &REPORT, change))?)),
     }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::run::signals::end_by;
-use crate::client::{Batch, Client, Cursor, Waiting};
+use crate::client::{Ask, Batch, Client, Cursor, Waiting, segment};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::output::Format;
@@ -30,6 +30,8 @@ pub(super) struct Live {
     line: Line,
     follower: Client,
     starting: Option<String>,
+    /// How the workers were named, in a form that has no cursor.
+    named: Vec<String>,
 }
 
 impl Live {
@@ -39,7 +41,7 @@ impl Live {
             return Ok(None);
         }
         let Some(line) = Line::on_stderr() else { return Ok(None) };
-        Ok(Some(Self { line, follower: Client::new(context, workspace), starting: None }))
+        Ok(Some(Self { line, follower: Client::new(context, workspace), starting: None, named: Vec::new() }))
     }
 
     /// The same for a turn for which the agent is started: what that waits for.
@@ -48,9 +50,63 @@ impl Live {
     }
 }
 
+impl Live {
+    /// The same where the workers were named as arguments.
+    pub(super) fn named(self, addresses: &[String]) -> Self {
+        Self { named: addresses.to_vec(), ..self }
+    }
+
+    /// Does the work, with the line beside it: what one worker is doing after the event `from`, or how many are waited
+    /// for.
+    async fn beside<T>(
+        self,
+        worker: Option<&str>,
+        from: Option<String>,
+        sent: bool,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let Self { mut line, mut follower, starting, named } = self;
+        let activity = RefCell::new(match starting {
+            Some(what) => Activity::of_start(what),
+            None if sent => Activity::of_turn(),
+            None => Activity::default(),
+        });
+        let news = Notify::new();
+        let following = async {
+            match worker {
+                Some(worker) => follow(&mut follower, worker, from.clone(), &activity, &news).await,
+                None => std::future::pending().await,
+            }
+        };
+        let (mut following, mut work) = (pin!(following), pin!(work));
+        let mut interrupted = pin!(interruption());
+        let begun = Instant::now();
+        let mut clock = interval(TICK);
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = &mut interrupted => {
+                    line.erase();
+                    let is_of_turn = activity.borrow().is_of_turn();
+                    interrupt(&Again::of(&named, worker, from.as_deref()), is_of_turn);
+                }
+                () = &mut following => {}
+                () = news.notified() => {}
+                _ = clock.tick() => {}
+            }
+            match worker {
+                Some(_) => line.draw(&activity.borrow(), begun.elapsed()),
+                None => line.show(&format!("waiting for {} workers", named.len()), begun.elapsed()),
+            }
+        }
+    }
+}
+
 /// Waits, with the line or without.
 pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: Waiting) -> Result<Value> {
-    let Some(Live { mut line, mut follower, starting }) = live else { return client.wait(waiting).await };
+    let Some(live) = live else { return client.wait(waiting).await };
     client.pin(&mut waiting).await?;
     let worker = waiting.worker_id.clone();
     let from = match &waiting.cursor {
@@ -58,32 +114,22 @@ pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: W
         Cursor::Beginning | Cursor::Latest => None,
     };
     let sent = waiting.collect_turn.is_some();
-    let activity = RefCell::new(match starting {
-        Some(what) => Activity::of_start(what),
-        None if sent => Activity::of_turn(),
-        None => Activity::default(),
-    });
-    let news = Notify::new();
-    let mut following = pin!(follow(&mut follower, &worker, from.clone(), &activity, &news));
-    let mut waited = pin!(client.wait(waiting));
-    let mut interrupted = pin!(interruption());
-    let begun = Instant::now();
-    let mut clock = interval(TICK);
-    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            biased;
-            waited = &mut waited => return waited,
-            () = &mut interrupted => {
-                line.erase();
-                interrupt(&worker, from.as_deref(), activity.borrow().is_of_turn());
-            }
-            () = &mut following => {}
-            () = news.notified() => {}
-            _ = clock.tick() => {}
-        }
-        line.draw(&activity.borrow(), begun.elapsed());
-    }
+    live.beside(Some(&worker), from, sent, client.wait(waiting)).await
+}
+
+/// Waits for workers that were named as arguments, with the line or without.
+pub(super) async fn wait_rest<T>(
+    live: Option<Live>,
+    addresses: &[String],
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let Some(mut live) = live.map(|live| live.named(addresses)) else { return work.await };
+    let [worker] = addresses else { return live.beside(None, None, false, work).await };
+    let latest =
+        live.follower.ask(&Ask::get(format!("/v1/workers/{}/events/latest", segment(worker)))).await?;
+    let from = latest["event"]["eventId"].as_str().map(str::to_owned);
+    // A worker without an open turn is not waited for.
+    live.beside(Some(worker), from, true, work).await
 }
 
 /// Ctrl-C. Where it cannot be listened to it ends the process by itself, and this never ends.
@@ -109,18 +155,38 @@ async fn follow(
     std::future::pending().await
 }
 
+/// The commands that go on after Ctrl-C.
+struct Again {
+    wait: String,
+    cancel: String,
+}
+
+impl Again {
+    fn of(named: &[String], worker: Option<&str>, from: Option<&str>) -> Self {
+        if !named.is_empty() {
+            let named = one_line(&shell_words::join(named));
+            return Self { wait: format!("wait {named}"), cancel: format!("cancel {named}") };
+        }
+        let worker = worker.unwrap_or_default();
+        let cursor = from.map(|event| format!(" --from-event-id {event}")).unwrap_or_default();
+        Self {
+            wait: format!("wait --worker-id {worker}{cursor}"),
+            cancel: format!("cancel --worker-id {worker}"),
+        }
+    }
+}
+
 /// Ends this process as Ctrl-C would have: a shell sees that. The turn is not touched.
-fn interrupt(worker: &str, from: Option<&str>, turn: bool) -> ! {
-    let cursor = from.map(|event| format!(" --from-event-id {event}")).unwrap_or_default();
+fn interrupt(again: &Again, turn: bool) -> ! {
+    let Again { wait, cancel } = again;
     let ended = if turn {
         format!(
-            "The wait has ended, the turn goes on.\n\
-             Hint: wait on, or end the turn with `subagent cancel --worker-id {worker}`"
+            "The wait has ended, the turn goes on.\nHint: wait on, or end the turn with `subagent {cancel}`"
         )
     } else {
         "The wait has ended; nothing else has changed.".to_owned()
     };
-    tell(&format!("\n{ended}\nTry:  subagent wait --worker-id {worker}{cursor}\n"));
+    tell(&format!("\n{ended}\nTry:  subagent {wait}\n"));
     end_by(Signal::SIGINT)
 }
 

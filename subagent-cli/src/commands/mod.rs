@@ -11,6 +11,7 @@ mod answer;
 mod answer_time;
 mod approval;
 mod approve;
+mod approve_each;
 mod attachments;
 mod backup;
 mod budgets;

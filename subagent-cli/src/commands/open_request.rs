@@ -7,6 +7,7 @@ use subagent_protocol::state::QuestionKind;
 
 use crate::client::{Ask, Client, Query, segment};
 use crate::failure::{Failure, Result};
+use crate::output::human;
 
 /// An error names at most this many requests.
 const MAX_NAMED: usize = 20;
@@ -15,6 +16,8 @@ const MAX_NAMED: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OpenRequest {
     pub(super) worker_id: String,
+    /// The name of the worker, or its id where the daemon gives no name.
+    pub(super) worker: String,
     pub(super) request_id: String,
 }
 
@@ -40,7 +43,8 @@ pub(super) async fn find(
 
 fn request(item: &Value) -> Option<OpenRequest> {
     let text = |key: &str| item[key].as_str().map(str::to_owned);
-    Some(OpenRequest { worker_id: text("workerId")?, request_id: text("requestId")? })
+    let worker = human::named(item).to_owned();
+    Some(OpenRequest { worker_id: text("workerId")?, worker, request_id: text("requestId")? })
 }
 
 const fn what(kind: QuestionKind) -> &'static str {

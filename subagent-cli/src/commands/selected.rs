@@ -6,6 +6,15 @@ use subagent_protocol::tags::Selector;
 
 use crate::client::{Ask, Client, Query};
 use crate::failure::{Failure, Result};
+use crate::output::human;
+
+/// A worker that was chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chosen {
+    pub(super) worker_id: String,
+    /// Its name, or its id where the daemon gives no name.
+    pub(super) name: String,
+}
 
 /// What workers are chosen by; both must fit.
 #[derive(Debug, Clone, Default)]
@@ -43,11 +52,11 @@ impl Choice {
         Ok(Ask::get(path))
     }
 
-    /// The ids of those that are not stopped, newest first.
+    /// Those that are not stopped, newest first.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`, `DAEMON_TOO_OLD`, `WORKER_NOT_FOUND{selector,controllerId}` if there is none.
-    pub(super) async fn workers(&self, client: &mut Client) -> Result<Vec<String>> {
+    pub(super) async fn workers(&self, client: &mut Client) -> Result<Vec<Chosen>> {
         let found = self.live(client).await?;
         if found.is_empty() {
             return Err(self.none());
@@ -59,12 +68,16 @@ impl Choice {
     ///
     /// # Errors
     /// As above, but for the last one.
-    pub(super) async fn live(&self, client: &mut Client) -> Result<Vec<String>> {
+    pub(super) async fn live(&self, client: &mut Client) -> Result<Vec<Chosen>> {
         let list = client.ask(&self.ask()?).await?;
         self.check(&list)?;
         let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
         let live = items.iter().filter(|item| item["state"] != "stopped");
-        Ok(live.filter_map(|item| item["workerId"].as_str().map(str::to_owned)).collect())
+        let chosen = |item: &Value| {
+            let worker_id = item["workerId"].as_str()?.to_owned();
+            Some(Chosen { worker_id, name: human::named(item).to_owned() })
+        };
+        Ok(live.filter_map(chosen).collect())
     }
 
     /// A daemon that knows nothing of tags has listed all workers.

@@ -78,6 +78,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     let Some(worker_id) = present(args.worker.or(args.worker_id)).or_else(|| input.text("workerId")) else {
         return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
     };
+    let is_argument = args.message.is_some();
     let sources = TextSources {
         input: input.text("text"),
         flag: args.text,
@@ -89,7 +90,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     let Text { text, from_command_line } = sources.read()?;
     let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
     if !risks.is_empty() && context.format == Format::Text {
-        complain(&text_risk::lines(&risks));
+        complain(&text_risk::lines(&risks, is_argument));
     }
     let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
     let simulate = match (args.request_approval, debug_mode) {
@@ -174,7 +175,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     if !risks.is_empty() {
         data["warnings"] = json!([text_risk::warning(&risks)]);
     }
-    let Some(end) = end else { return Ok(Outcome::report(kind, data, shown)) };
+    let Some(end) = end else { return Ok(Outcome::report(kind, data, shown).of_workers(&[address])) };
     if !positional {
         return Ok(Outcome::Judged { kind, data, text: shown, code: end.code });
     }
@@ -253,7 +254,13 @@ fn send(
         }
         ask = ask.keyed(key);
     }
-    let live = if wait.is_some() { Live::new(context, workspace)? } else { None };
+    // The form with the worker as an argument has no cursor to go on from.
+    let address = worker_id.clone();
+    let live = || -> Result<Option<Live>> {
+        let live = Live::new(context, workspace)?;
+        Ok(live.map(|live| if positional { live.named(std::slice::from_ref(&address)) } else { live }))
+    };
+    let first = if wait.is_some() { live()? } else { None };
     block_on(async move {
         let agent = Agent { worker_id: &worker_id, config, cwd, context };
         let accepted = agent
@@ -277,15 +284,15 @@ fn send(
         };
         let mut dialog = if positional { Dialog::open(context.format, asks) } else { None };
         let mut follower = Client::new(context, workspace);
-        let mut live = match live {
+        let mut next = match first {
             Some(live) if accepted["startsAgent"] == true => {
                 let what = starting::of_worker(&mut client, &waiting.worker_id, (config, cwd), context).await;
                 Some(live.starting(what))
             }
-            live => live,
+            first => first,
         };
         let waited = loop {
-            let waited = live_wait::wait(&mut client, live.take(), waiting.clone())
+            let waited = live_wait::wait(&mut client, next.take(), waiting.clone())
                 .await
                 .map_err(|failure| of_turn(failure, &turn))?;
             let event = &waited["matchedEvent"];
@@ -298,7 +305,7 @@ fn send(
                 Asked::Answered | Asked::Elsewhere => {}
             }
             waiting.cursor = Cursor::After(event["eventId"].as_str().unwrap_or_default().to_owned());
-            live = Live::new(context, workspace)?;
+            next = live()?;
         };
         match dispatch_error(&waited).filter(|_| !positional) {
             Some(mut failure) => {

@@ -47,11 +47,11 @@ impl Report {
     /// The outcome of changes that all succeeded.
     pub(super) fn outcome(&self, addresses: &[String], items: Vec<Value>) -> Outcome {
         if addresses.len() == 1 {
-            return self.texts(addresses, items, |data| text::fields(data, self.keys));
+            return self.texts(addresses, items, |_, data| text::fields(data, self.keys));
         }
         let data = json!({"count": items.len(), "items": items});
         let shown = text::rows(&data, self.keys, "");
-        Outcome::report(self.several, data, shown)
+        Outcome::report(self.several, data, shown).of_workers(addresses)
     }
 
     /// The same where each worker has a text of its own.
@@ -59,15 +59,16 @@ impl Report {
         &self,
         addresses: &[String],
         mut items: Vec<Value>,
-        text_of: impl Fn(&Value) -> String,
+        text_of: impl Fn(&str, &Value) -> String,
     ) -> Outcome {
-        if addresses.len() == 1
+        if let [address] = addresses
             && let Some(data) = items.pop()
         {
-            let shown = text_of(&data);
-            return Outcome::report(self.one, data, shown);
+            let shown = text_of(address, &data);
+            return Outcome::report(self.one, data, shown).of_workers(addresses);
         }
-        let shown: Vec<String> = items.iter().map(text_of).collect();
+        let shown: Vec<String> =
+            addresses.iter().zip(&items).map(|(address, data)| text_of(address, data)).collect();
         Outcome::report(self.several, json!({"count": items.len(), "items": items}), shown.join("\n\n"))
     }
 }

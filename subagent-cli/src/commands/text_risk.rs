@@ -20,6 +20,10 @@ const CODE: &str = "TEXT_SHELL_PITFALL";
 const MESSAGE: &str = "--text holds characters that a shell may have changed before this command saw them; \
     use --text-file, --text-stdin or --input for such text";
 
+/// The same of a text that is an argument.
+const OF_ARGUMENT: &str = "the text holds characters that a shell may have changed before this command saw them, \
+    unless it stood in single quotes; --text-file FILE and a pipe are safe";
+
 /// The words for what is risky in a text.
 pub(super) fn codes(text: &str) -> Vec<&'static str> {
     RISKS.iter().filter(|(sign, _)| text.contains(sign)).map(|(_, code)| *code).collect()
@@ -31,8 +35,9 @@ pub(super) fn warning(codes: &[&str]) -> Value {
 }
 
 /// The warning on stderr.
-pub(super) fn lines(codes: &[&str]) -> String {
-    format!("Warning: {MESSAGE}\nRisk codes: {}", codes.join(", "))
+pub(super) fn lines(codes: &[&str], is_argument: bool) -> String {
+    let message = if is_argument { OF_ARGUMENT } else { MESSAGE };
+    format!("Warning: {message}\nRisk codes: {}", codes.join(", "))
 }
 
 #[cfg(test)]
@@ -57,6 +62,9 @@ mod tests {
     fn the_warning_names_its_codes() {
         let found = codes("`x`");
         assert_eq!(warning(&found)["riskCodes"], json!(["backticks"]));
-        assert!(lines(&found).ends_with("\nRisk codes: backticks"));
+        assert!(lines(&found, false).ends_with("\nRisk codes: backticks"));
+        assert!(
+            lines(&found, false).contains("--text holds") && !lines(&found, true).contains("--text holds")
+        );
     }
 }

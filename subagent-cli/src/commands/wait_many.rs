@@ -50,7 +50,10 @@ pub(super) fn run(args: Wait, choice: Choice, input: &Input, context: &Context) 
     let mode = if args.any { WaitMode::Any } else { WaitMode::All };
     let mut client = Client::new(context, &workspace);
     let waited = block_on(async {
-        let chosen = if named.is_empty() { choice.workers(&mut client).await? } else { named };
+        let chosen = match named.is_empty() {
+            true => choice.workers(&mut client).await?.into_iter().map(|worker| worker.worker_id).collect(),
+            false => named,
+        };
         let workers =
             chosen.into_iter().map(|worker_id| WaitedFor { worker_id, from_event_id: None }).collect();
         let data =

@@ -10,14 +10,16 @@ use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 use subagent_protocol::clean::one_line;
 use tokio::time::Instant;
 
+use super::live_wait::{self, Live};
+use super::named_worker;
 use super::wait_end::{WaitEnd, code_of};
-use super::{live_wait, named_worker};
 use crate::args::turns::{Wait, wait_limit};
 use crate::client::{Client, block_on};
 use crate::context::Context;
 use crate::dialog::{Asked, Dialog, Question};
 use crate::exit_code::{NEEDS_ANSWER, TurnOutcome};
 use crate::failure::{Failure, Result};
+use crate::output::terminal::all_at_terminal;
 use crate::output::{Format, Outcome, complain, human};
 
 /// Longer final lines are cut.
@@ -43,7 +45,13 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
     let mut follower = Client::new(context, &workspace);
     let ends = block_on(async {
         let mut dialog = Dialog::open(context.format, !args.no_ask);
-        while wait(&mut client, &mut workers, args.any, limit).await? {
+        loop {
+            let live = Live::new(context, &workspace)?;
+            let addresses: Vec<String> = workers.iter().map(|worker| worker.address.clone()).collect();
+            let work = wait(&mut client, &mut workers, args.any, limit);
+            if !live_wait::wait_rest(live, &addresses, work).await? {
+                break;
+            }
             let Some(dialog) = &mut dialog else { break };
             if !ask(dialog, &mut client, &mut follower, &mut workers).await? {
                 break;
@@ -65,7 +73,8 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
     let rows: Vec<Row> = workers.into_iter().zip(ends).map(|(worker, end)| Row::of(worker, end)).collect();
     let code = rows.iter().map(|row| row.code).find(|code| *code != 0).unwrap_or(0);
     if context.format == Format::Text {
-        for row in rows.iter().filter(|row| row.code == NEEDS_ANSWER) {
+        // At a terminal the line of the result says it.
+        for row in rows.iter().filter(|row| row.code == NEEDS_ANSWER && !all_at_terminal()) {
             complain(&row.line);
         }
         let lines: Vec<String> = rows.iter().map(Row::text).collect();

@@ -27,8 +27,8 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     if args.ndjson && args.json.json {
         return Err(Failure::argument("--ndjson prints lines and --json one document; use one of them"));
     }
-    // The positional form has no limit unless one is typed.
-    let usual = match args.workers.is_empty() || context.typed.has("timeout_seconds") {
+    // Only the form of the contract has a limit unless one is typed.
+    let usual = match args.worker_id.is_some() || context.typed.has("timeout_seconds") {
         true => args.timeout_seconds,
         false => 0.0,
     };

@@ -20,11 +20,11 @@ pub(super) fn run(args: &WorkerLogs, context: &Context) -> Result<Outcome> {
             .with("tailBytes", Some(&args.tail_bytes.to_string()));
         client.ask(&Ask::get(path)).await
     }))?;
-    Ok(REPORT.texts(addresses, items, |data| {
+    Ok(REPORT.texts(addresses, items, |address, data| {
         let log = data["text"].as_str().unwrap_or_default();
         match addresses {
             [_] => log.to_owned(),
-            _ => format!("== {}\n{log}", data["workerId"].as_str().unwrap_or_default()),
+            _ => format!("== {address}\n{log}"),
         }
     }))
 }

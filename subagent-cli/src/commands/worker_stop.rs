@@ -45,11 +45,13 @@ fn all(choice: Choice, workspace: &Workspace, context: &Context) -> Result<Outco
         return Err(choice.none());
     }
     let mut client = Client::new(context, workspace);
-    let items = block_on(async {
-        let workers = choice.workers(&mut client).await?;
-        each(&workers, &REPORT, async |worker| stop(&mut client, worker).await).await
+    let (items, names) = block_on(async {
+        let chosen = choice.workers(&mut client).await?;
+        let (ids, names): (Vec<String>, Vec<String>) =
+            chosen.into_iter().map(|worker| (worker.worker_id, worker.name)).unzip();
+        Ok((each(&ids, &REPORT, async |worker| stop(&mut client, worker).await).await?, names))
     })?;
     let data = json!({"count": items.len(), "items": items, "selector": choice.selector});
     let shown = text::rows(&data, REPORT.keys, "");
-    Ok(Outcome::report(REPORT.several, data, shown))
+    Ok(Outcome::report(REPORT.several, data, shown).of_workers(&names))
 }

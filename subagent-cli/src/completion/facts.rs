@@ -1,22 +1,26 @@
 //! What is known at the cursor: files of the user and the workspace, and what a running daemon says in time.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use subagent_config::agents::{Catalog, Given};
 use subagent_config::discovery::{self, LoadedConfig};
 use subagent_config::environment::account_home;
 use subagent_config::{Environment, Workspace, workspace};
+use subagent_protocol::api::TurnProgress;
 
 use super::candidate::Candidate;
-use super::kinds::Asked;
+use super::kinds::{Asked, Turns};
 use super::line::Line;
-use crate::client::{Ask, glance};
+use crate::client::{Ask, glance, segment};
 use crate::output::human::named;
 
 /// How long a running daemon may take in all.
 const LIMIT: Duration = Duration::from_millis(150);
+/// Turns of more workers are not offered.
+const MAX_WORKERS: usize = 20;
 
 /// Where the command line would be carried out.
 #[derive(Debug)]
@@ -121,6 +125,56 @@ impl Facts {
         found
     }
 
+    /// The turns of the newest workers.
+    pub(super) fn turns(&self, of: Turns) -> Vec<Candidate> {
+        let deadline = Instant::now() + LIMIT;
+        let wanted = |turn: &&Value| match of {
+            Turns::All => true,
+            Turns::Queued => turn["status"] == TurnProgress::Queued.as_str(),
+            Turns::Ended => [TurnProgress::Failed, TurnProgress::Canceled]
+                .iter()
+                .any(|end| turn["status"] == end.as_str()),
+        };
+        let mut found = Vec::new();
+        for worker in self.listed("/v1/workers").iter().take(MAX_WORKERS) {
+            let path = format!("/v1/workers/{}/turns", segment(word(worker, "workerId")));
+            let turns = self.listed_within(&path, deadline.saturating_duration_since(Instant::now()));
+            found.extend(turns.iter().rev().filter(wanted).map(|turn| {
+                let about = format!("{} {}: {}", named(worker), word(turn, "status"), word(turn, "text"));
+                Candidate::new(word(turn, "turnId"), &about)
+            }));
+        }
+        found
+    }
+
+    /// The tags of the workers, each behind what stays of what is typed.
+    pub(super) fn tags(&self, kept: &str) -> Vec<Candidate> {
+        let mut workers: BTreeMap<String, usize> = BTreeMap::new();
+        for worker in self.listed("/v1/workers") {
+            for (name, value) in worker["tags"].as_object().into_iter().flatten() {
+                let tag = format!("{kept}{name}={}", value.as_str().unwrap_or_default());
+                *workers.entry(tag).or_default() += 1;
+            }
+        }
+        let tag = |(tag, count): (&String, &usize)| {
+            Candidate::new(tag, &format!("{count} worker{}", if *count == 1 { "" } else { "s" }))
+        };
+        workers.iter().map(tag).collect()
+    }
+
+    pub(super) fn sinks(&self) -> Vec<Candidate> {
+        let Some(loaded) = self.config() else { return Vec::new() };
+        loaded.config.notify.iter().map(|sink| Candidate::new(&sink.name, "")).collect()
+    }
+
+    pub(super) fn owner_rules(&self) -> Vec<Candidate> {
+        let rules = self.listed("/v1/rules");
+        let rule = |rule: &Value| {
+            Candidate::new(word(rule, "ruleId"), &format!("{} {}", word(rule, "action"), word(rule, "rule")))
+        };
+        rules.iter().map(rule).collect()
+    }
+
     fn open(&self, of: Asked) -> Vec<Value> {
         let mut open = self.listed("/v1/approvals");
         open.retain(|asked| match of {
@@ -133,9 +187,13 @@ impl Facts {
 
     /// The items of a list of the daemon; none without one that answers in time.
     fn listed(&self, path: &str) -> Vec<Value> {
+        self.listed_within(path, LIMIT)
+    }
+
+    fn listed_within(&self, path: &str, limit: Duration) -> Vec<Value> {
         let workspace = self.env.as_ref().and_then(|env| Workspace::find(None, env).ok());
         let state_dir = workspace.as_ref().map(|workspace| workspace.state_dir.as_path());
-        let listed = state_dir.and_then(|dir: &Path| glance(dir, &Ask::get(path), LIMIT));
+        let listed = state_dir.and_then(|dir: &Path| glance(dir, &Ask::get(path), limit));
         match listed.map(|mut data| data["items"].take()) {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),

@@ -27,6 +27,27 @@ pub(super) enum Kind {
     TaskState,
     Request(Asked),
     WorkerOrRequest(Asked),
+    Turn(Turns),
+    /// A worker, and a turn once the beginning of its id is typed.
+    WorkerOrTurn,
+    Tag,
+    /// Tags, separated by commas.
+    Tags,
+    HookEvent,
+    /// A sink of notifications.
+    Sink,
+    /// A rule that a decision became.
+    OwnerRule,
+}
+
+/// Which turns a command is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turns {
+    All,
+    /// Those whose message waits.
+    Queued,
+    /// Those that failed or were canceled.
+    Ended,
 }
 
 const ALIVE: Kind = Kind::Worker { all: false };
@@ -56,6 +77,17 @@ const KINDS: &[(&str, Kind)] = &[
     ("approve request_id", Kind::Request(Asked::Permission)),
     ("answer request_id", Kind::Request(Asked::Form)),
     ("approval show request_id", Kind::Request(Asked::Anything)),
+    ("result address", Kind::WorkerOrTurn),
+    ("turn show turn_id", Kind::Turn(Turns::All)),
+    ("worker inspect turn_id", Kind::Turn(Turns::All)),
+    ("turn drop turn_id", Kind::Turn(Turns::Queued)),
+    ("turn move turn_id", Kind::Turn(Turns::Queued)),
+    ("turn retry turn_id", Kind::Turn(Turns::Ended)),
+    ("tag", Kind::Tag),
+    ("selector", Kind::Tags),
+    ("hook test event", Kind::HookEvent),
+    ("notify test name", Kind::Sink),
+    ("policy rules remove rule_id", Kind::OwnerRule),
     ("decision", DECISIONS),
     ("run first", Kind::LauncherOrAgent),
     ("launcher_or_agent", Kind::LauncherOrAgent),

@@ -30,6 +30,21 @@ pub(super) struct Line {
     pub(super) wanted: Wanted,
 }
 
+/// The words as they were typed. Bash cuts a word at each `=` and `:`, which become words of their own.
+pub(super) fn joined(words: &[String]) -> Vec<String> {
+    let is_cut = |word: &str| word == "=" || word == ":";
+    let mut joined: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for word in words {
+        match joined.last_mut().filter(|_| goes_on || is_cut(word)) {
+            Some(last) => last.push_str(word),
+            None => joined.push(word.clone()),
+        }
+        goes_on = is_cut(word);
+    }
+    joined
+}
+
 impl Line {
     /// Reads the words before the cursor, without the program's name, and the part of the word at the cursor.
     pub(super) fn read(before: &[String], current: &str) -> Self {
@@ -42,8 +57,7 @@ impl Line {
         let mut positionals = 0;
         let mut escaped = false;
         let mut open: Option<Arg> = None;
-        // Bash cuts `--flag=value` into three words.
-        for word in before.iter().filter(|word| *word != "=") {
+        for word in before {
             let is_flag = word.starts_with('-') && word.len() > 1;
             if let Some(arg) = open.take().filter(|arg| !(is_flag && is_optional(arg))) {
                 line.values.insert(arg.get_id().to_string(), word.clone());

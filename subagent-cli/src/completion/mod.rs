@@ -21,9 +21,10 @@ use crate::args::completions::Shell;
 use crate::output::print;
 use candidate::Candidate;
 use facts::Facts;
-use kinds::Kind;
-use line::{Line, Wanted};
+use kinds::{Kind, Turns};
+use line::{Line, Wanted, joined};
 use subagent_protocol::api::TaskStatus;
+use subagent_protocol::hook::HookEvent;
 
 pub(crate) use scripts::script;
 
@@ -48,7 +49,12 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
 }
 
 fn answer(shell: Shell, words: &[String]) -> Vec<String> {
-    let Some((current, before)) = words.split_last() else { return Vec::new() };
+    let whole = if shell == Shell::Bash { joined(words) } else { words.to_vec() };
+    let (Some((current, before)), Some(last)) = (whole.split_last(), words.last()) else {
+        return Vec::new();
+    };
+    // Bash replaces its last word alone.
+    let kept = current.len() - last.len();
     let line = Line::read(before, current);
     let mut found = Vec::new();
     let prefix = match &line.wanted {
@@ -61,8 +67,7 @@ fn answer(shell: Shell, words: &[String]) -> Vec<String> {
                 Found::Values(values) => found.extend(values),
                 Found::Marker(marker) => return vec![marker.to_owned()],
             }
-            // Bash has cut the word at `=`.
-            if shell == Shell::Bash { "" } else { prefix }
+            prefix
         }
         Wanted::Command { or } => {
             found.extend(commands(&line));
@@ -80,7 +85,8 @@ fn answer(shell: Shell, words: &[String]) -> Vec<String> {
         _ => current,
     };
     found.retain(|candidate| candidate.fits(typed));
-    found.iter().map(|candidate| candidate.line(shell, prefix)).collect()
+    let line = |candidate: &Candidate| candidate.line(shell, prefix).split_off(kept);
+    found.iter().map(line).collect()
 }
 
 enum Found {
@@ -125,6 +131,15 @@ fn values(line: &Line, arg: &Arg, typed: &str) -> Found {
         Kind::Task => facts().tasks(),
         Kind::Request(of) => facts().requests(of, line.value("worker_id")),
         Kind::WorkerOrRequest(of) => facts().asking(of),
+        Kind::Turn(of) => facts().turns(of),
+        Kind::WorkerOrTurn if typed.starts_with("turn_") => facts().turns(Turns::All),
+        Kind::WorkerOrTurn => facts().workers(typed, true),
+        Kind::Tag => facts().tags(""),
+        // What stands before the last comma stays.
+        Kind::Tags => facts().tags(typed.rfind(',').map_or("", |comma| &typed[..=comma])),
+        Kind::HookEvent => HookEvent::ALL.iter().map(|event| Candidate::new(event.as_str(), "")).collect(),
+        Kind::Sink => facts().sinks(),
+        Kind::OwnerRule => facts().owner_rules(),
     })
 }
 

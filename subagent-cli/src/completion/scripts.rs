@@ -22,8 +22,10 @@ pub(crate) fn script(shell: Shell) -> String {
 
 const BASH: &str = r#"# Completions of subagent for bash.
 _subagent() {
-    local line program
+    local line program upto=$((COMP_CWORD - 1))
     program=$(type -P subagent) || program=PROGRAM
+    # Behind a `=` that is the word at the cursor there is an empty one.
+    [[ ${COMP_WORDS[COMP_CWORD]} == [=:] ]] && upto=$COMP_CWORD
     COMPREPLY=()
     while IFS= read -r line; do
         case $line in
@@ -31,7 +33,7 @@ _subagent() {
             FOLDERS) compopt -o dirnames 2>/dev/null ;;
             *) COMPREPLY+=("$line") ;;
         esac
-    done < <("$program" COMMAND bash "${COMP_WORDS[@]:1:COMP_CWORD-1}" "$2" 2>/dev/null)
+    done < <("$program" COMMAND bash "${COMP_WORDS[@]:1:upto}" "$2" 2>/dev/null)
 }
 complete -F _subagent subagent
 "#;

@@ -43,6 +43,16 @@ fn values_belong_to_the_flag_before_them() {
 }
 
 #[test]
+fn bash_has_the_part_of_the_word_that_it_replaces() {
+    assert_eq!(bash("ls --output = "), "table json ndjson tsv name");
+    assert_eq!(bash("ls --output = n"), "ndjson name");
+    assert_eq!(offered(Shell::Fish, "ls --output=nd")[0].split('\t').next(), Some("--output=ndjson"));
+    // A `=` that was typed before the last word belongs to the value before it.
+    assert_eq!(bash("run --set a = b --output js"), "json");
+    assert_eq!(bash("hook test Sess"), "SessionStart");
+}
+
+#[test]
 fn files_are_left_to_the_shell() {
     assert_eq!(bash("send w --text-file "), FILES);
     assert_eq!(bash("send w --cwd "), FOLDERS);

@@ -11,6 +11,9 @@ use super::page::shorten;
 use super::rule::task_path;
 use super::{tell, terminal};
 
+/// Takes a line away.
+pub const ERASE: &str = "\r\u{1b}[2K";
+
 /// So many tool calls and files are remembered.
 const MOST: usize = 10_000;
 
@@ -153,7 +156,7 @@ impl Line {
 
     fn put(&mut self, text: String) {
         if text != self.drawn {
-            tell(&format!("\r\u{1b}[2K{text}"));
+            tell(&format!("{ERASE}{text}"));
             self.drawn = text;
         }
     }
@@ -161,13 +164,14 @@ impl Line {
     /// Takes it away.
     pub fn erase(&mut self) {
         if !std::mem::take(&mut self.drawn).is_empty() {
-            tell("\r\u{1b}[2K");
+            tell(ERASE);
         }
     }
 }
 
-/// The last column stays free: some terminals go to the next line with it.
-fn width() -> usize {
+/// The width of a line. The last column stays free: some terminals go to the next line with it.
+#[must_use]
+pub fn width() -> usize {
     terminal::stderr_width().saturating_sub(1)
 }
 

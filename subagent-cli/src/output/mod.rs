@@ -24,6 +24,7 @@ pub use subagent_protocol::json;
 
 use crate::failure::Failure;
 use subagent_protocol::clean::clean;
+use subagent_protocol::worker_name;
 use terminal::Terminal;
 
 /// How much of a document is written at once.
@@ -59,6 +60,8 @@ pub enum Outcome {
         text: String,
         /// What people read beside the text. At a pipe it goes to stderr: what reads stdout takes lines for items.
         note: Option<String>,
+        /// How the workers were addressed. A view says their names where the data have ids alone.
+        addresses: Vec<String>,
     },
     /// A result that says whether all is well, in its exit code too (`doctor`).
     Judged {
@@ -110,7 +113,7 @@ impl Outcome {
     /// A result.
     #[must_use]
     pub fn report(kind: &'static str, data: Value, text: String) -> Self {
-        Self::Report { kind, data, text, note: None }
+        Self::Report { kind, data, text, note: None, addresses: Vec::new() }
     }
 
     /// An error with this exit code.
@@ -123,7 +126,7 @@ impl Outcome {
     #[must_use]
     pub fn list(kind: &'static str, data: Value, lines: String, none: &str) -> Self {
         let note = lines.is_empty().then(|| none.to_owned());
-        Self::Report { kind, data, text: lines, note }
+        Self::Report { kind, data, text: lines, note, addresses: Vec::new() }
     }
 
     /// The same with a note for people.
@@ -131,6 +134,15 @@ impl Outcome {
     pub fn with_note(mut self, more: impl Into<String>) -> Self {
         if let Self::Report { note, .. } = &mut self {
             *note = Some(more.into());
+        }
+        self
+    }
+
+    /// The same where the worker was addressed like this, or each of its workers.
+    #[must_use]
+    pub fn of_workers(mut self, typed: &[String]) -> Self {
+        if let Self::Report { addresses, .. } = &mut self {
+            *addresses = typed.to_vec();
         }
         self
     }
@@ -146,7 +158,12 @@ impl Outcome {
 #[must_use]
 pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
     let (printed, code) = match result {
-        Ok(Outcome::Report { kind, data, text, note }) => (report(format, kind, data, text, note), 0),
+        Ok(Outcome::Report { kind, mut data, text, note, addresses }) => {
+            if format == Format::Text {
+                name_workers(&mut data, &addresses);
+            }
+            (report(format, kind, data, text, note), 0)
+        }
         Ok(Outcome::Judged { kind, data, text, code }) => (report(format, kind, data, text, None), code),
         Ok(Outcome::CutShort { kind, data, text, failure, code }) => {
             let printed = report(format, kind, data, text, None);
@@ -167,6 +184,22 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
     match printed {
         Ok(()) => ExitCode::from(code),
         Err(error) => unprintable(&error, code),
+    }
+}
+
+/// Adds the names by which workers were addressed: of the one that the data are about, or of each item.
+fn name_workers(data: &mut Value, addresses: &[String]) {
+    let name = |of: &mut Value, address: &String| {
+        if worker_name::check(address).is_ok() && of.get("name").is_none() {
+            of["name"] = address.as_str().into();
+        }
+    };
+    match (data.get_mut("items").and_then(Value::as_array_mut), addresses) {
+        (Some(items), several) => {
+            items.iter_mut().zip(several).for_each(|(item, address)| name(item, address))
+        }
+        (None, [one]) => name(data, one),
+        (None, _) => {}
     }
 }
 

@@ -77,6 +77,12 @@ impl Page {
         self.plain("\n")
     }
 
+    /// Whether nothing stands in the line.
+    #[must_use]
+    pub fn is_at_line_start(&self) -> bool {
+        !self.line_is_open
+    }
+
     /// Ends the line if something stands in it.
     pub fn fresh_line(&mut self) -> &mut Self {
         if self.line_is_open { self.end() } else { self }

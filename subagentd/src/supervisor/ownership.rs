@@ -178,6 +178,13 @@ impl Claim {
         if has_ended || is_ours || owns {
             return Ok(());
         }
+        // A second shell mostly wants to work here, and not to own.
+        let joined = match controllers::requires_handle(tx.connection(), row.id)? {
+            true => "",
+            false => {
+                "go on without `controller init`: commands of this workspace need no owner's handle; to be its owner, "
+            }
+        };
         Err(Error::new(
             Code::ControllerOwnershipConflict,
             format!(
@@ -186,10 +193,10 @@ impl Claim {
             ),
         )
         .with("controllerId", row.controller_id.as_str())
-        .recommend(
-            "use the owner's SUBAGENT_CTL_* variables, let that process end first, or take the workspace away from it \
-             with `subagent controller attach --takeover`",
-        ))
+        .recommend(format!(
+            "{joined}use the owner's SUBAGENT_CTL_* variables, let that process end first, or take the workspace away \
+             from it with `subagent controller attach --takeover`",
+        )))
     }
 
     fn grant(self, tx: &Tx<'_>, row: ControllerRow) -> Result<ControllerInitialized> {

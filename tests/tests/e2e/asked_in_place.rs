@@ -107,6 +107,33 @@ fn the_first_answer_wins_and_the_other_terminal_says_who_answered() {
 }
 
 #[test]
+fn approve_asks_one_open_request_after_the_other() {
+    let sandbox = Sandbox::new();
+    for worker in ["one", "two", "three"] {
+        sandbox.run(&["worker", "start", "demo", "--name", worker]).data_of("worker.started");
+        let prompt = format!("!ask execute make {worker}");
+        sandbox.run(&["send", worker, &prompt, "-d"]).data_of("turn.accepted");
+        assert_eq!(sandbox.run(&["wait", worker]).status.code(), Some(15));
+    }
+    sandbox.run(&["approve"]).error("REQUEST_AMBIGUOUS");
+    let terminal = sandbox.command("subagent").args(["approve"]).at_terminal(100, On::All);
+    terminal.wait_for("? Permission requested for execute: make one");
+    terminal.types("d");
+    terminal.types("y");
+    terminal.wait_for("? Permission requested for execute: make two");
+    terminal.types("s");
+    terminal.wait_for("? Permission requested for execute: make three");
+    // An answer of another terminal ends the last question.
+    sandbox.run(&["approve", "three", "--decision", "reject"]).data_of("approval.decided");
+    terminal.wait_for("answered by owner: reject");
+    assert_eq!(terminal.screen().status.code(), Some(0));
+    assert_eq!(open(&sandbox)["name"], "two", "it was skipped");
+    let one = sandbox.run(&["approve"]).data_of("approval.decided");
+    assert_eq!(one["optionId"], "allow-once");
+    sandbox.finish();
+}
+
+#[test]
 fn a_form_is_filled_in_field_by_field() {
     let sandbox = Sandbox::new();
     let terminal = run(&sandbox, &[], FORM);
@@ -201,6 +228,28 @@ fn ctrl_c_at_a_question_of_a_wait_ends_the_wait_alone() {
         assert!(screen.text().contains("subagent wait demo-1"), "{}", screen.text());
         assert_eq!(open(&sandbox)["name"], "demo-1", "the question is open");
     }
+    sandbox.run(&["approve"]).data_of("approval.decided");
+    sandbox.finish();
+}
+
+#[test]
+fn ctrl_c_at_a_question_of_a_watch_says_how_to_go_on() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["worker", "start", "demo", "--tag", "job=review"]).data_of("worker.started");
+    sandbox.run(&["send", "demo-1", ASK, "-d"]).data_of("turn.accepted");
+    for (args, hint) in [
+        (&["watch", "-f", "-l", "job=review"][..], "subagent watch -f -l 'job=review'\n"),
+        (&["watch", "-f", "--all"], "subagent watch -f --all\n"),
+        (&["watch", "-f", "demo-1"], "subagent watch -f demo-1\n"),
+    ] {
+        let terminal = sandbox.command("subagent").args(args).at_terminal(100, On::All);
+        terminal.wait_for("[s] skip");
+        terminal.types("\u{3}");
+        let screen = terminal.screen();
+        assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
+        assert!(screen.text().contains(hint), "{}", screen.text());
+    }
+    assert_eq!(open(&sandbox)["name"], "demo-1", "the question is open");
     sandbox.run(&["approve"]).data_of("approval.decided");
     sandbox.finish();
 }

@@ -29,21 +29,29 @@ fn shell(sandbox: &mut Sandbox, name: &str) -> AtTerminal {
     sandbox.set_env("PS1", "$ ");
     let args: &[&str] = match name {
         "bash" => &["--norc", "--noprofile", "-i"],
+        "fish" => &["--no-config", "-i"],
         _ => &["-f", "-i"],
     };
-    let terminal = sandbox.command(name).args(args).at_terminal(120, On::All);
+    // Fish wants a terminal of its own.
+    let command = sandbox.command("setsid").args(["--ctty", name]).args(args);
+    let terminal = command.at_terminal(120, On::All);
     if name == "zsh" {
         terminal.types("autoload -U compinit && compinit -u -D\r");
     }
-    terminal.types(&format!("source <(subagent completions {name}) && echo re''ady\r"));
+    terminal.types(&match name {
+        "fish" => "subagent completions fish | source; echo re''ady\r".to_owned(),
+        name => format!("source <(subagent completions {name}) && echo re''ady\r"),
+    });
     terminal.wait_for("ready");
     terminal
 }
 
 #[test]
 fn names_requests_and_launchers_are_completed_in_real_shells() {
-    for name in ["bash", "zsh"] {
-        let (mut sandbox, worker) = Sandbox::with_worker();
+    for name in ["bash", "zsh", "fish"] {
+        let mut sandbox = Sandbox::new();
+        let tagged = ["worker", "start", "demo", "--tag", "job=review"];
+        let worker = sandbox.run(&tagged).data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
         if !is_there(&sandbox, name) {
             sandbox.finish();
             continue;
@@ -57,6 +65,10 @@ fn names_requests_and_launchers_are_completed_in_real_shells() {
             ("subagent approve ap\t", &*format!("subagent approve {request}")),
             ("subagent worker start --launcher dem\t", "--launcher demo"),
             ("subagent approve x --decision rej\t", "--decision reject"),
+            ("subagent wait -l job=rev\t", "subagent wait -l job=review"),
+            ("subagent wait -l job=\t", "subagent wait -l job=review"),
+            ("subagent ls --output=nd\t", "subagent ls --output=ndjson"),
+            ("subagent hook test UserP\t", "subagent hook test UserPromptSubmit"),
             ("subagent daemon sta\t", "subagent daemon sta"),
         ] {
             shell.types(typed);
@@ -121,10 +133,58 @@ fn names_come_with_what_the_workers_do_and_what_is_stopped_is_left_out_where_it_
     assert!(shown[1].starts_with("login\tidle fix"), "{shown:?}");
     assert!(!shown[1].contains(['$', '`', '\u{1b}', '\u{7}']), "{shown:?}");
     assert_eq!(offered(&sandbox, "bash", &["send", ""]), ["login"]);
-    assert_eq!(offered(&sandbox, "bash", &["send", "--worker-id=lo"]), ["login"]);
+    assert_eq!(offered(&sandbox, "bash", &["send", "--worker-id", "=", "lo"]), ["login"]);
+    assert_eq!(offered(&sandbox, "bash", &["send", "--worker-id=lo"]), ["--worker-id=login"]);
     assert_eq!(offered(&sandbox, "bash", &["send", "@"]), ["@last"]);
     let ids = offered(&sandbox, "bash", &["show", "w_"]);
     assert!(ids.len() == 2 && ids.iter().all(|id| id.starts_with("w_")), "{ids:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn turns_tags_sinks_and_rules_are_offered_where_they_are_taken() {
+    let sandbox = Sandbox::new();
+    let own = sandbox.file("home/.config/subagent");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("config.yaml"), "notify: [{name: desk, to: command, command: 'true'}]\n").unwrap();
+    sandbox
+        .run(&["worker", "start", "demo", "--tag", "job=review", "--tag", "owner=me"])
+        .data_of("worker.started");
+    let turn = |args: &[&str]| {
+        let accepted = sandbox.run(&[&["send", "demo-1", "-d"], args].concat()).data();
+        accepted["turnId"].as_str().unwrap().to_owned()
+    };
+    let gate = sandbox.gate("turn");
+    let failed = turn(&["!error -32603 no luck"]);
+    assert_eq!(sandbox.run(&["wait", "demo-1"]).status.code(), Some(10));
+    let open = turn(&[&gate.directive()]);
+    let queued = turn(&["--queue", "later"]);
+    let all = [&*queued, &*open, &*failed];
+    let typed = |words: &[&str]| offered(&sandbox, "bash", &[words, &["turn_"]].concat());
+    assert_eq!(typed(&["turn", "show"]), all);
+    assert_eq!(typed(&["result"]), all);
+    assert_eq!(typed(&["worker", "inspect", "demo-1", "--turn-id"]), all);
+    assert_eq!(typed(&["turn", "drop"]), [&*queued]);
+    assert_eq!(typed(&["turn", "move"]), [&*queued]);
+    assert_eq!(typed(&["turn", "retry"]), [&*failed]);
+    assert_eq!(offered(&sandbox, "bash", &["result", ""]), ["demo-1"]);
+    let zsh = offered(&sandbox, "zsh", &["turn", "drop", ""]);
+    assert_eq!(zsh, [format!("{queued}\tdemo-1 queued: later")]);
+
+    assert_eq!(offered(&sandbox, "bash", &["wait", "-l", ""]), ["job=review", "owner=me"]);
+    assert_eq!(offered(&sandbox, "zsh", &["ls", "-l", "job=review,ow"]), ["job=review,owner=me\t1 worker"]);
+    assert_eq!(offered(&sandbox, "bash", &["run", "--tag", "j"]), ["job=review"]);
+    // Bash cuts words at `=` and replaces the last part alone.
+    assert_eq!(offered(&sandbox, "bash", &["wait", "-l", "job", "=", "re"]), ["review"]);
+    assert_eq!(offered(&sandbox, "bash", &["wait", "-l", "job", "=", "review,ow"]), ["review,owner=me"]);
+    assert_eq!(offered(&sandbox, "bash", &["notify", "test", ""]), ["desk"]);
+    gate.open();
+    sandbox.run(&["wait", "demo-1"]).data_of("workers.waited");
+    let asked = sandbox.run(&["send", "demo-1", "-d", "!ask execute make"]).data();
+    assert_eq!(sandbox.run(&["wait", "demo-1"]).status.code(), Some(15), "{asked}");
+    let rule = sandbox.run(&["approve", "--always"]).data_of("approval.decided");
+    let rule = rule["always"]["ruleId"].as_str().unwrap();
+    assert_eq!(offered(&sandbox, "bash", &["policy", "rules", "remove", ""]), [rule]);
     sandbox.finish();
 }
 

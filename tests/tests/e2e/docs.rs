@@ -61,6 +61,16 @@ fn the_worktrees() {
 }
 
 #[test]
+fn the_tour() {
+    run("docs/tour.md", "tour");
+}
+
+#[test]
+fn the_managers() {
+    run("docs/managers.md", "managed");
+}
+
+#[test]
 fn the_notifications() {
     run("docs/notifications.md", "notified");
 }

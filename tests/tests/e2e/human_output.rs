@@ -194,6 +194,96 @@ fn ctrl_c_ends_the_wait_and_not_the_turn() {
 }
 
 #[test]
+fn ctrl_c_at_a_wait_by_name_says_how_to_go_on_by_name() {
+    let (sandbox, _) = Sandbox::with_worker();
+    sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
+    let gates = ["demo-1", "demo-2"].map(|worker| {
+        let gate = sandbox.gate(worker);
+        sandbox.run(&["send", worker, &gate.directive(), "-d"]).data_of("turn.accepted");
+        gate
+    });
+    for (args, line, hint) in [
+        (&["wait", "demo-1"][..], "running · ", "subagent cancel demo-1"),
+        (&["wait", "demo-1", "demo-2"], "waiting for 2 workers · ", "subagent wait demo-1 demo-2"),
+        (&["send", "demo-1", "--queue", "late"], "running · ", "subagent cancel demo-1"),
+    ] {
+        let waiting = sandbox.command("subagent").args(args).at_terminal(80, On::Both);
+        waiting.wait_for(line);
+        waiting.signal(Signal::SIGINT);
+        let screen = waiting.screen();
+        assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{screen:?}");
+        let text = screen.text();
+        assert!(text.contains("The wait has ended") && text.contains(hint), "{text}");
+        assert!(
+            text.contains(if args.len() == 3 {
+                "Try:  subagent wait demo-1 demo-2"
+            } else {
+                "Try:  subagent wait demo-1"
+            }),
+            "{text}"
+        );
+    }
+    for gate in gates {
+        gate.open();
+    }
+    let waited = sandbox.command("subagent").args(["wait", "demo-1", "demo-2"]).on_screen();
+    assert!(waited.text().contains("demo-2\tcompleted"), "{waited:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_worker_that_is_addressed_by_its_name_is_called_by_it() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["worker", "start", "demo", "--tag", "job=x"]).data_of("worker.started");
+    let at_terminal = |args: &[&str]| {
+        let screen = sandbox.command("subagent").args(args).on_screen();
+        assert!(!screen.text().contains("w_"), "{args:?}: {}", screen.text());
+        screen.text()
+    };
+    let accepted = at_terminal(&["send", "demo-1", "-d", "!ask execute make\n!sleep 60000"]);
+    assert!(accepted.contains("subagent wait demo-1") && accepted.contains("subagent watch demo-1 -f"));
+    let asked = at_terminal(&["wait", "demo-1", "--no-ask"]);
+    assert_eq!(asked.matches("answer with: subagent approve demo-1").count(), 1, "{asked}");
+    let asked = at_terminal(&["wait", "-l", "job=x"]);
+    assert!(asked.contains("Answer:  subagent approve demo-1"), "{asked}");
+    assert!(asked.contains("Permission requested for execute: make"), "{asked}");
+    assert!(at_terminal(&["approve"]).contains("Wait:  subagent wait demo-1"));
+    assert!(at_terminal(&["cancel", "demo-1"]).starts_with("demo-1  "));
+    let form = r#"!elicit {"mode": "form", "message": "Go?", "requestedSchema": {"type": "object", "properties": {}}}"#;
+    at_terminal(&["send", "demo-1", "-d", &format!("{form}\n!sleep 60000")]);
+    assert_eq!(sandbox.run(&["wait", "demo-1"]).status.code(), Some(15));
+    assert!(at_terminal(&["answer", "--accept"]).contains("Wait:  subagent wait demo-1"));
+    at_terminal(&["cancel", "demo-1"]);
+    assert!(at_terminal(&["worker", "set", "demo-1", "--idle-timeout", "20m"]).contains("20m 00s"));
+    let stopped = at_terminal(&["worker", "stop", "-l", "job=x"]);
+    assert_eq!(stopped.trim(), "demo-1  stopped");
+    assert!(at_terminal(&["stop", "demo-1"]).starts_with("demo-1  stopped"));
+    // Data are as they were.
+    let data = sandbox.run(&["stop", "demo-1"]).data_of("worker.stopped");
+    assert!(data.get("name").is_none(), "{data}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_run_says_at_a_terminal_what_the_agent_does_while_it_is_silent() {
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate("turn");
+    let prompt = format!("!say begun\n!think about it\n!tool read src/lib.rs\n{}\nlate", gate.directive());
+    let running = sandbox.command("subagent").args(["run", "demo", &prompt]).at_terminal(80, On::Both);
+    running.wait_for("running · ");
+    gate.open();
+    let screen = running.screen();
+    assert_eq!(screen.status.code(), Some(0), "{screen:?}");
+    let (line, after) = screen.bytes.rsplit_once("\r\u{1b}[2K").unwrap();
+    assert!(line.contains("src/lib.rs: done") && line.contains("running · 1s"), "{:?}", screen.bytes);
+    assert!(after.starts_with("late\n") && after.contains("done"), "{:?}", screen.bytes);
+    let dumb = sandbox.command("subagent").args(["run", "demo", "!sleep 1200\nlate"]).env("TERM", "dumb");
+    let dumb = dumb.at_terminal(80, On::Both).screen();
+    assert!(!dumb.bytes.contains("running · "), "{:?}", dumb.bytes);
+    sandbox.finish();
+}
+
+#[test]
 fn a_permission_request_names_what_to_type_for_each_answer() {
     let (sandbox, worker) = Sandbox::with_worker();
     let send = ["send", "--worker-id", &worker, "--text", "!ask execute rm -rf build"];

@@ -90,6 +90,8 @@ fn several_workers_are_changed_by_one_command() {
         assert!(items.iter().all(|item| item["workerId"].is_string()), "{output}");
         let text = sandbox.command("subagent").args(command).args(["one", "three"]).run();
         assert!(text.text().lines().count() >= 2, "{text}");
+        let heads: Vec<&str> = text.text().lines().filter(|line| line.starts_with("== ")).collect();
+        assert_eq!(heads, if command == ["logs"] { vec!["== one", "== three"] } else { vec![] }, "{text}");
     }
     let refused = sandbox.run(&["stop", "one", "nobody", "two"]).error("WORKER_NOT_FOUND");
     assert_eq!(refused["details"]["stopped"].as_array().unwrap().len(), 2, "the others are stopped");

@@ -28,6 +28,8 @@ use crate::output::{complain, tell};
 
 /// How often it is looked for a worker whose start is on its way.
 const LOOK: Duration = Duration::from_millis(50);
+/// The clock in the line that says what the agent is doing.
+const TICK: Duration = Duration::from_secs(1);
 /// An agent has its own time to end a turn before it is ended itself.
 const CANCEL_LIMIT: Duration = Duration::from_secs(120);
 /// For the last events of a worker that is stopped, and for whoever reads them if the run was not to go on.
@@ -83,6 +85,19 @@ pub(super) struct Driven {
 }
 
 impl Driven {
+    /// A run that ended before it had a worker.
+    pub(super) fn unstarted(ending: Ending, deadline: Option<Instant>) -> Self {
+        let printed_by = printed_by(Some(&ending), deadline);
+        Self {
+            ending,
+            worker: None,
+            turn_id: None,
+            worktree: Value::Null,
+            transcript: Transcript::default(),
+            printed_by,
+        }
+    }
+
     /// The worker, unless the run was interrupted or its output is not read any more.
     pub(super) fn worker_id(&self) -> Option<&str> {
         match self.ending {
@@ -101,14 +116,6 @@ pub(super) async fn drive(
 ) -> Result<Driven> {
     let Clients { mut work, mut follow, mut control, mut last } = clients;
     let Order { prepared, turn, deadline, choice, dialog } = order;
-    let mut driven = Driven {
-        ending: Ending::Turn,
-        worker: None,
-        turn_id: None,
-        worktree: Value::Null,
-        transcript: Transcript::default(),
-        printed_by: None,
-    };
     let worker = {
         let mut start = pin!(prepared.start(&mut work));
         let ending = tokio::select! {
@@ -127,8 +134,7 @@ pub(super) async fn drive(
             Ok(ending) => {
                 guarded(signals, &mut last, &choice, end_start(start.as_mut(), &mut control, &choice))
                     .await?;
-                let printed_by = printed_by(Some(&ending), deadline);
-                return Ok(Driven { ending, printed_by, ..driven });
+                return Ok(Driven::unstarted(ending, deadline));
             }
         }
     };
@@ -137,10 +143,10 @@ pub(super) async fn drive(
     }
     let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
     let mut events = follow.events(&worker_id, None, true, false);
+    let (mut transcript, mut turn_id) = (Transcript::default(), None);
     let worked = {
         let work_on = WorkOn { client: &mut work, sink, dialog };
-        let mut working =
-            pin!(work_on.run(&worker_id, &turn, &mut events, &mut driven.transcript, &mut driven.turn_id));
+        let mut working = pin!(work_on.run(&worker_id, &turn, &mut events, &mut transcript, &mut turn_id));
         tokio::select! {
             biased;
             worked = &mut working => worked,
@@ -166,7 +172,7 @@ pub(super) async fn drive(
     let printed_by = printed_by(worked.as_ref().ok(), deadline);
     tokio::select! {
         biased;
-        () = drain(&mut events, &worker_id, &mut driven.transcript, sink) => {}
+        () = drain(&mut events, &worker_id, &mut transcript, sink) => {}
         // Nothing is left that would have to be ended.
         signal = signals.next() => end_by(signal),
         () = until(printed_by) => {}
@@ -176,8 +182,8 @@ pub(super) async fn drive(
         (_, Err(failure)) => return Err(failure.with("workerId", worker_id)),
         (Ok(ending), Ok(stopped)) => (ending, stopped),
     };
-    driven.worktree = stopped["worktree"].take();
-    Ok(Driven { ending, worker: Some(worker), printed_by, ..driven })
+    let worktree = stopped["worktree"].take();
+    Ok(Driven { ending, worker: Some(worker), turn_id, worktree, transcript, printed_by })
 }
 
 /// What the turn of a run needs besides its events.
@@ -204,8 +210,10 @@ impl WorkOn<'_> {
         // What came while the person was asked.
         let mut waiting: VecDeque<Value> = VecDeque::new();
         loop {
-            let found: Vec<Value> =
-                if waiting.is_empty() { next(events).await? } else { waiting.drain(..).collect() };
+            let found: Vec<Value> = match waiting.is_empty() {
+                true => next_seen(events, sink).await?,
+                false => waiting.drain(..).collect(),
+            };
             let asked: Vec<_> = found.iter().filter_map(|event| transcript.see(event)).collect();
             if !sink.write(found).await? {
                 return Ok(Ending::Unread);
@@ -238,6 +246,17 @@ async fn next(events: &mut Events<'_>) -> Result<Vec<Value>> {
     match events.next().await? {
         Batch::Events(found) => Ok(found),
         _ => Err(Failure::new(Code::WorkerStopped, "the worker of the run was stopped by another command")),
+    }
+}
+
+/// The same, while a person sees what the agent is doing.
+async fn next_seen(events: &mut Events<'_>, sink: &mut Sink) -> Result<Vec<Value>> {
+    let mut found = pin!(next(events));
+    loop {
+        match timeout(TICK, &mut found).await {
+            Ok(found) => return found,
+            Err(_) => sink.tick(),
+        }
     }
 }
 
@@ -299,8 +318,8 @@ async fn end_start(
             // Whatever came of it, all that there is can be found now.
             _ = &mut start => return stop_all(client, choice).await,
             _ = looks.tick() => {
-                for worker_id in choice.live(client).await? {
-                    worker_stop::stop(client, &worker_id).await?;
+                for worker in choice.live(client).await? {
+                    worker_stop::stop(client, &worker.worker_id).await?;
                 }
             }
         }
@@ -308,8 +327,8 @@ async fn end_start(
 }
 
 async fn stop_all(client: &mut Client, choice: &Choice) -> Result<()> {
-    for worker_id in choice.live(client).await? {
-        worker_stop::stop(client, &worker_id).await?;
+    for worker in choice.live(client).await? {
+        worker_stop::stop(client, &worker.worker_id).await?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 mod detach;
 mod drive;
 mod figures;
+mod progress;
 mod questions;
 mod reports;
 mod result;
@@ -55,6 +56,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         let message = "an agent is named twice: as AGENT, and by --launcher or --agent; name it once";
         return Err(Failure::argument(message));
     }
+    let is_argument = prompt.is_some();
     // All that may be wrong with the command itself is known before anything is started.
     let schema = present_path(args.result_schema).map(|path| schema::read(&path)).transpose()?;
     let sources = TextSources {
@@ -68,7 +70,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     let Text { text, from_command_line } = sources.read()?;
     let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
     if !risks.is_empty() && form == Form::Text {
-        complain(&text_risk::lines(&risks));
+        complain(&text_risk::lines(&risks, is_argument));
     }
     let attachments = attachments::read(&args.attach, &context.env.cwd)?;
     let config = args.start.config.config.clone();
@@ -103,33 +105,40 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     if args.detach {
         return detach::run(wanted, turn, &config, &workspace, context);
     }
-    let reports = Reports::open(args.summary, args.junit, about).map_err(Failure::wrong_usage)?;
-    // Only for a person and for a report are changes counted.
     let terminal = Terminal::of_stderr().filter(|_| form == Form::Text);
-    let counts = terminal.is_some() || reports.want_changes();
     let begun = Instant::now();
     let deadline = args.timeout.and_then(|seconds| begun.checked_add(Duration::from_secs(seconds)));
     let mut sink = Sink::of(form)?;
-    let driven = block_on(async {
+    let (reports, driven) = block_on(async {
+        // Before the files are emptied: a signal that ends this process by itself would leave them so.
         let mut signals = Interruptions::new()?;
-        let mut clients = Clients::new(context, &workspace);
-        let prepared = prepare(&mut clients.work, wanted, &config, &workspace, context);
-        // Nothing was started that would have to be ended.
-        let prepared = tokio::select! {
-            prepared = prepared => prepared?,
-            signal = signals.next() => signals::end_by(signal),
+        let reports = Reports::open(args.summary, args.junit, about).map_err(Failure::wrong_usage)?;
+        // Only for a person and for a report are changes counted.
+        let counts = terminal.is_some() || reports.want_changes();
+        let driven = async {
+            let mut clients = Clients::new(context, &workspace);
+            let prepared = prepare(&mut clients.work, wanted, &config, &workspace, context);
+            let prepared = tokio::select! {
+                prepared = prepared => prepared?,
+                // Nothing was started that would have to be ended.
+                signal = signals.next() => {
+                    return Ok((Driven::unstarted(Ending::Signal(signal), deadline), Vec::new(), begun.elapsed()));
+                }
+            };
+            let choice = Choice { controller_id: None, selector: Some(format!("{TAG}={run_id}")) };
+            let dialog = Dialog::open(context.format, !args.no_ask);
+            let order = Order { prepared, turn, deadline, choice, dialog };
+            let driven = Box::pin(drive::drive(order, clients, &mut sink, &mut signals)).await?;
+            let took = begun.elapsed();
+            let changes = match driven.worker_id().filter(|_| counts) {
+                Some(worker_id) => changes(worker_id, &workspace, context, &mut signals).await,
+                None => Vec::new(),
+            };
+            Ok((driven, changes, took))
         };
-        let choice = Choice { controller_id: None, selector: Some(format!("{TAG}={run_id}")) };
-        let dialog = Dialog::open(context.format, !args.no_ask);
-        let order = Order { prepared, turn, deadline, choice, dialog };
-        let driven = Box::pin(drive::drive(order, clients, &mut sink, &mut signals)).await?;
-        let took = begun.elapsed();
-        let changes = match driven.worker_id().filter(|_| counts) {
-            Some(worker_id) => changes(worker_id, &workspace, context, &mut signals).await,
-            None => Vec::new(),
-        };
-        Ok((driven, changes, took))
-    });
+        let driven = driven.await;
+        Ok((reports, driven))
+    })?;
     // All that was started has ended; what is left to do is to print, for which a signal need not wait.
     signals::not_heard();
     let limit = match &driven {

@@ -163,6 +163,9 @@ fn reasons(data: &Value, went: Went, timeout: Option<u64>) -> Vec<String> {
             };
             errors.map(line).collect()
         }
+        Went::Interrupted if data["workerId"].is_null() => {
+            vec!["interrupted before its agent was ready; nothing of it is left".to_owned()]
+        }
         Went::Interrupted => vec!["interrupted; the worker is stopped".to_owned()],
     }
 }

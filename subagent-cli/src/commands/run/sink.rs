@@ -12,19 +12,15 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::progress::{Print, Progress};
 use crate::args::run::Form;
 use crate::failure::{Failure, Result};
-use crate::output::human::Stream;
-use crate::output::terminal::{Terminal, all_at_terminal};
-use crate::output::{document, tell, write};
-
-/// Without a terminal: no colours.
-const PLAIN: Terminal = Terminal { width: 80, colour: false };
+use crate::output::{document, write};
 
 /// The result gets so much time also if the last events have taken all that there was.
 const LEAST: Duration = Duration::from_secs(1);
 
-type Job = Box<dyn FnOnce() + Send>;
+type Job = Print;
 
 /// The place for what a run prints.
 pub(super) struct Sink {
@@ -34,17 +30,12 @@ pub(super) struct Sink {
 
 /// Where events go.
 enum Place {
-    /// To stderr, for people; to stdout where both are a terminal, so that the agent's text is there once.
-    Progress(Box<Stream>, fn(&str)),
+    /// To a person.
+    Progress(Box<Progress>),
     /// To stdout, one line each.
     Lines,
     /// Nowhere: the result is all that is printed.
     Nowhere,
-}
-
-/// Writes to stdout. The error of a terminal that is gone has no reader.
-fn show(text: &str) {
-    let _ = write(text);
 }
 
 impl Sink {
@@ -54,10 +45,7 @@ impl Sink {
     /// `INTERNAL_ERROR` if the system gives no thread.
     pub(super) fn of(form: Form) -> Result<Self> {
         let events = match form {
-            Form::Text => {
-                let stream = Stream::new(Terminal::of_stderr().unwrap_or(PLAIN));
-                Place::Progress(Box::new(stream), if all_at_terminal() { show } else { tell })
-            }
+            Form::Text => Place::Progress(Box::new(Progress::new())),
             Form::Ndjson => Place::Lines,
             Form::Json => Place::Nowhere,
         };
@@ -78,16 +66,10 @@ impl Sink {
         let (said, written) = oneshot::channel();
         let job: Job = match &mut self.events {
             Place::Nowhere => return Ok(true),
-            Place::Progress(stream, tell) => {
-                let tell = *tell;
-                // Nobody is asked: how the question was answered is an event too.
-                let asks = |event: &Value| {
-                    event["type"] == "approval.requested" || event["type"] == "elicitation.requested"
-                };
-                let shown: Vec<Value> = events.into_iter().filter(|event| !asks(event)).collect();
-                let text = stream.write(&shown);
+            Place::Progress(progress) => {
+                let print = progress.go_on(events);
                 Box::new(move || {
-                    tell(&text);
+                    print();
                     let _ = said.send(Ok(()));
                 })
             }
@@ -106,6 +88,15 @@ impl Sink {
         }
     }
 
+    /// Shows a person what the agent is doing. Nobody waits for it.
+    pub(super) fn tick(&mut self) {
+        if let Place::Progress(progress) = &mut self.events
+            && let Some(print) = progress.tick()
+        {
+            let _ = self.jobs.send(print);
+        }
+    }
+
     /// The end: a line of progress that is not over ends, then this prints the result. Gives what it gives, or nothing if
     /// it is not done by `limit`.
     pub(super) fn finish<T: Send + 'static>(
@@ -113,13 +104,11 @@ impl Sink {
         limit: Option<Instant>,
         print: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let (rest, tell) = match &mut self.events {
-            Place::Progress(stream, tell) => (stream.finish(), *tell),
-            _ => (String::new(), tell as fn(&str)),
-        };
+        if let Place::Progress(progress) = &mut self.events {
+            let _ = self.jobs.send(progress.finish());
+        }
         let (said, printed) = mpsc::sync_channel(1);
         let _ = self.jobs.send(Box::new(move || {
-            tell(&rest);
             let _ = said.send(print());
         }));
         let Some(limit) = limit else { return printed.recv().ok() };

@@ -203,6 +203,7 @@ fn of_checkpoint(said: &Value) -> Source {
         rules: Vec::new(),
         agent: None,
         delegates: false,
+        worktree_of: None,
     }
 }
 

@@ -96,6 +96,7 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "worker.started" => workers::started(view, data),
         "worker.stopped" => workers::stopped(view, data),
         "workers.stopped" | "workers.restarted" | "turns.canceled" => workers::changed(view, data),
+        "workers.waited" => workers::waited(view, data),
         "worker.removed" => removal::removed(view, data),
         "state.pruned" => removal::pruned(view, data),
         "worker.logs" => workers::logs(view, data),

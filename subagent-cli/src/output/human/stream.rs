@@ -63,6 +63,12 @@ impl Stream {
         self.page.take()
     }
 
+    /// Whether the next text begins a line.
+    #[must_use]
+    pub fn is_at_line_start(&self) -> bool {
+        self.page.is_at_line_start()
+    }
+
     /// The end of the text: a message that is not over ends with its line.
     pub fn finish(&mut self) -> String {
         self.page.fresh_line();

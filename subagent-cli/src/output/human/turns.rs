@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::content::{Detail, details};
 use super::event::{outcome, write as write_event};
-use super::view::{View, shown, word};
+use super::view::{View, named, shown, word};
 use crate::output::page::Page;
 use crate::output::style::Style;
 use subagent_protocol::clean::one_line;
@@ -17,7 +17,7 @@ const FORCED: &str =
     "The agent did not obey the cancel and was ended by force. The next message starts it again.";
 
 pub(super) fn accepted(view: &mut View, data: &Value) -> Option<()> {
-    let worker = data["workerId"].as_str()?;
+    let worker = named(data);
     heading(view, worker, data);
     starts(view, data);
     view.next("Wait:  ", &format!("subagent wait {worker}"));
@@ -54,7 +54,7 @@ pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
         write_event(&mut view.page, worker, event);
     }
     view.page
-        .word(Style::Dim, &format!("worker {worker} is {}", word(data, "state").replace('_', " ")))
+        .word(Style::Dim, &format!("worker {} is {}", named(data), word(data, "state").replace('_', " ")))
         .end();
     Some(())
 }
@@ -77,16 +77,14 @@ pub(super) fn answered_with(view: &mut View, data: &Value, key: &str) -> Option<
     view.page.word(Style::Good, word(data, key)).plain("  ");
     view.state(word(data, "state"));
     view.page.end();
-    let worker = word(data, "workerId");
     if matches!(word(data, "state"), "running" | "waiting_approval") {
-        view.next("Wait:", &format!("subagent wait {worker}"));
+        view.next("Wait:", &format!("subagent wait {}", named(data)));
     }
     Some(())
 }
 
 pub(super) fn canceled(view: &mut View, data: &Value) -> Option<()> {
-    let worker = data["workerId"].as_str()?;
-    heading(view, worker, data);
+    heading(view, named(data), data);
     if data["alreadyTerminal"] == true {
         let ended = shown(&data["terminalEventType"]);
         view.page.word(Style::Attention, &format!("It was over before the cancel: {ended}")).end();

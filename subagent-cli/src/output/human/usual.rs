@@ -1,8 +1,11 @@
 //! Lists and results without a layout of their own: columns and facts, named by the keys of their data.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
-use super::view::{View, items, shown, word};
+use super::view::{View, items, named, shown, word};
+use crate::output::ago::elapsed;
 use crate::output::style::Style;
 use crate::output::table::Table;
 
@@ -14,9 +17,11 @@ enum Look {
     Text,
     Time,
     Id,
+    /// A time in milliseconds.
+    Millis,
 }
 
-use Look::{Id, Name, State, Text, Time};
+use Look::{Id, Millis, Name, State, Text, Time};
 
 /// A list: its type, and its columns in the order of their importance.
 type Columns = (&'static str, &'static [(&'static str, &'static str, Look)]);
@@ -127,11 +132,10 @@ const RESULTS: &[Facts] = &[
         "worker.set",
         "workerId",
         &[
-            ("name", "name", Name),
             ("agent has it", "applied", Text),
             ("chosen", "chosen", Text),
             ("current", "current", Text),
-            ("idle timeout", "idleTimeoutMs", Text),
+            ("idle timeout", "idleTimeoutMs", Millis),
             ("budget", "budget", Text),
         ],
     ),
@@ -182,7 +186,10 @@ pub(super) fn write(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         return list(view, columns, data);
     }
     let (_, key, facts) = RESULTS.iter().find(|(known, ..)| *known == kind)?;
-    let name = shown(data.get(*key)?);
+    let name = match *key {
+        "workerId" => data.get(*key).map(|_| named(data).to_owned())?,
+        key => shown(data.get(key)?),
+    };
     view.page.word(Style::Strong, &name).end();
     let facts: Vec<(&str, Style, String)> = facts
         .iter()
@@ -213,6 +220,10 @@ fn cell(view: &View, look: Look, value: &Value) -> (Style, String) {
         Text => (Style::Plain, text(value)),
         Time => (Style::Dim, view.ago(value)),
         Id => (Style::Dim, shown(value)),
+        Millis => {
+            let time = value.as_u64().map(|millis| elapsed(Duration::from_millis(millis)));
+            (Style::Plain, time.unwrap_or_default())
+        }
         State => {
             let state = value.as_str().unwrap_or_default();
             (Style::of_state(state), state.replace('_', " "))

@@ -90,6 +90,30 @@ pub(super) fn changed(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
+/// What a wait found of several workers.
+pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
+    let items = items(data)?;
+    let mut table = Table::new(&["NAME", "OUTCOME", "ASKS", "EVENT"]);
+    let asks = |item: &Value| item["matchedEvent"]["data"]["requestId"].is_string();
+    for item in items {
+        let (outcome, event) = (word(item, "outcome"), &item["matchedEvent"]);
+        let message = if asks(item) { word(&event["data"], "message") } else { "" };
+        table.row([
+            (Style::Strong, named(item)),
+            (Style::of_state(outcome), outcome),
+            (Style::Attention, message),
+            (Style::Dim, word(event, "type")),
+        ]);
+    }
+    view.put(&table);
+    if let Some(asking) = items.iter().find(|item| asks(item)) {
+        let is_form = asking["matchedEvent"]["type"] == "elicitation.requested";
+        let command = if is_form { "answer" } else { "approve" };
+        view.next("Answer:", &format!("subagent {command} {}", named(asking)));
+    }
+    Some(())
+}
+
 pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
     heading(view, data)?;
     facts(view, data);
@@ -178,7 +202,8 @@ pub(super) fn started(view: &mut View, data: &Value) -> Option<()> {
 }
 
 pub(super) fn stopped(view: &mut View, data: &Value) -> Option<()> {
-    view.page.word(Style::Strong, data["workerId"].as_str()?).plain("  ");
+    data["workerId"].as_str()?;
+    view.page.word(Style::Strong, named(data)).plain("  ");
     view.state(word(data, "state"));
     let when = view.ago(&data["stoppedAt"]);
     view.page.plain("  ").word(Style::Dim, &when).end();

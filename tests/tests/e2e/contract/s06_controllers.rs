@@ -86,6 +86,22 @@ fn init_conflicts_with_an_owner_that_lives_and_changes_nothing() {
 }
 
 #[test]
+fn a_second_shell_is_told_whether_it_may_go_on_without_being_the_owner() {
+    for (first, may_go_on) in [(&["init"][..], true), (&["init", "--require-handle"], false)] {
+        let sandbox = Sandbox::new();
+        let controller = |args: &[&str]| sandbox.command("subagent").args(["controller"]).args(args).run();
+        assert!(controller(first).status.success());
+        let refused = controller(&["init"]);
+        assert_eq!(refused.status.code(), Some(1), "{refused}");
+        let said = refused.stderr.contains("go on without `controller init`");
+        assert_eq!(said, may_go_on, "{refused}");
+        let started = sandbox.command("subagent").args(["worker", "start", "demo"]).run();
+        assert_eq!(started.status.success(), may_go_on, "{started}");
+        sandbox.finish();
+    }
+}
+
+#[test]
 fn init_of_a_workspace_that_belongs_to_another_controller_conflicts() {
     let sandbox = Sandbox::new();
     sandbox.init();

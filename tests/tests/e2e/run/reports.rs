@@ -3,14 +3,17 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
-use subagent_tests::harness::{Output, Sandbox};
+use subagent_tests::harness::{Output, Sandbox, wait_until};
 
 use super::{all_stopped, running, workers};
+
+const SOON: Duration = Duration::from_secs(20);
 
 /// What a run with these flags writes: its output, the summary and the JUnit document.
 fn reported(sandbox: &Sandbox, text: &str, args: &[&str]) -> (Output, String, String) {
@@ -169,6 +172,29 @@ fn an_interrupted_run_is_reported_too() {
     let (summary, junit) = (fs::read_to_string(summary).unwrap(), fs::read_to_string(junit).unwrap());
     assert!(summary.starts_with("## `so far`: interrupted\n"), "{summary}");
     assert!(junit.contains(r#"type="interrupted""#) && junit.contains("<error "), "{junit}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_run_that_is_interrupted_before_it_has_a_worker_is_reported_too() {
+    let (sandbox, _) = Sandbox::with_worker();
+    let (summary, junit) = (sandbox.file("summary.md"), sandbox.file("junit.xml"));
+    let args = ["--summary".as_ref(), summary.as_os_str(), "--junit".as_ref(), junit.as_os_str()];
+    // A daemon that does not answer: the run waits for it.
+    let daemon = sandbox.daemon();
+    daemon.signal(Signal::SIGSTOP);
+    let run = running(&sandbox, "hello").args(args).spawn();
+    wait_until("the files of the reports", SOON, || junit.exists().then_some(()));
+    run.signal(Signal::SIGTERM);
+    let output = run.output();
+    daemon.signal(Signal::SIGCONT);
+    assert_eq!(output.status.signal(), Some(Signal::SIGTERM as i32), "{output}");
+    assert!(output.stderr.contains("interrupted before its agent was ready"), "{output}");
+    let (summary, junit) = (fs::read_to_string(summary).unwrap(), fs::read_to_string(junit).unwrap());
+    assert!(summary.starts_with("## `hello`: interrupted\n"), "{summary}");
+    assert_eq!(junit.matches("<testcase ").count(), 1, "{junit}");
+    assert!(junit.contains(r#"type="interrupted""#) && junit.contains("<error "), "{junit}");
+    assert_eq!(workers(&sandbox), Vec::<Value>::new());
     sandbox.finish();
 }
 

@@ -1,0 +1,100 @@
+//! What a person sees while a run works: the story, and below it a line that says what the agent is doing. The line is
+//! erased before the story goes on, and stands only where the story's own line has ended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::output::human::Stream;
+use crate::output::live::{Activity, ERASE, width};
+use crate::output::terminal::{Terminal, all_at_terminal, can_redraw_stderr};
+use crate::output::{tell, write};
+
+/// Without a terminal: no colours.
+const PLAIN: Terminal = Terminal { width: 80, colour: false };
+
+/// The progress of a run.
+pub(super) struct Progress {
+    story: Stream,
+    /// To stderr; to stdout where both are a terminal, so that the agent's text is there once.
+    print: fn(&str),
+    below: Option<Below>,
+}
+
+/// The line below the story.
+struct Below {
+    activity: Activity,
+    begun: Instant,
+    is_drawn: bool,
+    /// Whether the terminal has not taken the last line yet.
+    is_on_its_way: Arc<AtomicBool>,
+}
+
+/// Writes to stdout. The error of a terminal that is gone has no reader.
+fn show(text: &str) {
+    let _ = write(text);
+}
+
+/// What prints a piece of the progress.
+pub(super) type Print = Box<dyn FnOnce() + Send>;
+
+impl Progress {
+    /// That of a run that begins now.
+    pub(super) fn new() -> Self {
+        let below = can_redraw_stderr().then(|| Below {
+            activity: Activity::of_turn(),
+            begun: Instant::now(),
+            is_drawn: false,
+            is_on_its_way: Arc::default(),
+        });
+        let story = Stream::new(Terminal::of_stderr().unwrap_or(PLAIN));
+        Self { story, print: if all_at_terminal() { show } else { tell }, below }
+    }
+
+    /// The story goes on with these events.
+    pub(super) fn go_on(&mut self, events: Vec<Value>) -> Print {
+        if let Some(below) = &mut self.below {
+            events.iter().for_each(|event| below.activity.see(event));
+        }
+        // Nobody is asked: how the question was answered is an event too.
+        let asks =
+            |event: &Value| event["type"] == "approval.requested" || event["type"] == "elicitation.requested";
+        let shown: Vec<Value> = events.into_iter().filter(|event| !asks(event)).collect();
+        let text = self.story.write(&shown);
+        self.put(text)
+    }
+
+    /// The story ends with its line.
+    pub(super) fn finish(&mut self) -> Print {
+        let text = self.story.finish();
+        self.put(text)
+    }
+
+    fn put(&mut self, text: String) -> Print {
+        let print = self.print;
+        let was_drawn = self.below.as_mut().is_some_and(|below| std::mem::take(&mut below.is_drawn));
+        Box::new(move || {
+            if was_drawn {
+                tell(ERASE);
+            }
+            print(&text);
+        })
+    }
+
+    /// Shows what the agent is doing now. `None` where there is no place for the line.
+    pub(super) fn tick(&mut self) -> Option<Print> {
+        let below = self.below.as_mut().filter(|_| self.story.is_at_line_start())?;
+        if below.is_on_its_way.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        below.is_drawn = true;
+        let line = format!("{ERASE}{}", below.activity.line(below.begun.elapsed(), width()));
+        let is_on_its_way = Arc::clone(&below.is_on_its_way);
+        Some(Box::new(move || {
+            tell(&line);
+            is_on_its_way.store(false, Ordering::Release);
+        }))
+    }
+}
