@@ -98,6 +98,11 @@ impl ModelServer {
         self.seen.react(Box::new(reaction));
     }
 
+    /// Has the model answer each user's text with these words in it as if the user had said this text.
+    pub fn mean(&self, words: &str, text: &str) {
+        self.seen.mean(words, text);
+    }
+
     /// The user texts of the *turns* that were asked for so far, one for each request that wanted a streamed
     /// answer to a user's text: no routing questions, and no requests that only hand in a tool's result.
     /// A prompt that is in here twice was delivered twice.

@@ -58,6 +58,8 @@ pub(super) type Reaction = Box<dyn FnOnce(&str) -> String + Send>;
 pub(super) struct Seen {
     requests: Mutex<Vec<ModelRequest>>,
     reactions: Mutex<VecDeque<Reaction>>,
+    /// What stands for a user's text with these words in it.
+    meanings: Mutex<Vec<(String, String)>>,
 }
 
 impl fmt::Debug for Seen {
@@ -102,6 +104,16 @@ impl Seen {
         self.reactions.lock().unwrap_or_else(PoisonError::into_inner).push_back(reaction);
     }
 
+    pub(super) fn mean(&self, words: &str, text: &str) {
+        let meaning = (words.to_owned(), text.to_owned());
+        self.meanings.lock().unwrap_or_else(PoisonError::into_inner).push(meaning);
+    }
+
+    fn meaning(&self, said: &str) -> Option<String> {
+        let meanings = self.meanings.lock().unwrap_or_else(PoisonError::into_inner);
+        meanings.iter().find(|(words, _)| said.contains(words)).map(|(_, text)| text.clone())
+    }
+
     /// The answer to a turn. To the result of a tool it is the next reaction's, as long as there are any.
     pub(super) fn answer(&self, turn: &Turn) -> Vec<Step> {
         let reaction = match turn {
@@ -112,6 +124,10 @@ impl Seen {
         };
         match (reaction, turn) {
             (Some(reaction), Turn::ToolReturned(output)) => script::answer(&Turn::User(reaction(output))),
+            (_, Turn::User(said)) => match self.meaning(said) {
+                Some(text) => script::answer(&Turn::User(text)),
+                None => script::answer(turn),
+            },
             _ => script::answer(turn),
         }
     }

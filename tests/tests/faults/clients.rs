@@ -170,7 +170,15 @@ impl Scene<'_> {
             "subagent hook test" => (words(&["Stop"]), &[]),
             "subagent summary" | "subagent show" | "subagent diff" => (vec![self.worker()], &[]),
             "subagent budget set" => (words(&["--max-turns", "1000000"]), &[]),
+            "subagent worktree diff" => (vec![self.worker()], &[]),
+            "subagent worktree show"
+            | "subagent worktree setup"
+            | "subagent worktree remove"
+            | "subagent worktree discard"
+            | "subagent land" => (words(&["none"]), &["WORKTREE_NOT_FOUND"]),
             "subagent worker list"
+            | "subagent worktree list"
+            | "subagent worktree prune"
             | "subagent ls"
             | "subagent status"
             | "subagent task list"

@@ -9,13 +9,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Response, Sandbox, try_request, wait_until};
 
+mod worktrees;
+
 /// What is posted and changes nothing that an owner has, or is no request of an owner, with the reason.
-const EXEMPT: [(&str, &str); 7] = [
+const EXEMPT: [(&str, &str); 8] = [
     ("/v1/daemon/health", "looks, and starts again what an order has started"),
     ("/v1/daemon/stop", "ends the daemon: there is nobody left to repeat it to"),
     ("/v1/workers/{worker}/wait", "only waits"),
     ("/v1/tasks/{task}/wait", "only waits"),
     ("/v1/wait", "only waits"),
+    ("/v1/worktrees/{worktree}/setup", "runs commands of the owner again, which may be repeated"),
     ("/v1/notifications/test", "sends a test to the user; nothing is stored"),
     (
         "/v1/workers/{worker}/child-sessions/cancel",
@@ -38,7 +41,7 @@ pub(crate) struct Post {
 }
 
 /// What it does.
-enum Effect {
+pub(crate) enum Effect {
     /// This query counts it.
     Rows(&'static str),
     /// It writes this file. A second time it is an error.
@@ -411,6 +414,7 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
                 "SELECT -count(*) FROM hook_trust",
             )
         }
+        path if path.starts_with("/v1/worktrees/") => worktrees::prepare(sandbox, path, number),
         path => panic!("{path} changes something and is not tested: add how it is asked for"),
     }
 }
@@ -423,7 +427,7 @@ const KEPT: &str = "
     CREATE TEMP VIEW handoffs AS SELECT * FROM main.handoffs WHERE worker IN (SELECT id FROM workers);";
 
 impl Post {
-    fn new(
+    pub(crate) fn new(
         path: &'static str,
         target: &str,
         body: Value,

@@ -12,7 +12,7 @@ use subagent_tests::real_agent::{AGENTS, RealAgent};
 use super::crew::Crew;
 use super::world::{DEADLINE, World};
 
-fn git(folder: &Path, args: &[&str]) -> String {
+pub(crate) fn git(folder: &Path, args: &[&str]) -> String {
     let output = Command::new("git").current_dir(folder).args(args).output().unwrap();
     assert!(output.status.success(), "{args:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()

@@ -21,6 +21,7 @@ mod rules;
 mod story;
 mod table;
 mod turns;
+mod worktrees;
 mod world;
 
 use subagent_tests::harness::crowd;

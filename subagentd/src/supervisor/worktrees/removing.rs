@@ -10,7 +10,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::{check_owner, ends, operation};
 use crate::store::worktrees::{self, WorktreeRow};
-use crate::store::{Durability, OwnerCheck, workers};
+use crate::store::{Durability, OwnerCheck, removal, workers};
 use crate::supervisor::environment::Variables;
 use crate::supervisor::orders::read_response;
 use crate::supervisor::{Caller, Supervisor, entropy};
@@ -143,13 +143,36 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`, those of git, `STORAGE_ERROR`.
     pub async fn prune_worktrees(&self, caller: Caller, request: PruneWorktrees) -> Result<WorktreesPruned> {
-        let (owner, _) = self.guarded(caller, "prune worktrees", &request)?;
+        let (owner, key) = self.guarded(caller, "prune worktrees", &request)?;
+        if let Some(earlier) = self.recall(&key).await? {
+            return read_response(earlier);
+        }
+        let this = self.clone();
+        // On its own: a client that goes away must not leave a row without its worktree.
+        tokio::spawn(async move { this.prune_unused(owner, key, request).await })
+            .await
+            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+    }
+
+    async fn prune_unused(
+        &self,
+        owner: OwnerCheck,
+        key: Key,
+        request: PruneWorktrees,
+    ) -> Result<WorktreesPruned> {
+        let mut rows = self.shared.store.read(worktrees::list).await?;
+        let concerned = rows.iter().map(|row| row.controller_id.clone()).collect();
+        let read = self
+            .shared
+            .store
+            .read(move |connection| removal::check_owner_of_all(connection, &owner, &concerned));
+        read.await?;
+        rows.retain(|row| row.state == WorktreeState::Kept);
         let (mut removed, mut kept) = (Vec::new(), Vec::new());
-        for row in self.shared.store.read(worktrees::list).await? {
-            if row.state == WorktreeState::Landing || self.check_unused(&row).await.is_err() {
+        for row in rows {
+            if self.check_unused(&row).await.is_err() {
                 continue;
             }
-            self.check_worktree_owner(&row, owner.clone()).await?;
             match self.end_unused(row.clone(), None, request.env.clone(), false).await {
                 Ok(gone) => removed.push(gone),
                 Err(_) => kept.push(row.view()),
@@ -167,7 +190,11 @@ impl Supervisor {
                 }
             }
         };
-        Ok(WorktreesPruned { removed, kept, deleted_refs, kept_refs })
+        let pruned = WorktreesPruned { removed, kept, deleted_refs, kept_refs };
+        let write = self.shared.store.write(Durability::Full, 1, move |tx| {
+            tx.once(key.as_ref(), entropy::now(), |_| Ok(pruned)).map(|(pruned, _)| pruned)
+        });
+        write.await
     }
 }
 

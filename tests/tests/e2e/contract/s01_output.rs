@@ -175,6 +175,7 @@ fn help_is_a_success_on_stdout() {
 
 /// The commands that take as many workers as are typed.
 const TAKES_SEVERAL: &[&str] = &[
+    "land",
     "cancel",
     "wait",
     "watch",

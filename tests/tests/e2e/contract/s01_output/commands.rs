@@ -51,6 +51,14 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "show",
     "diff",
     "result",
+    "land",
+    "worktree list",
+    "worktree show",
+    "worktree diff",
+    "worktree setup",
+    "worktree remove",
+    "worktree discard",
+    "worktree prune",
 ];
 
 /// A command that does something.
