@@ -6,6 +6,7 @@ use std::path::Path;
 use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
+use super::land::landed;
 use super::registration::{OURS, Registration};
 use super::work::{Work, line, step};
 use super::{errors, modules, plan};
@@ -30,6 +31,7 @@ pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> 
         return Err(errors::exists("branch", &worktree.branch));
     }
     clear(work, worktree)?;
+    landed::forget(worktree);
     if tip.is_none() {
         let none = "0".repeat(worktree.base.len());
         work.run(&worktree.repository, &["update-ref", &name, &worktree.base, &none])?;

@@ -156,7 +156,7 @@ impl Place {
     }
 }
 
-/// Whether a file, or one in a folder, was changed or came here later.
+/// Whether a file, or one in a folder, was changed or came here later: what the setup made is older than its end.
 fn is_newer(file: &Path, ready: SystemTime) -> bool {
     let Ok(meta) = file.symlink_metadata() else { return false };
     if meta.is_dir() {
@@ -165,7 +165,7 @@ fn is_newer(file: &Path, ready: SystemTime) -> bool {
     }
     let seconds = u64::try_from(meta.ctime()).unwrap_or(0);
     let nanos = u32::try_from(meta.ctime_nsec()).unwrap_or(0);
-    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos) > ready
+    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos) >= ready
 }
 
 /// Counts the files and lines that differ from the base.

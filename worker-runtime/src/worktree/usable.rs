@@ -6,8 +6,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Component, Path};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use command_fds::CommandFdExt as _;
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 use subagent_protocol::worktree::{Answer, Setup, Worktree};
 use subagent_protocol::{Code, Error};
 
@@ -16,6 +18,8 @@ use super::work::{Work, step};
 use super::{errors, status};
 use crate::git::listen;
 
+/// The longest step of a file system's clock, that of FAT.
+const LONGEST_STEP: Duration = Duration::from_secs(2);
 /// The variable with the top folder of the main work tree.
 const MAIN: &str = "SUBAGENT_WORKTREE_MAIN";
 
@@ -32,7 +36,23 @@ pub(super) fn make(work: &Work<'_>, worktree: &Worktree, setup: &Setup) -> Resul
         }
     }
     found.write(READY, b"")?;
+    let ready = found.admin.join(READY);
+    tick(&ready).map_err(|error| errors::file(&ready, &error))?;
     Ok(Answer::Ready)
+}
+
+/// Makes the time of a file later than that of all files so far. A file system's clock has steps (4 ms with Linux): what
+/// comes after this has the same time or a later one.
+fn tick(path: &Path) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    let (first, until) = (file.metadata()?.modified()?, Instant::now() + LONGEST_STEP);
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    while file.metadata()?.modified()? <= first && Instant::now() < until {
+        // Nothing but time passes.
+        std::thread::park_timeout(Duration::from_millis(1));
+        rustix::fs::futimens(&file, &Timestamps { last_access: now, last_modification: now })?;
+    }
+    Ok(())
 }
 
 /// How a command of the user failed.

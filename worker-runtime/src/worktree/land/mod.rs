@@ -3,6 +3,7 @@
 pub(super) mod change;
 mod checks;
 pub(super) mod finish;
+pub(super) mod landed;
 mod make;
 pub(super) mod merge;
 mod target;
@@ -15,8 +16,8 @@ use self::target::Target;
 use super::keep::Keeping;
 use super::look::{self, Place};
 use super::registration::Registration;
-use super::scratch;
-use super::status::{parts, refuse_under_way};
+use super::scratch::{self, Scratch};
+use super::status::{parts, refuse_under_way, with_own_index};
 use super::work::{Work, line};
 use super::{errors, remove, retired};
 
@@ -37,6 +38,21 @@ pub(super) fn recover(work: &Work<'_>, repository: &std::path::Path) -> Result<A
 
 fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
     finish::recover(work, &worktree.repository)?;
+    // The same landing, which was killed.
+    let mut landed = match landed::read(worktree, landing) {
+        Some(landed) => landed,
+        None => {
+            let landed = bring(work, worktree, landing)?;
+            landed::write(worktree, landing, &landed)?;
+            landed
+        }
+    };
+    follow(work, worktree, landing, &mut landed)?;
+    Ok(Answer::Landed(landed))
+}
+
+/// Brings the changes to the target. The worktree stays as it is.
+fn bring(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Landed, Error> {
     let found = look::registered(worktree)?
         .ok_or_else(|| errors::not_found(&worktree.path, "the folder of the worktree is gone"))?;
     refuse_under_way(work, &found.path, &found.admin)?;
@@ -44,10 +60,7 @@ fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answ
     let commit = commit_all(work, worktree, &found, landing)?;
     let base = base(work, worktree, &target, &commit)?;
     let source = Source { commit, base };
-    let keeping = Keeping { work, worktree, time: landing.time };
-    let place = place(worktree, &found);
-    keeping.commits_in_main(&place)?;
-    let after = make::commit(work, worktree, landing, &source, &target)?;
+    Keeping { work, worktree, time: landing.time }.commits_in_main(&place(worktree, &found))?;
     let mut landed = Landed {
         into: target.branch.clone(),
         commit: target.commit.clone(),
@@ -58,7 +71,7 @@ fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answ
         retired: None,
         worktree_removed: false,
     };
-    if let Some(after) = after {
+    if let Some(after) = make::commit(work, worktree, landing, &source, &target)? {
         finish::refuse_dirty(work, &worktree.repository, &target, &after)?;
         checks::run(work, worktree, &found, &landing.checks, &after)?;
         let reason = format!("subagent land: {}", worktree.name);
@@ -67,41 +80,39 @@ fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answ
         (landed.files, landed.added, landed.removed) = (numbers.files, numbers.added, numbers.removed);
         landed.commit = after;
     }
-    follow(work, worktree, landing, &found, &source, &mut landed)?;
-    Ok(Answer::Landed(landed))
+    Ok(landed)
 }
 
 /// What the worktree becomes.
-fn follow(
-    work: &Work<'_>,
-    worktree: &Worktree,
-    landing: &Landing,
-    found: &Registration,
-    source: &Source,
-    landed: &mut Landed,
-) -> Result<(), Error> {
+fn follow(work: &Work<'_>, worktree: &Worktree, landing: &Landing, landed: &mut Landed) -> Result<(), Error> {
     if landing.then == AfterLanding::Keep {
         return Ok(());
     }
-    let contents = look::look(work, worktree)?;
-    let mut kept = None;
-    if contents.commits > 0 {
-        let keeping = Keeping { work, worktree, time: landing.time };
-        let tips = super::discard::of_branch(work, worktree, Some(found))?;
-        let git = work.git(&worktree.repository);
-        let tree = format!("{}^{{tree}}", source.commit);
-        let tree = line(&work.feed(&git, &["rev-parse", &tree], b"")?);
-        let parents = [source.commit.clone()].into_iter().chain(tips);
-        let commit = keeping.commit(&git, &tree, parents, "Commits")?;
-        kept = Some(retired::keep(work, &worktree.repository, worktree, landing.time, &commit)?);
+    if look::look(work, worktree)?.commits > 0 {
+        let found = Registration::find(worktree)?;
+        let tips = super::discard::of_branch(work, worktree, found.as_ref())?;
+        let git = work.git_of(found.as_ref().map_or(&worktree.repository, |found| &found.admin));
+        let head =
+            work.asked_of(&git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.map(|id| line(&id));
+        let head = if found.is_some() { head } else { None };
+        let parents: Vec<String> = head.into_iter().chain(tips).collect();
+        if let Some(first) = parents.first() {
+            let tree = line(&work.feed(&git, &["rev-parse", &format!("{first}^{{tree}}")], b"")?);
+            let keeping = Keeping { work, worktree, time: landing.time };
+            let commit = keeping.commit(&git, &tree, parents.into_iter(), "Commits")?;
+            landed.retired =
+                Some(retired::keep(work, &worktree.repository, worktree, landing.time, &commit)?);
+            landed::write(worktree, landing, landed)?;
+        }
     }
     match landing.then {
         AfterLanding::Keep => {}
         AfterLanding::Remove => {
             landed.worktree_removed = matches!(remove::remove(work, worktree)?, Answer::Removed);
-            landed.retired = kept.filter(|_| landed.worktree_removed);
         }
         AfterLanding::GoOn => {
+            let found = look::registered(worktree)?
+                .ok_or_else(|| errors::not_found(&worktree.path, "the folder of the worktree is gone"))?;
             let args = [
                 "checkout",
                 "--quiet",
@@ -151,25 +162,47 @@ fn commit_all(
     let args =
         ["status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=dirty", "--no-renames"];
     let status = work.run(top, &args)?;
-    let mut names = Vec::new();
-    for name in parts(&status).filter_map(|entry| entry.get(3..)) {
+    let (mut names, mut is_staged, mut is_staged_else) = (Vec::new(), false, false);
+    for entry in parts(&status) {
+        let (&[staged, changed, _, ..], Some(name)) = (entry, entry.get(3..)) else { continue };
+        is_staged |= !b" ?".contains(&staged);
         // A repository of its own is no file of this one.
-        if !name.ends_with(b"/") {
+        if changed != b' ' && !name.ends_with(b"/") {
+            is_staged_else |= !b" ?".contains(&staged);
             names.extend_from_slice(name);
             names.push(0);
         }
     }
-    if names.is_empty() {
+    if names.is_empty() && !is_staged {
         return Ok(head);
     }
-    let add = ["add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"];
-    work.feed(&work.git(top), &add, &names)?;
+    if is_staged_else {
+        keep_index(work, worktree, found, landing, &head)?;
+    }
+    if !names.is_empty() {
+        let add = ["add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"];
+        work.feed(&work.git(top), &add, &names)?;
+    }
     let tree = line(&work.run(top, &["write-tree"])?);
     let message = format!("Work of {}\n", worktree.name);
     let message = make::with_trailer(work, worktree, message.as_bytes(), &landing.trailer)?;
     let commit = make::write(work, work.git(top), &tree, &[&head], &message)?;
     work.run(top, &["update-ref", "-m", "subagent land", "HEAD", &commit, &head])?;
     Ok(commit)
+}
+
+/// Keeps what was staged of files that have changed again since.
+fn keep_index(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    found: &Registration,
+    landing: &Landing,
+    head: &str,
+) -> Result<(), Error> {
+    let scratch = Scratch::new(&worktree.repository)?;
+    let git = with_own_index(work, &found.path, &found.admin, &scratch, "index")?;
+    let index = Keeping { work, worktree, time: landing.time }.index(&git, &scratch, Some(head))?;
+    retired::keep(work, &worktree.repository, worktree, landing.time, &index).map(drop)
 }
 
 /// A landing that is refused.

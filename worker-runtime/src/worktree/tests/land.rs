@@ -80,7 +80,11 @@ fn one_commit_has_all_changes_and_the_rest_of_the_main_tree_is_untouched() {
     assert_eq!(world.git(&["log", "-1", "--format=%s", &format!("{retired}^")]), "Work of one");
     assert!(!world.refs().contains("refs/heads/subagent"));
     assert!(!world.top().join(".git/index.lock").exists());
-    assert_eq!(fs::read_dir(world.top().join(".git/subagent")).unwrap().count(), 1, "only the lock is left");
+    assert_eq!(
+        fs::read_dir(world.top().join(".git/subagent")).unwrap().count(),
+        2,
+        "the lock and what has landed"
+    );
 }
 
 #[test]

@@ -5,4 +5,6 @@ mod discard;
 mod land;
 mod look;
 mod plan;
+mod property;
+mod states;
 mod world;

@@ -14,7 +14,8 @@ use crate::worktree::answer;
 use crate::worktree::work::Patience;
 
 /// Of tests that do not wait for a lock.
-const PATIENCE: Patience = Patience { operation: Duration::from_secs(30), git: Duration::from_millis(200) };
+pub(super) const PATIENCE: Patience =
+    Patience { operation: Duration::from_secs(30), git: Duration::from_millis(200) };
 
 pub(super) struct World {
     pub(super) dir: tempfile::TempDir,
@@ -46,6 +47,19 @@ impl World {
         let world = Self { dir, env };
         world.git_in(world.dir.path(), init);
         world
+    }
+
+    /// Another one in the same state.
+    pub(super) fn copy_of(template: &Self) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        fs::create_dir(&home).unwrap();
+        let mut env = template.env.clone();
+        env.iter_mut().find(|(name, _)| name == "HOME").unwrap().1 = home.into();
+        let from = template.dir.path().join("repo");
+        let copied = Command::new("cp").arg("-a").args([from.as_path(), dir.path()]).status().unwrap();
+        assert!(copied.success());
+        Self { dir, env }
     }
 
     pub(super) fn top(&self) -> PathBuf {

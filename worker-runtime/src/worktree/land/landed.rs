@@ -1,0 +1,47 @@
+//! What a landing has done, written down before its worktree goes: one that is repeated after a kill answers the same.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use subagent_protocol::Error;
+use subagent_protocol::worktree::{Landed, Landing, Worktree};
+
+use super::super::errors;
+use super::super::registration::write_whole;
+use super::super::scratch;
+use super::super::work::step;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    /// Its time is another one than that of a later landing.
+    landing: Landing,
+    landed: Landed,
+}
+
+fn path(worktree: &Worktree) -> PathBuf {
+    worktree.repository.join(scratch::FOLDER).join("landed").join(&worktree.name)
+}
+
+pub(super) fn read(worktree: &Worktree, landing: &Landing) -> Option<Landed> {
+    let text = fs::read(path(worktree)).ok()?;
+    let record: Record = serde_json::from_slice(&text).ok()?;
+    (record.landing == *landing).then_some(record.landed)
+}
+
+pub(super) fn write(worktree: &Worktree, landing: &Landing, landed: &Landed) -> Result<(), Error> {
+    let path = path(worktree);
+    let failed = |error: io::Error| errors::file(&path, &error);
+    let text = serde_json::to_vec(&Record { landing: landing.clone(), landed: landed.clone() })
+        .map_err(|error| failed(error.into()))?;
+    path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+    step();
+    write_whole(&path, &text).map_err(failed)
+}
+
+/// Forgets the landing of an earlier worktree of this name.
+pub(in super::super) fn forget(worktree: &Worktree) {
+    // One that stays has another time than any landing that follows.
+    let _ = fs::remove_file(path(worktree));
+}
