@@ -21,7 +21,8 @@ pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> 
         if !found.path.is_dir() {
             return Err(errors::not_found(&found.path, "the folder of the worktree is gone"));
         }
-        return modules::initialise(work, worktree, &found);
+        // Its submodules too. What is there now may be somebody's work.
+        return Ok(());
     }
     let name = format!("refs/heads/{}", worktree.branch);
     let tip = tip(work, worktree)?;

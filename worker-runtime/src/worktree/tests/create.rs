@@ -164,6 +164,11 @@ fn submodules_come_from_this_disk() {
     world.git_in(&worktree.path, &["submodule", "--quiet", "update"]);
     // The commit is still in its reflog.
     assert_eq!((world.look(&worktree).uncommitted, world.look(&worktree).commits), (0, 1));
+    // A submodule that the agent made itself is left alone when the worktree is made again.
+    fs::remove_file(world.top().join(".git/worktrees/one/modules/sub/subagent")).unwrap();
+    write(&worktree.path.join("sub/inner"), "of the agent\n");
+    world.make(&worktree, &Setup::default()).unwrap();
+    assert_eq!(fs::read_to_string(worktree.path.join("sub/inner")).unwrap(), "of the agent\n");
     let other = world.create("two");
     assert_eq!(world.remove(&other), Answer::Removed);
     assert!(!other.path.exists());
