@@ -133,7 +133,7 @@ pub struct WorktreeRemove {
 /// Remove a worktree; a ref keeps all that was in it
 ///
 /// The command prints the ref, below `refs/subagent/retired/`. Commits, the index and uncommitted and untracked files are
-/// in it: `git log -p REF` shows them.
+/// in it: `git diff REF^ REF` shows the files, and `git worktree add PATH REF` gets them back.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

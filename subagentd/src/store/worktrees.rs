@@ -27,9 +27,11 @@ pub(crate) struct WorktreeRow {
     pub(crate) worktree: Worktree,
     pub(crate) setup: Setup,
     pub(crate) created_at: Timestamp,
+    /// When a landing was begun whose end is not stored.
+    pub(crate) landing_at: Option<Timestamp>,
 }
 
-const COLUMNS: &str = "id, worker_id, controller_id, state, worktree, setup, created_at";
+const COLUMNS: &str = "id, worker_id, controller_id, state, worktree, setup, created_at, landing_at";
 
 impl WorktreeRow {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -44,6 +46,7 @@ impl WorktreeRow {
             worktree: json(row, 4)?,
             setup: json(row, 5)?,
             created_at: Timestamp(row.get(6)?),
+            landing_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
         })
     }
 
@@ -117,8 +120,8 @@ impl Tx<'_> {
     /// `STORAGE_ERROR`.
     pub(crate) fn update_worktree(&self, row: &WorktreeRow, now: Timestamp) -> Result<()> {
         self.execute(
-            "UPDATE worktrees SET state = ?2, worktree = ?3, updated_at = ?4 WHERE id = ?1",
-            params![row.id.0, row.state.as_str(), text(&row.worktree)?, now.0],
+            "UPDATE worktrees SET state = ?2, worktree = ?3, updated_at = ?4, landing_at = ?5 WHERE id = ?1",
+            params![row.id.0, row.state.as_str(), text(&row.worktree)?, now.0, row.landing_at.map(|at| at.0)],
         )?;
         Ok(())
     }

@@ -6,27 +6,31 @@ use subagent_tests::harness::{Sandbox, crowd};
 
 use super::look::git;
 
-const POINTS: [&str; 8] = [
-    "worktree_create.before_run",
-    "worktree_create.before_commit",
-    "land.after_begin",
-    "land.before_commit",
-    "worktree_end.before_run",
-    "worktree_end.before_commit",
-    "worktree_removed.before_commit",
-    "command.before_start",
+/// Each at its first passing; that of a landing also for a worker that is stopped.
+const POINTS: [(&str, u32); 10] = [
+    ("worktree_create.before_run", 1),
+    ("worktree_create.before_commit", 1),
+    ("land.after_begin", 1),
+    ("land.before_commit", 1),
+    ("worktree_end.before_run", 1),
+    ("worktree_end.before_commit", 1),
+    ("worktree_removed.before_commit", 1),
+    ("command.before_start", 1),
+    ("land.after_begin", 2),
+    ("land.before_commit", 2),
 ];
 
 #[test]
 fn whoever_dies_the_next_daemon_finishes_a_worktree() {
-    crowd("worktrees, abort", POINTS.len(), &POINTS, |point| (*point).to_owned(), |point| case(point));
+    let name = |(point, passing): &(&str, u32)| format!("{point}@{passing}");
+    crowd("worktrees, abort", POINTS.len(), &POINTS, name, |(point, passing)| case(point, *passing));
 }
 
-fn case(point: &str) {
+fn case(point: &str, passing: u32) {
     let mut sandbox = Sandbox::new();
     let reached = sandbox.file("reached");
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
-    sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@1"));
+    sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@{passing}"));
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &reached);
     git(&sandbox, &["init", "-q", "-b", "main", "."]);
     for (key, value) in [("user.name", "me"), ("user.email", "me@example.com")] {
@@ -46,14 +50,21 @@ fn case(point: &str) {
     let _ = sandbox.manage(worker, "key-2", "!edit create b.txt b");
     let stopped = sandbox.persist(&["stop", "auth"]).data_of("worker.stopped");
     assert_eq!(stopped["worktree"]["outcome"], "kept", "{stopped}");
-    let discard = sandbox.persist(&["worktree", "discard", "auth"]);
+    let landed = sandbox.persist(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!((&landed["into"], &landed["worktreeRemoved"]), (&"main".into(), &true.into()), "{landed}");
+    assert_eq!(fs::read_to_string(sandbox.workspace().join("b.txt")).unwrap(), "b\n");
+    let started = sandbox.persist(&["worker", "start", "demo", "--name", "docs", "--worktree"]);
+    let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let _ = sandbox.manage(&worker, "key-3", "!edit create c.txt c");
+    sandbox.persist(&["stop", "docs"]).data_of("worker.stopped");
+    let discard = sandbox.persist(&["worktree", "discard", "docs"]);
     if !discard.status.success() {
         // The answer of the first attempt was lost, and the worktree is gone.
         discard.error("WORKTREE_NOT_FOUND");
     }
     assert!(!std::path::Path::new(&tree).exists());
     assert_eq!(sandbox.persist(&["worktree", "list"]).data_of("worktree.listed")["count"], 0);
-    assert!(git(&sandbox, &["for-each-ref", "refs/subagent/retired/auth"]).lines().count() >= 1);
+    assert!(git(&sandbox, &["for-each-ref", "refs/subagent/retired/docs"]).lines().count() >= 1);
     assert!(reached.exists(), "{point} was never reached");
     sandbox.finish();
 }

@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
 
-const KEYS: [&str; 4] = ["name", "into", "commit", "retired"];
+const KEYS: [&str; 4] = ["name", "into", "commit", "worktreeRemoved"];
 
 pub(in crate::commands) fn run(args: Land, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;

@@ -46,6 +46,7 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
         ("includes", Style::Plain, base.to_owned()),
         ("changes", Style::Plain, changes(contents)),
         ("work", Style::Attention, work.join(", ")),
+        ("ignored", Style::Attention, count("ignored", "files newer than its setup")),
         ("under way", Style::Attention, value(&contents["underWay"])),
         ("worker", Style::Plain, value(&data["workerId"])),
         ("created", Style::Dim, created),
@@ -59,9 +60,13 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
 /// `land`.
 pub(super) fn landed(view: &mut View, data: &Value) -> Option<()> {
     one_landed(view, data)?;
+    let retired = word(data, "retired");
     if data["worktreeRemoved"] == true {
-        view.page.word(Style::Dim, "its worktree is removed; a ref keeps its commits: ");
-        view.page.word(Style::Dim, word(data, "retired")).end();
+        view.page.word(Style::Dim, "its worktree is removed");
+        if !retired.is_empty() {
+            view.page.word(Style::Dim, "; its commits are kept as ").word(Style::Dim, retired);
+        }
+        view.page.end();
     }
     Some(())
 }
@@ -101,7 +106,7 @@ pub(super) fn removed(view: &mut View, data: &Value) -> Option<()> {
         (
             "look",
             Style::Dim,
-            if retired.is_empty() { String::new() } else { format!("git log -p {retired}") },
+            if retired.is_empty() { String::new() } else { format!("git diff {retired}^ {retired}") },
         ),
     ]);
     Some(())

@@ -2,6 +2,7 @@
 
 use subagent_protocol::api::{LandWorktree, WorktreeConflict, WorktreeLanded, WorktreeState};
 use subagent_protocol::event::EventType;
+use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{AfterLanding, Answer, Landed, Landing, Operation};
 use subagent_protocol::{Code, Error, Result};
 
@@ -39,7 +40,7 @@ impl Supervisor {
         let row = self.worktree(address).await?;
         let (then, launcher) = self.may_land(&row).await?;
         let then = if request.keep { AfterLanding::Keep } else { then };
-        let before = self.begin_landing(&row, owner).await?;
+        let (before, time) = self.begin_landing(&row, owner).await?;
         let landing = Landing {
             into: request.into,
             how: request.how,
@@ -48,7 +49,7 @@ impl Supervisor {
             checks: request.checks,
             protected: request.protected,
             then,
-            time: entropy::now(),
+            time,
         };
         let into = landing.into.clone().or_else(|| row.worktree.source_branch.clone()).unwrap_or_default();
         let operation = Operation::Land { worktree: row.worktree.clone(), landing: Box::new(landing) };
@@ -58,7 +59,7 @@ impl Supervisor {
             Err(error) => Err(error),
         };
         subagent_failpoint::hit("land.before_commit");
-        let row = WorktreeRow { state: before, ..row };
+        let row = WorktreeRow { state: before, landing_at: None, ..row };
         let stored = self.shared.store.write(Durability::Full, 2, move |tx| match answer {
             Ok(landed) => {
                 let (landed, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
@@ -108,8 +109,13 @@ impl Supervisor {
         Ok((then, worker.launcher))
     }
 
-    /// Stores that a landing has begun, for the next daemon. Returns the state before.
-    async fn begin_landing(&self, row: &WorktreeRow, owner: OwnerCheck) -> Result<WorktreeState> {
+    /// Stores that a landing has begun, for the next daemon. Returns the state before, and the time of the landing: that
+    /// of an earlier attempt whose end is not known, so that git knows it again.
+    async fn begin_landing(
+        &self,
+        row: &WorktreeRow,
+        owner: OwnerCheck,
+    ) -> Result<(WorktreeState, Timestamp)> {
         let row = row.clone();
         let write = self.shared.store.write(Durability::Full, 1, move |tx| {
             check_owner(tx, &owner, &row)?;
@@ -121,12 +127,14 @@ impl Supervisor {
                     .with("reason", "landing")
                     .retryable());
             }
-            tx.update_worktree(&WorktreeRow { state: WorktreeState::Landing, ..row }, entropy::now())?;
-            Ok(before)
+            let time = row.landing_at.unwrap_or_else(entropy::now);
+            let row = WorktreeRow { state: WorktreeState::Landing, landing_at: Some(time), ..row };
+            tx.update_worktree(&row, time)?;
+            Ok((before, time))
         });
-        let before = write.await?;
+        let begun = write.await?;
         subagent_failpoint::hit("land.after_begin");
-        Ok(before)
+        Ok(begun)
     }
 
     /// Wakes who waits for events of a worker.
