@@ -123,6 +123,8 @@ pub enum Operation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Landing {
+    /// What tells it from other landings of the worktree: one that is repeated with the same id has been done before.
+    pub id: i64,
     /// The branch; without one that of which the worktree was made.
     pub into: Option<String>,
     /// How the commits come to be.

@@ -42,6 +42,7 @@ impl Supervisor {
         let then = if request.keep { AfterLanding::Keep } else { then };
         let (before, time) = self.begin_landing(&row, owner).await?;
         let landing = Landing {
+            id: time.0,
             into: request.into,
             how: request.how,
             message: request.message,

@@ -13,6 +13,7 @@ use super::world::{World, refused, time, write};
 
 pub(super) fn landing() -> Landing {
     Landing {
+        id: 0,
         into: None,
         how: LandingMode::Squash,
         message: None,

@@ -142,6 +142,7 @@ fn is_under_way(error: &subagent_protocol::Error) -> bool {
 
 fn some_landing(random: &mut Random) -> Landing {
     Landing {
+        id: 0,
         into: Some("main".to_owned()),
         how: *random.pick(&[
             LandingMode::Squash,
