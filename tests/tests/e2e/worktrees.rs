@@ -141,7 +141,7 @@ fn work_outlives_its_worker_until_it_is_landed_or_discarded() {
     sandbox.run(&["worktree", "show", "gone"]).error("WORKTREE_NOT_FOUND");
 
     let pruned = sandbox.run(&["worktree", "prune", "--retired", "0s"]).data_of("worktree.pruned");
-    assert_eq!(pruned["deletedRefs"], json!([retired]), "{pruned}");
+    assert!(pruned["deletedRefs"].as_array().unwrap().contains(&json!(retired)), "{pruned}");
     assert_eq!(git(&sandbox, &["for-each-ref", "refs/subagent"]), "");
     sandbox.finish();
 }
