@@ -15,6 +15,7 @@ use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
 use crate::notify::Sink;
 use crate::policy::Rule;
+use crate::sandbox::{Choice, Profile};
 use crate::session::SessionOptions;
 
 /// The only backend kind there is: an agent that speaks the Agent Client Protocol on its stdin and stdout.
@@ -45,6 +46,8 @@ pub struct Config {
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.
     pub role_hints: BTreeMap<String, RoleHint>,
+    /// Sandboxes, by name.
+    pub sandboxes: BTreeMap<String, Profile>,
     /// What is taken when a command names no launcher or role.
     pub defaults: Defaults,
 }
@@ -96,6 +99,8 @@ pub struct Launcher {
     pub queue_limit: Option<u32>,
     /// Its models, by how good they are: what a definition of an agent may ask for.
     pub tiers: BTreeMap<Tier, String>,
+    /// What its agent may reach; none: as `defaults` says.
+    pub sandbox: Option<Choice>,
 }
 
 impl Launcher {
@@ -114,6 +119,7 @@ impl Launcher {
             idle_timeout: None,
             queue_limit: None,
             tiers: BTreeMap::new(),
+            sandbox: None,
         }
     }
 }
@@ -134,6 +140,7 @@ impl fmt::Debug for Launcher {
             .field("idle_timeout", &self.idle_timeout)
             .field("queue_limit", &self.queue_limit)
             .field("tiers", &self.tiers)
+            .field("sandbox", &self.sandbox)
             .finish()
     }
 }
@@ -202,6 +209,8 @@ pub struct Defaults {
     pub launcher: Option<String>,
     /// Role of a worker that is started without one.
     pub role: Option<String>,
+    /// What agents of launchers may reach that do not say.
+    pub sandbox: Option<Choice>,
     /// All other keys, as they were written.
     pub other: Map<String, Value>,
 }

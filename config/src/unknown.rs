@@ -83,6 +83,7 @@ const LAUNCHER: Shape = Of(&[
     ("model", Any),
     ("configOptions", Any),
     ("tiers", Any),
+    ("sandbox", Any),
     ("mcpServers", SERVERS),
 ]);
 
@@ -105,7 +106,8 @@ const ROOT: Shape = Of(&[
     ("notify", Any),
     ("roleDefaults", Of(&[("promptLanguage", Any), ("responseLanguage", Any)])),
     ("roleHints", Named(&ROLE)),
-    ("defaults", Of(&[("launcher", Any), ("role", Any)])),
+    ("defaults", Of(&[("launcher", Any), ("role", Any), ("sandbox", Any)])),
+    ("sandboxes", Any),
 ]);
 
 /// The unknown keys of a file, in its order.

@@ -16,7 +16,7 @@ use crate::check::{
 };
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
-use crate::{approvals, budgets, delegation, hooks, idle, mcp, notify, policy, session};
+use crate::{approvals, budgets, delegation, hooks, idle, mcp, notify, policy, sandbox, session};
 
 /// More messages may never wait.
 const MOST_QUEUE_LIMIT: u32 = 1_000;
@@ -35,6 +35,7 @@ pub(crate) fn config(document: &Value) -> Checked<Config> {
         notify: notify::sinks(root)?,
         role_defaults: role_defaults(root)?,
         role_hints: named(root, "roleHints", "roleHints", role_hint)?,
+        sandboxes: named(root, "sandboxes", "sandboxes", sandbox::named)?,
         defaults: defaults(root)?,
     })
 }
@@ -55,6 +56,7 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
         idle_timeout: idle::of_launcher(launcher, &field)?,
         queue_limit: queue_limit(launcher, &field)?,
         tiers: tiers(launcher, &format!("{field}.tiers"))?,
+        sandbox: sandbox::choice(launcher, &field)?,
     })
 }
 
@@ -174,8 +176,9 @@ fn defaults(root: &Map<String, Value>) -> Checked<Defaults> {
     };
     let get = |key: &str| trimmed(given.get(key), || Place::Field(format!("defaults.{key}")));
     let mut other = given.clone();
-    other.retain(|key, _| key != "launcher" && key != "role");
-    Ok(Defaults { launcher: get("launcher")?, role: get("role")?, other })
+    other.retain(|key, _| !["launcher", "role", "sandbox"].contains(&key.as_str()));
+    let sandbox = sandbox::choice(given, "defaults")?;
+    Ok(Defaults { launcher: get("launcher")?, role: get("role")?, sandbox, other })
 }
 
 fn language(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<String>> {

@@ -123,6 +123,7 @@ pub const WORKER_START: &[Field] = &[
     ),
     field("agent", &["agent"], Shape::Text),
     field("delegate", &["delegate"], Shape::Bool),
+    field("sandbox", &["sandbox"], Shape::Text),
 ];
 
 /// The keys of `task run`.
@@ -142,6 +143,7 @@ pub const TASK_RUN: &[Field] = &[
     field("metadata", &[], Shape::Object),
     field("controllerId", &["controller_id"], Shape::Text),
     field("cwd", &["cwd"], Shape::Text),
+    field("sandbox", &["sandbox"], Shape::Text),
 ];
 
 /// The keys of `task message`.

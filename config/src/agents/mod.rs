@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
 use crate::policy::{Action, Rule};
+use crate::sandbox::Profile;
 
 pub use catalog::{Catalog, Found, Given, Hidden, Refused};
 pub use problem::{Problem, Severity};
@@ -202,6 +203,8 @@ pub struct Definition {
     pub result_max_tokens: Option<u64>,
     /// Commands that run before or after what it does.
     pub hooks: FileHooks,
+    /// What it takes away from the sandbox of its worker.
+    pub sandbox: Profile,
     /// Keys that mean nothing here.
     pub unknown: Map<String, Value>,
     /// What it is told.

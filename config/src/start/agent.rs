@@ -21,6 +21,7 @@ use crate::hooks::Fires;
 use crate::mcp::McpServer;
 use crate::model::{Config, Launcher};
 use crate::policy::{Action, LayerKind, Rule};
+use crate::sandbox::Profile;
 
 /// Which definition is wanted.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +59,8 @@ pub struct Resolved {
     pub servers: BTreeMap<String, McpServer>,
     /// Hooks of its own.
     pub hooks: Vec<Hook>,
+    /// What it takes away from the sandbox of its worker.
+    pub sandbox: Profile,
 }
 
 /// What was found, before there is a launcher.
@@ -169,7 +172,8 @@ pub fn change(
     if let Some(other) = chosen.launcher().filter(|other| *other != at.0) {
         return cannot("launcher", format!("it needs the launcher `{other}`, and the worker has `{}`", at.0));
     }
-    let Some(Resolved { spec, layer, servers, hooks }) = chosen.resolve(at, config, workspace, env, false)?
+    let Some(Resolved { spec, layer, servers, hooks, sandbox }) =
+        chosen.resolve(at, config, workspace, env, false)?
     else {
         return cannot("name", "it is no definition".to_owned());
     };
@@ -179,6 +183,9 @@ pub fn change(
     }
     if !hooks.is_empty() {
         return cannot("hooks", "it has hooks, which count from the start of a worker".to_owned());
+    }
+    if sandbox.confines() {
+        return cannot("sandbox", "it has a sandbox, which counts from the start of a worker".to_owned());
     }
     let lets = layer.as_ref().is_some_and(super::policy::lets_tasks);
     if lets && !delegates {
@@ -228,7 +235,7 @@ pub fn resolved(
         not_honoured,
     };
     let hooks = hooks::of_definition(definition).hooks().collect();
-    Ok(Resolved { spec, layer: Some(layer(definition)), servers, hooks })
+    Ok(Resolved { spec, layer: Some(layer(definition)), servers, hooks, sandbox: definition.sandbox.clone() })
 }
 
 /// The definition of this name, if it can be started.

@@ -20,6 +20,7 @@ use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
 use crate::options::Options;
 use crate::policy::PolicySpec;
+use crate::sandbox::{Sandbox, SandboxSpec};
 use crate::start::Timeouts;
 use crate::state::WorkerState;
 use crate::tags::Tags;
@@ -125,6 +126,9 @@ pub struct StartWorker {
     /// Commands that run before and after what it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
+    /// What its agent may reach; absent: all that the user may. The daemon chooses the layers that enforce it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxSpec>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.
@@ -213,6 +217,9 @@ pub struct WorkerView {
     /// Whether its agent may give tasks to others; absent: no.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delegates: bool,
+    /// What its agent may reach, and what enforces it; absent: all that the user may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.

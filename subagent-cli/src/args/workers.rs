@@ -122,6 +122,10 @@ pub struct StartFlags {
     /// Let it give tasks to other agents [default: the config's or definition's]
     #[arg(long)]
     pub delegate: bool,
+    /// What it may reach: a sandbox of the config, shared_ro, shared_rw or none
+    /// [default: the launcher's, else the config's]
+    #[arg(long, value_name = "NAME")]
+    pub sandbox: Option<String>,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

@@ -122,6 +122,7 @@ async fn prepare(
             rules: args.rules.clone().into(),
             agent: source.agent.clone().map_or(Wish::None, |agent| Wish::Kept(Box::new(agent))),
             delegate: source.delegates.then_some(true),
+            sandbox: start::sandbox::Wish { kept: source.sandbox.clone(), ..start::sandbox::Wish::default() },
             ..start::Wanted::default()
         },
     };

@@ -12,7 +12,7 @@ use super::spec;
 use super::worker::{Also, Handle, Snapshot};
 use super::{
     Caller, Supervisor, controllers, definition, delegation, entropy, environment, held, inbox, locks,
-    options, places, policy, program, strays,
+    options, places, policy, program, sandbox, strays,
 };
 use crate::core::Input;
 use crate::core::Worker;
@@ -49,7 +49,8 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, "start", &request)?;
         let worker_id = WorkerId::from_random(entropy::random()?);
         let placeholder = PlaceholderSessionId::from_random(entropy::random()?);
-        let (spec, kept) = delegation::parts(&request)?;
+        let (mut spec, kept) = delegation::parts(&request)?;
+        spec.sandbox = self.sandbox_of(&request).await?;
         let stored_spec =
             serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
@@ -233,6 +234,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     inbox::check(request.answer_time)?;
     definition::check(request.agent.as_ref())?;
     delegation::check(request)?;
+    sandbox::check(request)?;
     program::check(&request.launcher)?;
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
@@ -296,6 +298,7 @@ pub(super) mod tests {
 
     pub(in crate::supervisor) fn request(dir: &std::path::Path) -> StartWorker {
         StartWorker {
+            sandbox: None,
             choice: choice(dir),
             launcher: LauncherSpec {
                 name: "none".into(),

@@ -226,6 +226,7 @@ impl Supervisor {
             has_policy: spec.policy.is_some(),
             login_wanted: false,
             delegates: spec.delegation.is_some(),
+            sandbox: spec.sandbox,
             agent_definition: spec.agent.map(|agent| agent.name),
             tags: spec.tags,
         }

@@ -13,6 +13,7 @@ use subagent_protocol::definition::AgentSpec;
 use subagent_protocol::hook::{Hook, HookOrigin};
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::policy::{PolicyRule, PolicySpec};
+use subagent_protocol::sandbox::SandboxSpec;
 
 use crate::client::{Ask, Client, Query, segment};
 use crate::commands::worker_handoff;
@@ -54,6 +55,8 @@ pub(super) struct Source {
     pub(super) agent: Option<Resolved>,
     /// Whether it may give tasks to other agents. Never of a file, either.
     pub(super) delegates: bool,
+    /// What it may reach. Never of a file, either.
+    pub(super) sandbox: Option<SandboxSpec>,
 }
 
 /// A worker as it was looked at; nothing is written for it yet.
@@ -95,6 +98,7 @@ impl Seen {
             rules: owners_rules(&self.data["policy"])?,
             agent: definition(&self.data)?,
             delegates: self.data["worker"]["delegates"] == true,
+            sandbox: sandbox(&self.data["worker"]["sandbox"])?,
         })
     }
 
@@ -137,6 +141,14 @@ fn owners_rules(policy: &Value) -> Result<Vec<PolicyRule>> {
     Ok(owners.flat_map(|layer| layer.rules).collect())
 }
 
+fn sandbox(told: &Value) -> Result<Option<SandboxSpec>> {
+    Option::<SandboxSpec>::deserialize(told).map_err(|error| {
+        Failure::internal(format!(
+            "the daemon tells the worker's sandbox in a form that is not known: {error}"
+        ))
+    })
+}
+
 /// The definition of the worker, without its MCP servers: what is in these is not told.
 fn definition(data: &Value) -> Result<Option<Resolved>> {
     let unknown = |error: serde_json::Error| {
@@ -153,7 +165,9 @@ fn definition(data: &Value) -> Result<Option<Resolved>> {
     let hooks = Option::<Vec<Hook>>::deserialize(&data["hooks"]).map_err(unknown)?.unwrap_or_default();
     let own = |hook: &Hook| matches!(hook.origin, HookOrigin::Definition | HookOrigin::Command);
     let hooks = hooks.into_iter().filter(own).collect();
-    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new(), hooks }))
+    // What it takes away is in the sandbox of the worker.
+    let sandbox = subagent_config::sandbox::Profile::default();
+    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new(), hooks, sandbox }))
 }
 
 /// The file, and what the checkpoint beside it says.
@@ -200,6 +214,7 @@ fn of_checkpoint(said: &Value) -> Source {
         rules: Vec::new(),
         agent: None,
         delegates: false,
+        sandbox: None,
     }
 }
 

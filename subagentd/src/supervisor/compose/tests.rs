@@ -104,6 +104,7 @@ impl World {
     fn place(&self) -> TaskPlace {
         let variable = |(name, value): (&str, &str)| (Bytes64(name.into()), Bytes64(value.into()));
         TaskPlace {
+            sandbox: None,
             choice: choice(self.dir.path()),
             workspace: self.dir.path().to_owned(),
             cwd: self.dir.path().to_owned(),

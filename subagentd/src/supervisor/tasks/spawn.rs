@@ -68,7 +68,8 @@ impl Supervisor {
         }
         let composed = self.composed(parent.as_ref(), &request).await?;
         start::check(&composed.request)?;
-        let (spec, kept) = delegation::parts(&composed.request)?;
+        let (mut spec, kept) = delegation::parts(&composed.request)?;
+        spec.sandbox = self.sandbox_of(&composed.request).await?;
         let stored_spec =
             serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let worker_id = WorkerId::from_random(entropy::random()?);

@@ -15,7 +15,9 @@ use crate::descriptors;
 use crate::store::{Cursor, Durability, details, instructed, tool_calls, workers};
 use crate::supervisor::process::{self, ExitWatch};
 use crate::supervisor::shared::LiveToken;
-use crate::supervisor::{daemon_start, definition, delegation, environment, journal, locks, program, strays};
+use crate::supervisor::{
+    daemon_start, definition, delegation, environment, journal, locks, program, sandbox, strays,
+};
 
 /// From a runtime's start until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -332,6 +334,7 @@ impl Actor {
                 env: kept.variables,
                 umask: self.spec.umask,
                 nofile: self.spec.nofile,
+                sandbox: sandbox::of_agent(&self.spec, &self.shared.setup),
             },
             // Once it has had one, what it was started with counts no more.
             session: self.session_id.clone().or_else(|| self.spec.resume.clone()),
