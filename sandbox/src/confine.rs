@@ -68,6 +68,12 @@ impl Call {
         }
         Some(Self { inside, text, sandbox, command: args.next()?, args: args.collect() })
     }
+
+    /// What has to be read so that the command can start, whatever a list of readable paths says.
+    fn needed(&self) -> Option<PathBuf> {
+        let program = Path::new(&self.command);
+        program.is_absolute().then(|| program.canonicalize().ok()).flatten()
+    }
 }
 
 /// Becomes bubblewrap, which starts this program inside. Gives why that failed.
@@ -78,12 +84,10 @@ fn enter(call: &Call, program: &Path) -> io::Result<io::Error> {
     // SIGTERM is for the agent. Bubblewrap would end at once and take it along.
     set_sigterm(SigHandler::SigIgn)?;
     let cwd = std::env::current_dir()?;
-    let needed: Vec<PathBuf> =
-        Path::new(&call.command).is_absolute().then(|| call.command.clone().into()).into_iter().collect();
     // By the descriptor: inside, its path may be hidden or another file by now.
     let again = format!("/proc/self/fd/{}", own.as_raw_fd());
     let error = Command::new(program)
-        .args(bubblewrap::arguments(&call.sandbox, &cwd, &needed)?)
+        .args(bubblewrap::arguments(&call.sandbox, &cwd, call.needed().as_slice())?)
         .args(["--", &again, CONFINE, INSIDE])
         .arg(&call.text)
         .arg("--")
@@ -102,7 +106,7 @@ fn apply(call: &Call) -> io::Result<io::Error> {
     close_others()?;
     drop_capabilities()?;
     if let Some(version) = call.sandbox.layers.landlock {
-        rules::apply(&call.sandbox, version)?;
+        rules::apply(&call.sandbox, version, call.needed().as_slice())?;
     }
     calls::apply(call.sandbox.spec.network)?;
     let mut command = Command::new(&call.command);

@@ -37,16 +37,17 @@ pub(crate) fn version() -> Option<u32> {
     VERSIONS.iter().find(known).map(|(version, _)| *version)
 }
 
-/// Confines this process, which has one thread, and all that it starts.
+/// Confines this process, which has one thread, and all that it starts. `needed` are files without which the command cannot
+/// start.
 ///
 /// # Errors
 /// The system's; and when the kernel has less than the sandbox was planned with.
-pub(crate) fn apply(sandbox: &Sandbox, version: u32) -> io::Result<()> {
+pub(crate) fn apply(sandbox: &Sandbox, version: u32, needed: &[PathBuf]) -> io::Result<()> {
     let known = VERSIONS.iter().find(|(number, _)| *number == version);
     let abi = known.map(|(_, abi)| *abi).ok_or_else(|| io::Error::other("unknown version of Landlock"))?;
     let created = ruleset(abi, sandbox.spec.network == Network::None).and_then(Ruleset::create);
     let mut rules = Rules { created: Some(created.map_err(io::Error::other)?), abi };
-    rules.of_files(sandbox)?;
+    rules.of_files(sandbox, needed)?;
     let created = rules.created.take().ok_or_else(|| io::Error::other("no rules"))?;
     created.restrict_self().map_err(io::Error::other)?;
     Ok(())
@@ -59,11 +60,12 @@ struct Rules {
 }
 
 impl Rules {
-    fn of_files(&mut self, sandbox: &Sandbox) -> io::Result<()> {
+    fn of_files(&mut self, sandbox: &Sandbox, needed: &[PathBuf]) -> io::Result<()> {
         let spec = &sandbox.spec;
         let (read, all) = (AccessFs::from_read(self.abi), AccessFs::from_all(self.abi));
         let everything = [PathBuf::from("/")];
-        let readable = spec.read.as_deref().unwrap_or(&everything);
+        let listed = spec.read.as_ref().map(|read| [&read[..], needed, &["/proc".into()]].concat());
+        let readable = listed.as_deref().unwrap_or(&everything);
         if sandbox.layers.bubblewrap.is_some() {
             // What is hidden is not there, and `/dev` is the agent's own. What comes later beside it can be read.
             self.allow(Path::new("/dev"), all)?;

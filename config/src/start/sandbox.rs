@@ -68,8 +68,8 @@ pub fn spec(
     };
     let base = base.map(|(name, profile)| resolve(name, &profile, ground)).transpose()?;
     let base = base.or(wish.kept.filter(|_| wish.name.is_none()));
-    let asks = wish.narrower.iter().filter(|profile| profile.confines());
-    asks.fold(Ok(base), |above, profile| match above? {
+    let mut asks = wish.narrower.iter().filter(|profile| profile.confines());
+    asks.try_fold(base, |above, profile| match above {
         None => resolve(None, profile, ground).map(Some),
         Some(above) => narrow(above, profile, ground).map(Some),
     })

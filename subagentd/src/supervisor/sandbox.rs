@@ -12,10 +12,6 @@ use subagent_protocol::sandbox::{Layers, Sandbox, SandboxSpec};
 use subagent_protocol::{Code, Error, Result};
 use subagent_sandbox::Machine;
 
-use super::Supervisor;
-use super::shared::Setup;
-use super::spec::Spec;
-
 /// More paths a sandbox does not have: they stand on command lines.
 const MOST_PATHS: usize = 200;
 /// Longer is no path that the system takes.
@@ -24,16 +20,15 @@ const MOST_PATH_BYTES: usize = 4096;
 /// Programs that were seen to work since this daemon began.
 static WORK: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// What is hidden from every sandboxed agent: the state dir with the files of all workers, and the sockets.
-pub(super) fn always_hidden(setup: &Setup) -> Vec<PathBuf> {
-    let folders = [setup.state_dir.as_path(), setup.runtime_dir.path()];
-    folders.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned())).into()
+/// What is hidden from every sandboxed agent: the state dir with the files of all workers, and the folder of the sockets.
+fn always_hidden(own: [&Path; 2]) -> [PathBuf; 2] {
+    own.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned()))
 }
 
-/// What the agent of a worker is started with.
-pub(super) fn of_agent(spec: &Spec, setup: &Setup) -> Option<Sandbox> {
-    let mut sandbox = spec.sandbox.clone()?;
-    sandbox.spec.hide.extend(always_hidden(setup));
+/// What the agent of a worker is started with; `own` are the folders of the daemon.
+pub(super) fn of_agent(sandbox: Option<&Sandbox>, own: [&Path; 2]) -> Option<Sandbox> {
+    let mut sandbox = sandbox?.clone();
+    sandbox.spec.hide.extend(always_hidden(own));
     Some(sandbox)
 }
 
@@ -65,21 +60,19 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     Ok(())
 }
 
-impl Supervisor {
-    /// The sandbox of a worker that is to be started.
-    ///
-    /// # Errors
-    /// `SANDBOX_UNAVAILABLE{missing}` when this machine cannot enforce it.
-    pub(super) async fn sandbox_of(&self, request: &StartWorker) -> Result<Option<Sandbox>> {
-        let Some(spec) = request.sandbox.clone() else { return Ok(None) };
-        let path = request.env.iter().find(|(name, _)| name.0 == b"PATH").map(|(_, value)| value.0.clone());
-        let always = always_hidden(&self.shared.setup);
-        let chosen = tokio::task::spawn_blocking(move || {
-            let layers = layers(&spec, &path.unwrap_or_default(), &always)?;
-            Ok(Sandbox { spec, layers })
-        });
-        chosen.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string()))).map(Some)
-    }
+/// The sandbox of a worker that is to be started; `own` are the folders of the daemon.
+///
+/// # Errors
+/// `SANDBOX_UNAVAILABLE{missing}` when this machine cannot enforce it.
+pub(super) async fn of_request(request: &StartWorker, own: [&Path; 2]) -> Result<Option<Sandbox>> {
+    let Some(spec) = request.sandbox.clone() else { return Ok(None) };
+    let path = request.env.iter().find(|(name, _)| name.0 == b"PATH").map(|(_, value)| value.0.clone());
+    let always = always_hidden(own);
+    let chosen = tokio::task::spawn_blocking(move || {
+        let layers = layers(&spec, &path.unwrap_or_default(), &always)?;
+        Ok(Sandbox { spec, layers })
+    });
+    chosen.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string()))).map(Some)
 }
 
 fn layers(spec: &SandboxSpec, path: &[u8], always: &[PathBuf]) -> Result<Layers> {

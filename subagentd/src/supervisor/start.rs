@@ -50,7 +50,7 @@ impl Supervisor {
         let worker_id = WorkerId::from_random(entropy::random()?);
         let placeholder = PlaceholderSessionId::from_random(entropy::random()?);
         let (mut spec, kept) = delegation::parts(&request)?;
-        spec.sandbox = self.sandbox_of(&request).await?;
+        spec.sandbox = sandbox::of_request(&request, self.shared.setup.own_folders()).await?;
         let stored_spec =
             serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());

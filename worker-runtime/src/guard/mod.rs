@@ -62,6 +62,8 @@ pub const END: u8 = b'K';
 /// Begins the name of a variable that is for the command alone: the guard gives it on without this, and never has it
 /// itself (`LD_PRELOAD`, say, would make it another program).
 pub use subagent_sandbox::COMMAND_ENV;
+/// The executable of this process, whatever became of its path meanwhile.
+pub(crate) const OWN_EXECUTABLE: &str = "/proc/self/exe";
 /// The guard's descriptor for the read end of the life pipe.
 pub const LIFE_FD: i32 = 3;
 /// The guard's descriptor for the write end of the status pipe.

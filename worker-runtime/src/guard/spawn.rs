@@ -16,9 +16,8 @@ use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::write;
 
-use super::COMMAND_ENV;
 use super::options::Options;
-use crate::spawn::OWN_EXECUTABLE;
+use super::{COMMAND_ENV, OWN_EXECUTABLE};
 
 /// So much earlier than the runtime the kernel takes an agent when memory runs out.
 const OOM_SCORE_RAISE: i32 = 300;

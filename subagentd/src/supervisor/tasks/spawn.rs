@@ -8,7 +8,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::super::compose::{self, Composed};
-use super::super::{Supervisor, controllers, delegation, entropy, environment, start, turns};
+use super::super::{Supervisor, controllers, delegation, entropy, environment, sandbox, start, turns};
 use super::{TaskCaller, gives_tasks, shown};
 use crate::core::queue::{Queue, Queued, Urgency};
 use crate::core::task::check_name;
@@ -69,7 +69,7 @@ impl Supervisor {
         let composed = self.composed(parent.as_ref(), &request).await?;
         start::check(&composed.request)?;
         let (mut spec, kept) = delegation::parts(&composed.request)?;
-        spec.sandbox = self.sandbox_of(&composed.request).await?;
+        spec.sandbox = sandbox::of_request(&composed.request, self.shared.setup.own_folders()).await?;
         let stored_spec =
             serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let worker_id = WorkerId::from_random(entropy::random()?);

@@ -178,19 +178,19 @@ const BOMBS: [&str; 5] = [
     "home/.config/subagent/config.yaml",
 ];
 
-/// Ways over the network that a sandbox without one closes.
+/// Ways over the network that a sandbox without one closes; the first two also one that has a loopback alone.
 const NETWORK: [(&str, Way); 4] = [
     ("reach this machine", |to| {
         let port = u16::try_from(to.0["port"].as_u64().unwrap_or(0)).unwrap_or(0);
         TcpStream::connect(("127.0.0.1", port)).map(|_| "connected".to_owned())
     }),
-    ("ask a name server", |to| {
-        let port = u16::try_from(to.0["port"].as_u64().unwrap_or(0)).unwrap_or(0);
-        UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", ("127.0.0.1", port)).map(|_| "sent".to_owned())
-    }),
     ("reach the metadata of a cloud", |_| {
         let address = ([169, 254, 169, 254], 80).into();
         TcpStream::connect_timeout(&address, Duration::from_secs(2)).map(|_| "connected".to_owned())
+    }),
+    ("ask a name server", |to| {
+        let port = u16::try_from(to.0["port"].as_u64().unwrap_or(0)).unwrap_or(0);
+        UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", ("127.0.0.1", port)).map(|_| "sent".to_owned())
     }),
     ("listen for others", |_| std::net::TcpListener::bind("0.0.0.0:0").map(|_| "listening".to_owned())),
 ];
@@ -204,9 +204,12 @@ pub(super) fn report(file: &str) -> io::Result<String> {
         let path = targets.path("root").join(bomb);
         ways.push((format!("leave a time bomb in {bomb}"), written(fs::write(path, "echo boom\n"))));
     }
-    if targets.0["network"] == "none" {
-        ways.extend(NETWORK.iter().map(|(name, way)| ((*name).to_owned(), way(&targets))));
-    }
+    let closed = match targets.0["network"].as_str() {
+        Some("none") => &NETWORK[..],
+        Some("loopback") => &NETWORK[..2],
+        _ => &[],
+    };
+    ways.extend(closed.iter().map(|(name, way)| ((*name).to_owned(), way(&targets))));
     let control = [
         ("control: write inside", written(fs::write(targets.inside("allowed"), "x"))),
         ("control: read outside", fs::read_to_string(targets.outside("victim"))),

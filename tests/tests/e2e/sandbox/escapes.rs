@@ -57,3 +57,18 @@ fn no_way_leads_out_of_the_default_sandbox() {
         try_all(sandbox, layers, json!({}), 51);
     }
 }
+
+#[test]
+fn no_way_leads_out_where_a_list_says_what_is_read_and_the_network_is_a_loopback() {
+    if !has_layers() {
+        return;
+    }
+    for layers in [Layers::Bubblewrap, Layers::Both] {
+        let sandbox = world(layers);
+        let agent = sandbox.executable("hostile-agent");
+        let programs = std::path::Path::new(&agent).parent().unwrap().to_owned();
+        let read = json!(["/usr", "/etc", "/lib", "/lib64", programs, "../outside"]);
+        let profile = json!({"write": ["allowed"], "read": read, "network": "loopback"});
+        try_all(sandbox, layers, profile, 53);
+    }
+}

@@ -143,7 +143,6 @@ fn a_sandbox_costs_little() {
         times.min().unwrap()
     };
     let (plain, boxed) = (fastest("plain"), fastest("boxed"));
-    eprintln!("a start takes {plain:?}, one in a sandbox {boxed:?}");
     // What is promised is 60 ms, measured alone; here other tests run at the same time.
     assert!(boxed < plain + Duration::from_millis(250), "{plain:?} {boxed:?}");
     sandbox.finish();

@@ -1,6 +1,7 @@
 //! A world in which an agent is confined by some layers of this machine, and what it may want to get at.
 
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -50,7 +51,9 @@ pub(super) fn has_layers() -> bool {
             std::env::var_os("SUBAGENT_REQUIRE_SANDBOX").is_none(),
             "a layer of sandboxes is missing: {missing}"
         );
-        eprintln!("SKIPPED: a test of sandboxes, since a layer is missing here ({missing})");
+        // Not captured, so that it is seen.
+        let _ =
+            writeln!(std::io::stderr(), "SKIPPED: a test of sandboxes, a layer is missing here ({missing})");
     }
     bubblewrap && landlock
 }
