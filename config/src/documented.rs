@@ -65,6 +65,9 @@ const KEYS: &[&str] = &[
     "approvals",
     "approvals.timeoutSeconds",
     "approvals.onTimeout",
+    "sandboxes",
+    "launchers.*.sandbox",
+    "defaults.sandbox",
     "roleDefaults",
     "roleDefaults.promptLanguage",
     "roleDefaults.responseLanguage",
@@ -116,6 +119,8 @@ fn the_example_has_no_other_keys() {
             || path.starts_with("launchers.*.mcpServers.")
             || path.starts_with("mcpServers.")
             || path.starts_with("permissions.")
+            || path.starts_with("sandboxes.")
+            || path.starts_with("launchers.*.sandbox.")
     };
     fn below(path: &str, value: &Value, known: &dyn Fn(&str) -> bool) {
         let Value::Object(members) = value else { return };

@@ -39,7 +39,7 @@ enum How {
 
 fn how(key: &str) -> How {
     match key {
-        "launchers" | "mcpServers" => How::Entries,
+        "launchers" | "mcpServers" | "sandboxes" => How::Entries,
         "roleHints" | "roleDefaults" | "defaults" | "approvals" | "worktrees" => How::Keys,
         "budgets" => How::Limits,
         "delegation" => How::Switch,

@@ -40,6 +40,7 @@ pub mod regular;
 pub mod result_schema;
 pub mod role;
 pub mod runtime_dir;
+pub mod sandbox;
 pub mod session;
 pub mod shown;
 pub mod start;

@@ -15,6 +15,7 @@ use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
 use crate::notify::Sink;
 use crate::policy::Rule;
+use crate::sandbox::{Choice, Profile};
 use crate::session::SessionOptions;
 use crate::worktrees::{Isolation, Worktrees};
 
@@ -48,6 +49,8 @@ pub struct Config {
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.
     pub role_hints: BTreeMap<String, RoleHint>,
+    /// Sandboxes, by name.
+    pub sandboxes: BTreeMap<String, Profile>,
     /// What is taken when a command names no launcher or role.
     pub defaults: Defaults,
 }
@@ -101,6 +104,8 @@ pub struct Launcher {
     pub tiers: BTreeMap<Tier, String>,
     /// Where its agents work.
     pub isolation: Option<Isolation>,
+    /// What its agent may reach; none: as `defaults` says.
+    pub sandbox: Option<Choice>,
 }
 
 impl Launcher {
@@ -120,6 +125,7 @@ impl Launcher {
             queue_limit: None,
             tiers: BTreeMap::new(),
             isolation: None,
+            sandbox: None,
         }
     }
 }
@@ -141,6 +147,7 @@ impl fmt::Debug for Launcher {
             .field("queue_limit", &self.queue_limit)
             .field("tiers", &self.tiers)
             .field("isolation", &self.isolation)
+            .field("sandbox", &self.sandbox)
             .finish()
     }
 }
@@ -211,6 +218,8 @@ pub struct Defaults {
     pub role: Option<String>,
     /// Where agents work.
     pub isolation: Option<Isolation>,
+    /// What agents of launchers may reach that do not say.
+    pub sandbox: Option<Choice>,
     /// All other keys, as they were written.
     pub other: Map<String, Value>,
 }

@@ -84,6 +84,7 @@ const LAUNCHER: Shape = Of(&[
     ("configOptions", Any),
     ("tiers", Any),
     ("isolation", Any),
+    ("sandbox", Any),
     ("mcpServers", SERVERS),
 ]);
 
@@ -107,7 +108,8 @@ const ROOT: Shape = Of(&[
     ("worktrees", Of(&[("dir", Any), ("setup", Any), ("copy", Any), ("check", Any), ("protected", Any)])),
     ("roleDefaults", Of(&[("promptLanguage", Any), ("responseLanguage", Any)])),
     ("roleHints", Named(&ROLE)),
-    ("defaults", Of(&[("launcher", Any), ("role", Any), ("isolation", Any)])),
+    ("defaults", Of(&[("launcher", Any), ("role", Any), ("isolation", Any), ("sandbox", Any)])),
+    ("sandboxes", Any),
 ]);
 
 /// The unknown keys of a file, in its order.

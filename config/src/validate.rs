@@ -16,7 +16,7 @@ use crate::check::{
 };
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
-use crate::{approvals, budgets, delegation, hooks, idle, mcp, notify, policy, session, worktrees};
+use crate::{approvals, budgets, delegation, hooks, idle, mcp, notify, policy, sandbox, session, worktrees};
 
 /// More messages may never wait.
 const MOST_QUEUE_LIMIT: u32 = 1_000;
@@ -36,6 +36,7 @@ pub(crate) fn config(document: &Value) -> Checked<Config> {
         worktrees: worktrees::worktrees(root)?,
         role_defaults: role_defaults(root)?,
         role_hints: named(root, "roleHints", "roleHints", role_hint)?,
+        sandboxes: named(root, "sandboxes", "sandboxes", sandbox::named)?,
         defaults: defaults(root)?,
     })
 }
@@ -57,6 +58,7 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
         queue_limit: queue_limit(launcher, &field)?,
         tiers: tiers(launcher, &format!("{field}.tiers"))?,
         isolation: worktrees::isolation(launcher, &format!("{field}.isolation"))?,
+        sandbox: sandbox::choice(launcher, &field)?,
     })
 }
 
@@ -176,9 +178,10 @@ fn defaults(root: &Map<String, Value>) -> Checked<Defaults> {
     };
     let get = |key: &str| trimmed(given.get(key), || Place::Field(format!("defaults.{key}")));
     let mut other = given.clone();
-    other.retain(|key, _| !matches!(key.as_str(), "launcher" | "role" | "isolation"));
+    other.retain(|key, _| !["launcher", "role", "isolation", "sandbox"].contains(&key.as_str()));
     let isolation = worktrees::isolation(given, "defaults.isolation")?;
-    Ok(Defaults { launcher: get("launcher")?, role: get("role")?, isolation, other })
+    let sandbox = sandbox::choice(given, "defaults")?;
+    Ok(Defaults { launcher: get("launcher")?, role: get("role")?, isolation, sandbox, other })
 }
 
 fn language(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<String>> {

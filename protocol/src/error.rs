@@ -133,6 +133,8 @@ words! {
         ResultTooLarge = "RESULT_TOO_LARGE",
         /// The result of a task does not fit the schema that it has to meet, also not when it was asked for once more.
         ResultSchemaNotMet = "RESULT_SCHEMA_NOT_MET",
+        /// This machine cannot enforce the sandbox that was asked for.
+        SandboxUnavailable = "SANDBOX_UNAVAILABLE",
         /// The launcher cannot be run.
         BackendLauncher = "BACKEND_LAUNCHER",
         /// The agent ended or its pipe broke.

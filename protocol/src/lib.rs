@@ -46,6 +46,7 @@ pub mod options;
 pub mod policy;
 pub mod process;
 pub mod record;
+pub mod sandbox;
 pub mod secret;
 pub mod start;
 pub mod state;

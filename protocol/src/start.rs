@@ -11,6 +11,7 @@ use crate::definition::Instructions;
 use crate::ids::WorkerId;
 use crate::mcp::McpServers;
 use crate::options::Options;
+use crate::sandbox::Sandbox;
 
 /// The descriptor on which a runtime inherits the locked `lock` file.
 pub const LOCK_FD: i32 = 3;
@@ -147,6 +148,9 @@ pub struct AgentCommand {
     pub umask: u32,
     /// Its soft limit of open files.
     pub nofile: Option<u64>,
+    /// What it and everything below it may reach; absent: all that the user may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
 }
 
 /// Deadlines, in milliseconds.

@@ -95,6 +95,7 @@ pub(crate) fn ask(
     let ask = Ask {
         protocol: PROTOCOL,
         agent: AgentCommand {
+            sandbox: None,
             program,
             args: resolved.effective_args.clone(),
             env: environment(&context.env, launcher, &cwd),

@@ -124,6 +124,7 @@ pub const WORKER_START: &[Field] = &[
     field("agent", &["agent"], Shape::Text),
     field("delegate", &["delegate"], Shape::Bool),
     field("worktree", &["worktree", "base", "with_changes"], Shape::Object),
+    field("sandbox", &["sandbox"], Shape::Text),
 ];
 
 /// The keys of `task run`.
@@ -144,6 +145,7 @@ pub const TASK_RUN: &[Field] = &[
     field("controllerId", &["controller_id"], Shape::Text),
     field("cwd", &["cwd"], Shape::Text),
     field("worktree", &["worktree", "base", "with_changes"], Shape::Object),
+    field("sandbox", &["sandbox"], Shape::Text),
 ];
 
 /// The keys of `task message`.

@@ -16,11 +16,12 @@ use subagent_protocol::api::{
     CallableAgent, CallableAgents, RunTask, TASK_TOKEN, TaskPlace, TaskStatus, TaskView,
 };
 use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::sandbox::FileSystem;
 
 use crate::client::{Ask, Client, read};
 use crate::context::{Context, present, present_path};
 use crate::controller;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::starting::Starting;
 use crate::umask::current_umask;
 
@@ -36,6 +37,7 @@ pub(crate) struct Wish {
     pub(crate) launcher: Option<String>,
     pub(crate) agents: Option<String>,
     pub(crate) controller_id: Option<String>,
+    pub(crate) sandbox: Option<String>,
 }
 
 /// Somebody who gives tasks.
@@ -59,6 +61,22 @@ impl Giver {
     /// The token, of an agent.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_deref()
+    }
+
+    /// How the files are shared of a task that an agent gives: its sandbox is not the agent's to name.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{flag}` for the name of any other sandbox.
+    pub(crate) fn filesystem(&self) -> Result<Option<FileSystem>> {
+        let Some(name) = self.wish.sandbox.as_deref().filter(|_| self.token.is_some()) else {
+            return Ok(None);
+        };
+        let mode = FileSystem::parse(name).ok_or_else(|| {
+            let message =
+                format!("--sandbox {name}: an agent can give tasks with shared_ro or shared_rw alone");
+            Failure::argument(message).with("flag", "--sandbox")
+        });
+        mode.map(Some)
     }
 
     /// The workspace that it is about.
@@ -155,6 +173,7 @@ impl Giver {
             cwd,
             user_config: loaded.user_file().map(Path::to_owned),
             config: loaded.loaded.then_some(loaded.path),
+            sandbox: present(self.wish.sandbox.clone()),
             launcher: present(self.wish.launcher.clone()),
             agents: present(self.wish.agents.clone()),
             env: self.context.env.vars.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),

@@ -55,7 +55,8 @@ use std::process::ExitCode;
 use subagent_protocol::error::is_storage_full;
 use subagent_protocol::start::STORAGE_FULL_EXIT;
 
-/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, `ask`, `command`, `base ...`, `worktree` or `guard ...`.
+/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, `ask`, `command`, `base ...`, `worktree`,
+/// `guard ...` or `confine ...`.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("run") => match run() {
@@ -86,6 +87,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             Err(error) => fail(&error.to_string()),
         },
         Some("guard") => guard::main(args),
+        Some(subagent_sandbox::CONFINE) => subagent_sandbox::main(args),
         _ => fail(
             "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `worktree` or `guard`",
         ),

@@ -17,8 +17,6 @@ use crate::guard;
 
 /// The variable that marks the processes of one runtime.
 pub(crate) const MARKER: &str = "SUBAGENT_MARKER";
-/// The executable of this process, whatever became of its path meanwhile.
-const OWN_EXECUTABLE: &str = "/proc/self/exe";
 
 /// The guard and our ends of the pipes; `None` is a closed one.
 pub(crate) struct AgentIo {
@@ -77,7 +75,7 @@ pub(crate) fn start_guard(
 ) -> io::Result<Guarded> {
     let (guard_life, life) = io::pipe()?;
     let (status, guard_status) = io::pipe()?;
-    let mut command = Command::new(OWN_EXECUTABLE);
+    let mut command = Command::new(guard::OWN_EXECUTABLE);
     command.arg0("subagent-runtime").arg("guard").arg("--umask").arg(format!("{:o}", agent.umask & 0o777));
     if subagent_failpoint::sabotaged("argv.values") {
         command.arg0(format!(
@@ -87,6 +85,9 @@ pub(crate) fn start_guard(
     }
     if let Some(nofile) = agent.nofile {
         command.arg("--nofile").arg(nofile.to_string());
+    }
+    if let Some(sandbox) = &agent.sandbox {
+        command.arg("--sandbox").arg(serde_json::to_string(sandbox).map_err(io::Error::other)?);
     }
     command.arg("--").arg(&agent.program).args(&agent.args);
     command.env_clear().envs(agent.env.iter().map(|(name, value)| {

@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
 use crate::policy::{Action, Rule};
+use crate::sandbox::Profile;
 use crate::worktrees::Isolation;
 
 pub use catalog::{Catalog, Found, Given, Hidden, Refused};
@@ -205,6 +206,8 @@ pub struct Definition {
     pub hooks: FileHooks,
     /// Where it works.
     pub isolation: Option<Isolation>,
+    /// What it takes away from the sandbox of its worker.
+    pub sandbox: Profile,
     /// Keys that mean nothing here.
     pub unknown: Map<String, Value>,
     /// What it is told.

@@ -13,6 +13,7 @@ use crate::hooks;
 use crate::mcp;
 use crate::policy::{self, Action, Rule};
 use crate::result_schema::ResultSchema;
+use crate::sandbox::{self, Profile};
 use crate::worktrees;
 
 /// More steps nobody counts.
@@ -154,6 +155,7 @@ const KNOWN: &[&str] = &[
     "background",
     "isolation",
     "filesystem",
+    "sandbox",
     "writeBack",
     "inspectable",
     "caller",
@@ -177,6 +179,7 @@ const LIMITS: &[&str] = &[
     "permissionMode",
     "isolation",
     "filesystem",
+    "sandbox",
     "writeBack",
     "hooks",
 ];
@@ -256,6 +259,7 @@ fn definition(
         result_max_tokens: whole(front, "resultMaxTokens", 1..=MOST_STEPS)?,
         hooks,
         isolation: worktrees::isolation(front, "isolation")?,
+        sandbox: sandbox(front)?,
         unknown,
         prompt: String::new(),
         refusals,
@@ -345,6 +349,22 @@ fn schema(front: &Map<String, Value>) -> Checked<Option<Value>> {
     }
 }
 
+/// The keys `filesystem` and `sandbox`: what they take away together.
+fn sandbox(front: &Map<String, Value>) -> Checked<Profile> {
+    let own = match front.get("sandbox") {
+        None | Some(Value::Null) => Profile::default(),
+        Some(value) => sandbox::profile(value, "sandbox")?,
+    };
+    let files = sandbox::filesystem(front.get("filesystem"), "filesystem")?;
+    match (files, own.filesystem) {
+        (Some(one), Some(other)) if one != other => refuse(
+            Place::Field("filesystem".to_owned()),
+            "is another one than in `sandbox`; write one of them",
+        ),
+        (files, other) => Ok(Profile { filesystem: files.or(other), ..own }),
+    }
+}
+
 /// What this version does not do: an agent that counts on it must not run without.
 fn not_yet(front: &Map<String, Value>, keys: &Keys) -> Vec<Problem> {
     let empty = |value: &Value| match value {
@@ -357,7 +377,7 @@ fn not_yet(front: &Map<String, Value>, keys: &Keys) -> Vec<Problem> {
     let mut refusals = Vec::new();
     for key in ["memory", "writeBack", "filesystem"] {
         let Some(value) = front.get(key).filter(|value| !empty(value)) else { continue };
-        if key == "filesystem" && value == "shared_rw" {
+        if key == "filesystem" && value != "isolated" {
             continue;
         }
         let shown = value.as_str().map(|word| format!(": {word}")).unwrap_or_default();

@@ -194,7 +194,7 @@ fn what_this_version_does_not_do_refuses_the_start() {
     for line in [
         "isolation: worktree",
         "filesystem: isolated",
-        "filesystem: shared_ro",
+        "sand_box: {filesystem: shared_ro}",
         "memory: user",
         "hook: {PreToolUse: []}",
         "writeBack: auto",
@@ -214,7 +214,14 @@ fn what_this_version_does_not_do_refuses_the_start() {
         let at = refused.refusals[0].at.map(|at| at.line);
         assert_eq!(at, Some(3), "{line}");
     }
-    for line in ["filesystem: shared_rw", "hooks: {}", "memory:", "isolation: none", "memory: ''"] {
+    for line in [
+        "filesystem: shared_rw",
+        "filesystem: shared_ro",
+        "hooks: {}",
+        "memory:",
+        "isolation: none",
+        "memory: ''",
+    ] {
         assert!(definition(format!("---\ndescription: d\n{line}\n---\n")).refusals.is_empty(), "{line}");
     }
 }
@@ -495,7 +502,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn any_value_of_a_key_is_read_or_reported(key in proptest::sample::select(vec!["name", "tools", "permission", "skills", "mcpServers", "hooks", "maxSteps", "model", "preApproved", "resultSchema", "filesystem"]), value in "(\\PC|[\\[\\]{}:,&*!|>'\"%#\\-\\t ]){0,40}") {
+    fn any_value_of_a_key_is_read_or_reported(key in proptest::sample::select(vec!["name", "tools", "permission", "skills", "mcpServers", "hooks", "maxSteps", "model", "preApproved", "resultSchema", "filesystem", "sandbox"]), value in "(\\PC|[\\[\\]{}:,&*!|>'\"%#\\-\\t ]){0,40}") {
         let _ = reading(format!("---\ndescription: d\n{key}: {value}\n---\n"));
     }
 }

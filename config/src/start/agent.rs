@@ -21,6 +21,7 @@ use crate::hooks::Fires;
 use crate::mcp::McpServer;
 use crate::model::{Config, Launcher};
 use crate::policy::{Action, LayerKind, Rule};
+use crate::sandbox::Profile;
 use crate::worktrees::Isolation;
 
 /// Which definition is wanted.
@@ -61,6 +62,8 @@ pub struct Resolved {
     pub hooks: Vec<Hook>,
     /// Where it works.
     pub isolation: Option<Isolation>,
+    /// What it takes away from the sandbox of its worker.
+    pub sandbox: Profile,
 }
 
 /// What was found, before there is a launcher.
@@ -172,7 +175,7 @@ pub fn change(
     if let Some(other) = chosen.launcher().filter(|other| *other != at.0) {
         return cannot("launcher", format!("it needs the launcher `{other}`, and the worker has `{}`", at.0));
     }
-    let Some(Resolved { spec, layer, servers, hooks, isolation }) =
+    let Some(Resolved { spec, layer, servers, hooks, isolation, sandbox }) =
         chosen.resolve(at, config, workspace, env, false)?
     else {
         return cannot("name", "it is no definition".to_owned());
@@ -186,6 +189,9 @@ pub fn change(
     }
     if isolation == Some(Isolation::Worktree) {
         return cannot("isolation", "it works in a git worktree of its own".to_owned());
+    }
+    if sandbox.confines() {
+        return cannot("sandbox", "it has a sandbox, which counts from the start of a worker".to_owned());
     }
     let lets = layer.as_ref().is_some_and(super::policy::lets_tasks);
     if lets && !delegates {
@@ -235,7 +241,8 @@ pub fn resolved(
         not_honoured,
     };
     let hooks = hooks::of_definition(definition).hooks().collect();
-    Ok(Resolved { spec, layer: Some(layer(definition)), servers, hooks, isolation: definition.isolation })
+    let (isolation, sandbox) = (definition.isolation, definition.sandbox.clone());
+    Ok(Resolved { spec, layer: Some(layer(definition)), servers, hooks, isolation, sandbox })
 }
 
 /// The definition of this name, if it can be started.

@@ -11,6 +11,7 @@ pub mod hooks;
 pub mod launcher;
 pub mod options;
 pub mod policy;
+pub mod sandbox;
 pub mod servers;
 mod wire;
 pub mod worktree;
@@ -75,6 +76,8 @@ pub struct Wanted {
     pub worktree: Option<WorktreeChoice>,
     /// The worker whose git worktree it takes over.
     pub worktree_of: Option<WorkerId>,
+    /// Its sandbox.
+    pub sandbox: sandbox::Wish,
 }
 
 /// Where it is started, and by whom.
@@ -171,8 +174,8 @@ impl<'a> Composition<'a> {
     /// The request that starts it.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a folder, a rule, a time or a variable that is not there; `CONFIG_PARSE_ERROR` for a file of
-    /// servers that is none; `BACKEND_LAUNCHER`.
+    /// `INVALID_ARGUMENT` for a folder, a rule, a time, a variable or a sandbox that is not there; `CONFIG_PARSE_ERROR` for a
+    /// file of servers that is none; `BACKEND_LAUNCHER`; `SANDBOX_UNAVAILABLE`.
     pub fn request(self) -> Result<StartWorker> {
         let Self { wanted, place, role, agent, launcher, resolved } = self;
         let config = &place.loaded.config;
@@ -181,9 +184,9 @@ impl<'a> Composition<'a> {
         let mcp_servers = servers::of(config, launcher, own, mcp_config, &place.cwd, place.env)?;
         let isolation = agent.as_ref().and_then(|agent| agent.isolation);
         let worktree = worktree::of(wanted.worktree, isolation, launcher, config, place.env)?;
-        let (agent, layer, own_hooks) = match agent {
-            Some(agent) => (Some(agent.spec), agent.layer, agent.hooks),
-            None => (None, None, Vec::new()),
+        let (agent, layer, own_hooks, confines) = match agent {
+            Some(agent) => (Some(agent.spec), agent.layer, agent.hooks, Some(agent.sandbox)),
+            None => (None, None, Vec::new(), None),
         };
         let mut configured = launcher.options.clone();
         if let Some(agent) = &agent {
@@ -193,6 +196,10 @@ impl<'a> Composition<'a> {
         let additional_directories = additional_directories(&wanted.add_dirs, place.env)?;
         let mut writable = vec![place.workspace, &place.cwd];
         writable.extend(additional_directories.iter().map(PathBuf::as_path));
+        let mut wish = wanted.sandbox;
+        wish.narrower.extend(confines);
+        let ground = sandbox::Ground { cwd: &place.cwd, roots: &writable, env: place.env };
+        let sandbox = sandbox::spec(wish, launcher.sandbox.as_ref(), config, ground)?;
         let hooks = hooks::of_worker(place.loaded, &writable, place.env, own_hooks)?;
         let delegation = delegation::spec(wanted.delegate, wanted.agents, layer.as_ref(), &place);
         let rules = policy::Said {
@@ -233,6 +240,7 @@ impl<'a> Composition<'a> {
             hooks,
             worktree,
             worktree_of: wanted.worktree_of,
+            sandbox,
             choice: place.choice,
             cwd: place.cwd,
         })

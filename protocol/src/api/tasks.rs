@@ -12,6 +12,7 @@ use crate::children::ChildSession;
 use crate::details::Cost;
 use crate::error::Error;
 use crate::ids::{TurnId, WorkerId};
+use crate::sandbox::FileSystem;
 use crate::state::words;
 use crate::time::Timestamp;
 
@@ -123,6 +124,9 @@ pub struct TaskOverrides {
     /// So long a prompt may run in milliseconds, at most as long as the definition says; 0: no limit of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// How it shares the files of the workspace, at most as much as everything else lets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filesystem: Option<FileSystem>,
 }
 
 impl TaskOverrides {
@@ -155,6 +159,9 @@ pub struct TaskPlace {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub user_config: Option<PathBuf>,
+    /// The sandbox, by its name; without it that of the launcher, else the config's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
     /// The launcher of an agent that names none; without it the config's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<String>,

@@ -21,6 +21,7 @@ use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
 use crate::options::Options;
 use crate::policy::PolicySpec;
+use crate::sandbox::{Sandbox, SandboxSpec};
 use crate::start::Timeouts;
 use crate::state::WorkerState;
 use crate::tags::Tags;
@@ -132,6 +133,9 @@ pub struct StartWorker {
     /// The worker whose git worktree, if it has one, is this worker's from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree_of: Option<WorkerId>,
+    /// What its agent may reach; absent: all that the user may. The daemon chooses the layers that enforce it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxSpec>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.
@@ -223,6 +227,9 @@ pub struct WorkerView {
     /// Its git worktree; absent when it has none. Only `worker.started` and `worker.shown` have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<WorktreeView>,
+    /// What its agent may reach, and what enforces it; absent: all that the user may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.

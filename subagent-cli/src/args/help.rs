@@ -136,6 +136,7 @@ const FLAGS: &[(&str, &[&str])] = &[
             "ask",
             "deny",
             "delegate",
+            "sandbox",
             "max_turns",
             "max_wall_time",
             "max_tokens",

@@ -123,6 +123,7 @@ async fn prepare(
             agent: source.agent.clone().map_or(Wish::None, |agent| Wish::Kept(Box::new(agent))),
             delegate: source.delegates.then_some(true),
             worktree_of: source.worktree_of.clone().filter(|_| args.cwd.is_none()),
+            sandbox: start::sandbox::Wish { kept: source.sandbox.clone(), ..start::sandbox::Wish::default() },
             ..start::Wanted::default()
         },
     };

@@ -31,6 +31,7 @@ const KEYS: &[&str] = &[
     "hibernation",
     "hibernated",
     "hibernatedAt",
+    "sandbox",
     "agent",
 ];
 

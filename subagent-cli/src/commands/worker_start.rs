@@ -10,7 +10,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use serde_json::Value;
 use subagent_config::start::agent::Wish;
 use subagent_config::start::budgets::of_config;
-use subagent_config::start::{self, Composition, Place};
+use subagent_config::start::{self, Composition, Place, sandbox};
 use subagent_config::{LoadedConfig, Workspace, controller_hint};
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, StartWorker};
@@ -90,6 +90,7 @@ impl Wanted {
             delegate,
             worktree: worktree::typed(args.worktree, input)?,
             worktree_of: None,
+            sandbox: sandbox::Wish { name: either(args.sandbox, "sandbox"), ..sandbox::Wish::default() },
         };
         Ok(Self {
             cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
@@ -195,6 +196,9 @@ impl Prepared {
             }
             _ if self.request.delegation.is_some() && data["delegates"] != true => {
                 Err(not_as_asked(client, &data, "let a worker give tasks to other agents").await)
+            }
+            _ if self.request.sandbox.is_some() && data.get("sandbox").is_none() => {
+                Err(not_as_asked(client, &data, "keep an agent in a sandbox").await)
             }
             _ if self.request.policy.is_some() && data["hasPolicy"] != true => {
                 Err(not_as_asked(client, &data, "apply rules").await)

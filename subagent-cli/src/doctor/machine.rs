@@ -10,6 +10,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{AccessFlags, access};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use subagent_config::proc;
+use subagent_sandbox::Machine;
 use subagentd::descriptors::max_runtimes;
 
 use super::facts::Facts;
@@ -24,7 +25,7 @@ const FEW_WATCHES: u64 = 1024;
 const FEW_INSTANCES: u64 = 64;
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
-    vec![
+    let mut found = vec![
         boot(),
         process_list(),
         pidfd(),
@@ -34,8 +35,9 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
         descriptors(),
         user_manager(facts),
         cgroup(),
-        landlock(),
-    ]
+    ];
+    found.extend(sandbox(facts));
+    found
 }
 
 fn text(path: &str) -> Option<String> {
@@ -162,19 +164,29 @@ fn cgroup() -> Finding {
     Finding::ok(GROUP, ID, seen)
 }
 
-fn landlock() -> Finding {
-    const ID: &str = "machine.landlock";
-    Finding::ok(
-        GROUP,
-        ID,
-        match landlock_version() {
-            Some(version) => format!("Landlock, version {version} of its interface; nothing uses it so far"),
-            None => {
-                "no Landlock: an agent cannot be kept out of folders by the kernel; nothing uses it so far"
-                    .to_owned()
-            }
-        },
-    )
+/// What keeps agents in that have a sandbox.
+fn sandbox(facts: &Facts) -> [Finding; 2] {
+    let path = facts.env.var("PATH").unwrap_or_default();
+    let machine = Machine::look(subagent_sandbox::find(path, &[]).as_deref());
+    let landlock = match (&machine.landlock, landlock_version()) {
+        (Ok(used), Some(kernel)) => {
+            format!("Landlock, version {kernel} of its interface; sandboxes use version {used}")
+        }
+        (Ok(used), None) => format!("Landlock; sandboxes use version {used} of its interface"),
+        (Err(why), _) => format!("no Landlock: {why}"),
+    };
+    let bubblewrap = match &machine.bubblewrap {
+        Ok(program) => format!("bubblewrap, {}", program.display()),
+        Err(why) => format!("no bubblewrap: {why}"),
+    };
+    let [landlock_id, bubblewrap_id] = ["machine.landlock", "machine.bubblewrap"];
+    let bubblewrap = if machine.landlock.is_err() && machine.bubblewrap.is_err() {
+        Finding::warning(GROUP, bubblewrap_id, format!("{bubblewrap}; no worker can be started in a sandbox"))
+            .advise("install bubblewrap, or use a kernel with Landlock")
+    } else {
+        Finding::ok(GROUP, bubblewrap_id, bubblewrap)
+    };
+    [Finding::ok(GROUP, landlock_id, landlock), bubblewrap]
 }
 
 #[allow(unsafe_code)]

@@ -1,6 +1,6 @@
 //! `subagent doctor`: what is wrong here, and what to do about it.
 //!
-//! Looks without changing anything, starts nothing and waits for nobody for long; what the daemon knows it is asked
+//! Looks without changing anything, starts nothing but bubblewrap, to see whether it works, and waits for nobody for long; what the daemon knows it is asked
 //! for, if it runs. Only with `--fix` the few things are mended that nobody has to judge. Must not open the database.
 
 mod config;

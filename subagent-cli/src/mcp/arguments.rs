@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use subagent_protocol::api::{MessageTask, RunTask, TaskMode, TaskOverrides, TaskStatus};
+use subagent_protocol::sandbox::FileSystem;
 
 use super::tools::{FILESYSTEM_MODES, FILTERS, KINDS, LONGEST_WAIT};
 
@@ -252,16 +253,19 @@ fn overrides(tool: &str, config: Option<Value>) -> Result<(TaskOverrides, Option
     if max_turns == Some(0) {
         return Err(format!("{place}.max_turns is 0, and must be 1 or more"));
     }
-    match filesystem_mode.as_deref() {
-        None | Some("shared_rw") => {}
+    let filesystem = match filesystem_mode.as_deref().map(|word| (word, FileSystem::parse(word))) {
+        None => None,
+        Some((_, Some(mode))) => Some(mode),
         // It must not run with less protection than was asked for.
-        Some(known) if FILESYSTEM_MODES.contains(&known) => {
-            return Err(format!("{place}.filesystem_mode: {known} cannot be had yet; only shared_rw can"));
+        Some((known, None)) if FILESYSTEM_MODES.contains(&known) => {
+            return Err(format!(
+                "{place}.filesystem_mode: {known} cannot be had yet; shared_rw and shared_ro can"
+            ));
         }
-        Some(other) => {
+        Some((other, None)) => {
             return Err(none_of(&format!("{place}.filesystem_mode"), other, &FILESYSTEM_MODES));
         }
-    }
+    };
     let agent = match (filled(agent_id), filled(template)) {
         (Some(one), Some(other)) if one != other => {
             return Err(format!("{place}: agent_id is {one} and template is {other}; give one of them"));
@@ -275,6 +279,8 @@ fn overrides(tool: &str, config: Option<Value>) -> Result<(TaskOverrides, Option
         model: filled(model),
         max_steps: max_turns,
         timeout_ms: None,
+        // The default is everything that the rest allows.
+        filesystem: filesystem.filter(|mode| *mode != FileSystem::SharedRw),
     };
     Ok((overrides, agent))
 }

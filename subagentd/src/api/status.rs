@@ -35,6 +35,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::BackupAlreadyExists
         | Code::RestoreWouldOrphan
         | Code::OptionNotAvailable
+        | Code::SandboxUnavailable
         | Code::AttachmentNotSupported
         | Code::CapabilityNotSupported
         | Code::ControllerOwnershipConflict

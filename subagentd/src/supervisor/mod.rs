@@ -60,6 +60,7 @@ mod removal;
 mod restart;
 pub mod result_check;
 mod roster;
+mod sandbox;
 mod shared;
 mod spec;
 mod start;

@@ -1,7 +1,7 @@
 //! What all workers of a daemon share.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,6 +34,13 @@ pub struct Setup {
     pub restart_cooldown: Option<Duration>,
     /// After which time what is over is removed; `None`: never.
     pub retention: Option<Duration>,
+}
+
+impl Setup {
+    /// The folders that are the daemon's alone: the state dir, and that of the sockets.
+    pub(super) fn own_folders(&self) -> [&Path; 2] {
+        [&self.state_dir, self.runtime_dir.path()]
+    }
 }
 
 /// The workers that came with the files of another state dir.

@@ -12,6 +12,7 @@ use subagent_protocol::delegation::DelegationSpec;
 use subagent_protocol::hook::Hook;
 use subagent_protocol::options::{Options, PATIENCE};
 use subagent_protocol::policy::PolicySpec;
+use subagent_protocol::sandbox::Sandbox;
 use subagent_protocol::start::Timeouts;
 use subagent_protocol::tags::Tags;
 
@@ -58,6 +59,9 @@ pub(super) struct Spec {
     /// Commands that run before and after what it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) hooks: Vec<Hook>,
+    /// What its agent may reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sandbox: Option<Sandbox>,
     /// Mode and model that were chosen for it, as long as a definition says others.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub(super) own: Options,
@@ -81,6 +85,7 @@ pub(super) struct Shown {
     pub(super) delegation: Option<IgnoredAny>,
     pub(super) agent: Option<Definition>,
     pub(super) tags: Tags,
+    pub(super) sandbox: Option<Sandbox>,
 }
 
 /// Which definition an agent has.
@@ -148,6 +153,7 @@ impl Spec {
             agent: request.agent.clone(),
             delegation: request.delegation.clone(),
             hooks: request.hooks.clone(),
+            sandbox: None,
             own: Options::default(),
             began: Options::default(),
             agent_since: None,

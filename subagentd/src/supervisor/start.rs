@@ -12,7 +12,7 @@ use super::spec;
 use super::worker::{Also, Handle, Snapshot};
 use super::{
     Caller, Supervisor, controllers, definition, delegation, entropy, environment, held, inbox, locks,
-    options, places, policy, program, strays, worktrees,
+    options, places, policy, program, sandbox, strays, worktrees,
 };
 use crate::core::Input;
 use crate::core::Worker;
@@ -59,7 +59,8 @@ impl Supervisor {
             return self.started(&worker_id, START_MARGIN).await;
         }
         let planned = self.plan_worktree(request.worktree.as_ref(), &request.cwd, &request.env).await?;
-        let (spec, kept) = delegation::parts(&request)?;
+        let (mut spec, kept) = delegation::parts(&request)?;
+        spec.sandbox = sandbox::of_request(&request, self.shared.setup.own_folders()).await?;
         let stored_spec =
             serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
@@ -257,6 +258,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     inbox::check(request.answer_time)?;
     definition::check(request.agent.as_ref())?;
     delegation::check(request)?;
+    sandbox::check(request)?;
     program::check(&request.launcher)?;
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
@@ -321,6 +323,7 @@ pub(super) mod tests {
 
     pub(in crate::supervisor) fn request(dir: &std::path::Path) -> StartWorker {
         StartWorker {
+            sandbox: None,
             choice: choice(dir),
             launcher: LauncherSpec {
                 name: "none".into(),

@@ -229,6 +229,7 @@ impl Supervisor {
             login_wanted: false,
             worktree: None,
             delegates: spec.delegation.is_some(),
+            sandbox: spec.sandbox,
             agent_definition: spec.agent.map(|agent| agent.name),
             tags: spec.tags,
         }

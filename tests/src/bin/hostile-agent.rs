@@ -5,11 +5,14 @@
 //! `--at-initialize NAME` and `--at-session-new NAME` play a case just before that answer, `--bytes N` is the
 //! size of `long-line`, `--list` prints the names. `hostile: tree REGISTRY SHAPE` starts a tree of processes
 //! (`subagent_tests::trees`) and works on until it is told to cancel, `hostile: write FILE` writes the bytes of a file.
+//! `hostile: escape TARGETS` tries every way out of a sandbox and says what became of it (`hostile_agent/escapes.rs`).
 //! `--answer METHOD JSON`, `--refuse METHOD CODE`, `--hang METHOD` and `--die METHOD` say what becomes of a request
 //! instead (`--complain METHOD` is to end with words on stdout), `--history` repeats a history in `session/resume`.
 //! `quirk: NAME` plays what a real agent does with permissions (`hostile_agent/quirks.rs`). `--log-in FILE` is a login at a terminal, which writes what it finds into the file.
 //! It shares no code with the peer that it tests.
 
+#[path = "hostile_agent/escapes.rs"]
+mod escapes;
 #[path = "hostile_agent/quirks.rs"]
 mod quirks;
 #[path = "hostile_agent/wire.rs"]
@@ -265,6 +268,10 @@ impl Hostile {
             write(&std::fs::read(file)?)?;
             // Whatever it ended with.
             write(b"\n")?;
+            return line(&end("end_turn"));
+        }
+        if let Some(targets) = name.and_then(|name| name.strip_prefix("escape ")) {
+            say(&escapes::report(targets)?)?;
             return line(&end("end_turn"));
         }
         let ending = match name {

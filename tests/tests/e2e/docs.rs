@@ -91,6 +91,11 @@ fn the_diff() {
 }
 
 #[test]
+fn the_sandbox() {
+    run("docs/sandbox.md", "");
+}
+
+#[test]
 fn the_queue() {
     run("docs/queue.md", "");
 }

@@ -60,6 +60,7 @@ mod restore;
 mod results;
 mod revival;
 mod run;
+mod sandbox;
 mod sdk_agent;
 mod state_dir;
 mod state_dir_damage;

@@ -221,6 +221,7 @@ fn refused(what: &str, path: &str, error: &WalkError) -> Refused {
         }
         WalkError::Outside(_)
         | WalkError::Private
+        | WalkError::Confined(_)
         | WalkError::TooMany(_)
         | WalkError::Moved
         | WalkError::NoText => Refused::invalid(format!("cannot {what} {path}: {error}")),

@@ -14,6 +14,7 @@ mod walk;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use subagent_protocol::start::{AgentCommand, RuntimeStart};
@@ -77,7 +78,8 @@ pub(crate) struct Client {
 
 /// What the thread needs.
 struct Shop {
-    place: Place,
+    readable: Place,
+    writable: Place,
     agent: AgentCommand,
     marker: String,
     guard_lock: OwnedFd,
@@ -87,11 +89,11 @@ impl Client {
     /// For the agent of this start. The lock is for the guards of terminals: as long as one of them lives, it is held.
     pub(crate) fn new(start: &RuntimeStart, guard_lock: OwnedFd) -> Self {
         let roots = if start.roots.is_empty() { vec![start.agent.cwd.clone()] } else { start.roots.clone() };
-        let place = Place { roots, private: start.private.clone() };
+        let (readable, writable) = places(roots, start);
         let agent = AgentCommand { args: Vec::new(), ..start.agent.clone() };
         let (events_in, events) = mpsc::channel(EVENTS);
         Self {
-            shop: Arc::new(Shop { place, agent, marker: start.marker.clone(), guard_lock }),
+            shop: Arc::new(Shop { readable, writable, agent, marker: start.marker.clone(), guard_lock }),
             waiting: VecDeque::new(),
             job: None,
             terminals: Terminals::new(start.incarnation),
@@ -239,6 +241,16 @@ impl Client {
     }
 }
 
+/// Where the agent may read files and run commands, and where it may write: within its roots, what its sandbox allows.
+fn places(roots: Vec<PathBuf>, start: &RuntimeStart) -> (Place, Place) {
+    let spec = start.agent.sandbox.as_ref().map(|sandbox| &sandbox.spec);
+    let hidden = spec.map(|spec| spec.hide.clone()).unwrap_or_default();
+    let private: Vec<PathBuf> = start.private.iter().cloned().chain(hidden).collect();
+    let read = spec.and_then(|spec| Some([spec.read.clone()?, spec.write.clone()].concat()));
+    let readable = Place { roots: roots.clone(), private: private.clone(), confined: read };
+    (readable, Place { roots, private, confined: spec.map(|spec| spec.write.clone()) })
+}
+
 fn spawns(step: &Step) -> bool {
     matches!(step, Step::Do(Asked::Create(_), _))
 }
@@ -258,20 +270,20 @@ impl Shop {
 
     fn find(&self, subject: &Subject) -> Result<Found, Refused> {
         match subject {
-            Subject::File(path) => files::find_source(&self.place, path),
-            Subject::Target(path, shown) => files::find_target(&self.place, path, *shown),
-            Subject::Folder(Some(path)) => files::find_folder(&self.place, path),
-            Subject::Folder(None) => files::find_folder(&self.place, &self.agent.cwd.to_string_lossy()),
+            Subject::File(path) => files::find_source(&self.readable, path),
+            Subject::Target(path, shown) => files::find_target(&self.writable, path, *shown),
+            Subject::Folder(Some(path)) => files::find_folder(&self.readable, path),
+            Subject::Folder(None) => files::find_folder(&self.readable, &self.agent.cwd.to_string_lossy()),
         }
     }
 
     fn work(&self, asked: Asked, allowed: Option<&str>) -> Done {
         match asked {
             Asked::Read { path, line, limit } => {
-                Done::Answered(files::read(&self.place, &path, allowed, line, limit))
+                Done::Answered(files::read(&self.readable, &path, allowed, line, limit))
             }
             Asked::Write { path, content } => {
-                Done::Answered(files::write(&self.place, self.agent.umask, &path, allowed, &content))
+                Done::Answered(files::write(&self.writable, self.agent.umask, &path, allowed, &content))
             }
             Asked::Create(command) => Done::Spawned(Box::new(terminals::spawn(self, &command, allowed))),
             // These are carried out where they are asked.

@@ -48,7 +48,7 @@ pub(crate) struct Spawned {
 /// Starts a guard for a command. Blocks: runs on the thread.
 pub(super) fn spawn(shop: &Shop, command: &Command, allowed: Option<&str>) -> Result<Spawned, Refused> {
     let name = command.cwd.as_deref().map_or_else(|| shop.agent.cwd.to_string_lossy(), Into::into);
-    let (folder, _) = walk::to_folder(&shop.place, files::way(&name, allowed))
+    let (folder, _) = walk::to_folder(&shop.readable, files::way(&name, allowed))
         .map_err(|error| files::refused_cwd(&name, &error))?;
     spawn_in(shop, command, &name, &folder).map_err(|error| {
         Refused::internal(format!("cannot start {}: {error}", shorten::text(&command.program, 200)))
@@ -72,6 +72,7 @@ fn spawn_in(shop: &Shop, command: &Command, name: &str, folder: &OwnedFd) -> io:
         env,
         umask: shop.agent.umask,
         nofile: shop.agent.nofile,
+        sandbox: shop.agent.sandbox.clone(),
     };
     let stdio = [Stdio::null(), Stdio::from(printed.try_clone()?), Stdio::from(printed)];
     let Guarded { guard, life, status } =

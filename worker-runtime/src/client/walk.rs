@@ -27,8 +27,10 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 pub(crate) struct Place {
     /// The folders that everything is in, absolute.
     pub(crate) roots: Vec<PathBuf>,
-    /// Folders in which nothing is, also within the roots.
+    /// Files and folders in which nothing is, also within the roots.
     pub(crate) private: Vec<PathBuf>,
+    /// Where a sandbox keeps its agent besides, absolute and without links; `None` without one.
+    pub(crate) confined: Option<Vec<PathBuf>>,
 }
 
 /// Why a path was not walked to its end.
@@ -38,8 +40,11 @@ pub(crate) enum WalkError {
     #[error("{0} is outside of the workspace")]
     Outside(PathBuf),
     /// It leads into what is ours.
-    #[error("this folder is subagent's own and closed")]
+    #[error("it is hidden: subagent's own, or by the sandbox of the agent")]
     Private,
+    /// The sandbox of the agent forbids it.
+    #[error("{0} is not what the sandbox of the agent allows")]
+    Confined(PathBuf),
     /// It has too many links or folders.
     #[error("the path has too many {0}")]
     TooMany(&'static str),
@@ -107,10 +112,11 @@ pub(super) fn to_file(place: &Place, way: Way<'_>, make: Option<Make<'_>>) -> Re
         let is_last = walk.rest.is_empty();
         match (looked, make) {
             (Ok((link, stat)), _) if kind(&stat) == FileType::Symlink => walk.follow(&link)?,
-            (Ok(there), _) if is_last => return Ok(walk.found(name, Some(there))?),
-            (Err(Errno::NOENT), _) if is_last => return Ok(walk.found(name, None)?),
+            (Ok(there), _) if is_last => return walk.found(name, Some(there)),
+            (Err(Errno::NOENT), _) if is_last => return walk.found(name, None),
             (Ok((folder, stat)), _) => walk.enter(folder, &stat, Some(&name))?,
             (Err(Errno::NOENT), Some(make)) => {
+                walk.confined(&walk.at.join(&name))?;
                 match make(walk.here()?, &name) {
                     // Somebody was faster: it is looked at as it is.
                     Ok(()) | Err(Errno::EXIST) => {}
@@ -148,6 +154,7 @@ pub(super) fn where_to(place: &Place, path: &Path) -> Result<(PathBuf, Option<(O
             Err(Errno::NOENT) => {
                 let mut path = walk.at.join(&name);
                 path.extend(walk.rest.iter().rev());
+                walk.confined(&path)?;
                 return Ok((path, None));
             }
             Err(error) => return Err(error.into()),
@@ -170,6 +177,7 @@ pub(super) fn to_folder(place: &Place, way: Way<'_>) -> Result<(OwnedFd, PathBuf
             walk.enter(found, &stat, Some(&name))?;
         }
     }
+    walk.confined(&walk.at)?;
     let folder = walk.folders.pop().ok_or(WalkError::System(Errno::NOTDIR))?;
     Ok((folder, walk.at))
 }
@@ -308,14 +316,27 @@ impl<'a> Walk<'a> {
         self.restart(&path)
     }
 
-    fn found(mut self, name: OsString, there: Option<(OwnedFd, Stat)>) -> Result<Found, Errno> {
-        if let Some((_, stat)) = &there
-            && kind(stat) == FileType::Directory
-        {
-            return Err(Errno::ISDIR);
+    fn found(mut self, name: OsString, there: Option<(OwnedFd, Stat)>) -> Result<Found, WalkError> {
+        if let Some((_, stat)) = &there {
+            if kind(stat) == FileType::Directory {
+                return Err(Errno::ISDIR.into());
+            }
+            if self.private.contains(&(stat.st_dev, stat.st_ino)) {
+                return Err(WalkError::Private);
+            }
         }
+        self.confined(&self.at.join(&name))?;
         let folder = self.folders.pop().ok_or(Errno::NOTDIR)?;
         Ok(Found { folder, name, there })
+    }
+
+    /// Whether the sandbox of the agent lets it have this path, which has no links.
+    fn confined(&self, path: &Path) -> Result<(), WalkError> {
+        let allowed = self.place.confined.as_ref();
+        if allowed.is_none_or(|allowed| allowed.iter().any(|allowed| path.starts_with(allowed))) {
+            return Ok(());
+        }
+        Err(WalkError::Confined(path.to_owned()))
     }
 }
 

@@ -61,7 +61,9 @@ pub const TERMINATE: u8 = b'T';
 pub const END: u8 = b'K';
 /// Begins the name of a variable that is for the command alone: the guard gives it on without this, and never has it
 /// itself (`LD_PRELOAD`, say, would make it another program).
-pub const COMMAND_ENV: &str = "SUBAGENT_COMMAND_ENV_";
+pub use subagent_sandbox::COMMAND_ENV;
+/// The executable of this process, whatever became of its path meanwhile.
+pub(crate) const OWN_EXECUTABLE: &str = "/proc/self/exe";
 /// The guard's descriptor for the read end of the life pipe.
 pub const LIFE_FD: i32 = 3;
 /// The guard's descriptor for the write end of the status pipe.
@@ -84,7 +86,7 @@ pub struct EndReport {
 }
 
 /// Runs the guard as this process until nothing of the agent's tree is left; `args` are those after `guard`:
-/// `[--umask OCTAL] [--nofile SOFT] -- COMMAND ARGS...`.
+/// `[--umask OCTAL] [--nofile SOFT] [--sandbox JSON] -- COMMAND ARGS...`.
 ///
 /// Exits with 0 when the tree is gone or the agent could not be started (both are told on the status pipe), with 2
 /// when it was called wrongly (told on stderr).

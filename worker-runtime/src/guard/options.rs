@@ -1,4 +1,4 @@
-//! The guard's command line: `[--umask OCTAL] [--nofile SOFT] -- COMMAND ARGS...`.
+//! The guard's command line: `[--umask OCTAL] [--nofile SOFT] [--sandbox JSON] -- COMMAND ARGS...`.
 //!
 //! Must not do I/O. It is written by the runtime, never by a person: no help, no abbreviations.
 
@@ -11,6 +11,8 @@ pub(super) struct Options {
     pub(super) umask: Option<u32>,
     /// The agent's soft limit of open descriptors; more than the hard limit means the hard limit.
     pub(super) nofile: Option<u64>,
+    /// What the agent may reach, as [`subagent_sandbox::main`] reads it.
+    pub(super) sandbox: Option<String>,
     /// The program, looked up in `PATH` if it has no slash.
     pub(super) command: OsString,
     /// Its arguments.
@@ -24,15 +26,17 @@ pub(super) enum UsageError {
     MissingValue(&'static str),
     #[error("invalid value after {option}: {value:?}")]
     InvalidValue { option: &'static str, value: OsString },
-    #[error("unknown option {0:?}; expected [--umask OCTAL] [--nofile SOFT] -- COMMAND ARGS...")]
+    #[error(
+        "unknown option {0:?}; expected [--umask OCTAL] [--nofile SOFT] [--sandbox JSON] -- COMMAND ARGS..."
+    )]
     UnknownOption(OsString),
-    #[error("missing command; expected [--umask OCTAL] [--nofile SOFT] -- COMMAND ARGS...")]
+    #[error("missing command; expected [--umask OCTAL] [--nofile SOFT] [--sandbox JSON] -- COMMAND ARGS...")]
     MissingCommand,
 }
 
 /// Reads the arguments after `guard`.
 pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, UsageError> {
-    let (mut umask, mut nofile) = (None, None);
+    let (mut umask, mut nofile, mut sandbox) = (None, None, None);
     loop {
         let Some(arg) = args.next() else { return Err(UsageError::MissingCommand) };
         match arg.to_str() {
@@ -42,11 +46,14 @@ pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
                 umask = Some(value("--umask", args.next(), in_range)?);
             }
             Some("--nofile") => nofile = Some(value("--nofile", args.next(), |text| text.parse().ok())?),
+            Some("--sandbox") => {
+                sandbox = Some(value("--sandbox", args.next(), |text| Some(text.to_owned()))?)
+            }
             _ => return Err(UsageError::UnknownOption(arg)),
         }
     }
     let command = args.next().ok_or(UsageError::MissingCommand)?;
-    Ok(Options { umask, nofile, command, args: args.collect() })
+    Ok(Options { umask, nofile, sandbox, command, args: args.collect() })
 }
 
 fn value<T>(

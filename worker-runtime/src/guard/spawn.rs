@@ -16,8 +16,8 @@ use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::write;
 
-use super::COMMAND_ENV;
 use super::options::Options;
+use super::{COMMAND_ENV, OWN_EXECUTABLE};
 
 /// So much earlier than the runtime the kernel takes an agent when memory runs out.
 const OOM_SCORE_RAISE: i32 = 300;
@@ -30,23 +30,36 @@ const OOM_SCORE_MAX: i32 = 1000;
 /// # Errors
 /// The system's error of fork, of a limit, or of exec.
 pub(super) fn agent(options: &Options) -> io::Result<i32> {
-    let mut command = Command::new(&options.command);
-    command.args(&options.args).process_group(0);
+    let mut command = command(options);
+    command.process_group(0);
     before_exec(&mut command, options);
     // What is armed is armed in the guard, not in what an agent may run.
     for (name, _) in subagent_failpoint::armed_with() {
         command.env_remove(name);
     }
+    subagent_failpoint::check("agent.before_spawn")?;
+    let child = command.spawn()?;
+    subagent_failpoint::hit("agent.after_spawn");
+    i32::try_from(child.id()).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// The agent itself, or this program, which becomes the agent inside its sandbox.
+fn command(options: &Options) -> Command {
+    if let Some(sandbox) = &options.sandbox {
+        let mut command = Command::new(OWN_EXECUTABLE);
+        command.arg0("subagent-runtime");
+        command.args(subagent_sandbox::arguments(sandbox, &options.command, &options.args));
+        return command;
+    }
+    let mut command = Command::new(&options.command);
+    command.args(&options.args);
     for (name, value) in std::env::vars_os() {
         let bare = name.as_bytes().strip_prefix(COMMAND_ENV.as_bytes()).map(OsStr::from_bytes);
         if let Some(bare) = bare.filter(|bare| !bare.is_empty()) {
             command.env(bare, value).env_remove(&name);
         }
     }
-    subagent_failpoint::check("agent.before_spawn")?;
-    let child = command.spawn()?;
-    subagent_failpoint::hit("agent.after_spawn");
-    i32::try_from(child.id()).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+    command
 }
 
 /// What the agent gets and the guard does not: limits, its place in the queue of the OOM killer, and an empty mask.

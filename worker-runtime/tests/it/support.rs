@@ -85,6 +85,7 @@ impl Worker {
             boot_id: "boot".to_owned(),
             marker: "marker-of-a-test".to_owned(),
             agent: AgentCommand {
+                sandbox: None,
                 program: example("mini-agent").to_str().unwrap().to_owned(),
                 args: agent_args.iter().map(|arg| (*arg).to_owned()).collect(),
                 cwd: path.to_owned(),

@@ -35,7 +35,7 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
     let texts = |flags: Vec<String>, key: &str| if flags.is_empty() { input.texts(key) } else { flags };
     let (no_wait, asks) = (args.no_wait_for_answers, !args.no_ask);
     let background = input.flag("background").unwrap_or(args.background);
-    let task = RunTask {
+    let mut task = RunTask {
         agent: either(args.agent, "agent"),
         prompt: sources.read()?.text,
         description: either(args.description, "description"),
@@ -52,11 +52,13 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
                 Some(seconds) => Some(seconds.saturating_mul(1000)),
                 None => whole_seconds(&input)?.map(|seconds| seconds.saturating_mul(1000)),
             },
+            filesystem: None,
         },
         worktree: worktree::typed(args.worktree, &input)?,
         manager: None,
     };
     let wish = Wish {
+        sandbox: either(args.sandbox, "sandbox"),
         cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
         config: args.config.config,
         launcher: either(args.launcher, "launcher"),
@@ -64,6 +66,7 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
         controller_id: either(args.controller_id, "controllerId"),
     };
     let giver = Giver::new(context, wish);
+    task.overrides.filesystem = giver.filesystem()?;
     let mut client = giver.client()?;
     let (spawned, ended) = block_on(async {
         // Heard from the beginning: a task may have begun before the answer says so.

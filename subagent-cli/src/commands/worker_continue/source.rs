@@ -13,6 +13,7 @@ use subagent_protocol::definition::AgentSpec;
 use subagent_protocol::hook::{Hook, HookOrigin};
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::policy::{PolicyRule, PolicySpec};
+use subagent_protocol::sandbox::SandboxSpec;
 
 use crate::client::{Ask, Client, Query, segment};
 use crate::commands::worker_handoff;
@@ -56,6 +57,8 @@ pub(super) struct Source {
     pub(super) delegates: bool,
     /// The worker itself, whose git worktree goes along. Never of a file.
     pub(super) worktree_of: Option<WorkerId>,
+    /// What it may reach. Never of a file, either.
+    pub(super) sandbox: Option<SandboxSpec>,
 }
 
 /// A worker as it was looked at; nothing is written for it yet.
@@ -98,6 +101,7 @@ impl Seen {
             agent: definition(&self.data)?,
             delegates: self.data["worker"]["delegates"] == true,
             worktree_of: text("workerId").and_then(|id| id.parse().ok()),
+            sandbox: sandbox(&self.data["worker"]["sandbox"])?,
         })
     }
 
@@ -140,6 +144,14 @@ fn owners_rules(policy: &Value) -> Result<Vec<PolicyRule>> {
     Ok(owners.flat_map(|layer| layer.rules).collect())
 }
 
+fn sandbox(told: &Value) -> Result<Option<SandboxSpec>> {
+    Option::<SandboxSpec>::deserialize(told).map_err(|error| {
+        Failure::internal(format!(
+            "the daemon tells the worker's sandbox in a form that is not known: {error}"
+        ))
+    })
+}
+
 /// The definition of the worker, without its MCP servers: what is in these is not told.
 fn definition(data: &Value) -> Result<Option<Resolved>> {
     let unknown = |error: serde_json::Error| {
@@ -156,7 +168,9 @@ fn definition(data: &Value) -> Result<Option<Resolved>> {
     let hooks = Option::<Vec<Hook>>::deserialize(&data["hooks"]).map_err(unknown)?.unwrap_or_default();
     let own = |hook: &Hook| matches!(hook.origin, HookOrigin::Definition | HookOrigin::Command);
     let hooks = hooks.into_iter().filter(own).collect();
-    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new(), hooks, isolation: None }))
+    // What it takes away is in the sandbox of the worker.
+    let sandbox = subagent_config::sandbox::Profile::default();
+    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new(), hooks, isolation: None, sandbox }))
 }
 
 /// The file, and what the checkpoint beside it says.
@@ -204,6 +218,7 @@ fn of_checkpoint(said: &Value) -> Source {
         agent: None,
         delegates: false,
         worktree_of: None,
+        sandbox: None,
     }
 }
 

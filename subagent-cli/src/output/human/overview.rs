@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::questions::open;
 use super::view::{View, named, parse_time, shown as value, word};
+use super::workers::sandbox;
 use crate::output::advice;
 use crate::output::page::shorten;
 use crate::output::style::Style;
@@ -34,6 +35,7 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
         ("usage", Style::Plain, fitting(&usage(&data["agent"]))),
         ("launcher", Style::Plain, fitting(&value(&data["launcher"]))),
         ("cwd", Style::Plain, fitting(&value(&data["cwd"]))),
+        ("sandbox", Style::Plain, fitting(&sandbox(&data["sandbox"]))),
         ("session", Style::Plain, fitting(&value(&data["sessionId"]))),
         ("last error", Style::Bad, value(&data["lastError"])),
     ]);

@@ -375,3 +375,15 @@ fn what_is_told_of_tasks_is_a_line_each() {
         assert_eq!(told(kind, data), format!("20:29:42 task Test Runner  {line}\n"));
     }
 }
+
+#[test]
+fn a_worker_in_a_sandbox_says_what_it_may_reach_and_what_enforces_it() {
+    let sandbox =
+        json!({"name": "review", "filesystem": "shared_ro", "network": "none", "layers": {"landlock": 6}});
+    let worker = json!({"workerId": "w_1", "state": "idle", "label": "worker", "sandbox": sandbox});
+    for kind in ["worker.shown", "worker.overview"] {
+        let text = shown(kind, worker.clone());
+        assert!(text.contains("review: shared_ro, network none (landlock)"), "{kind}: {text}");
+    }
+    assert!(!shown("worker.shown", json!({"workerId": "w_1", "state": "idle"})).contains("sandbox"));
+}

@@ -147,6 +147,7 @@ fn facts(view: &mut View, data: &Value) {
         ("role", Style::Plain, value(&data["role"])),
         ("cwd", Style::Plain, value(&data["cwd"])),
         ("branch", Style::Plain, value(&data["worktree"]["branch"])),
+        ("sandbox", Style::Plain, sandbox(&data["sandbox"])),
         ("controller", Style::Plain, value(&data["controllerId"])),
         ("session", Style::Plain, value(&data["sessionId"])),
         ("turn", Style::Active, value(&data["activeTurnId"])),
@@ -159,6 +160,16 @@ fn facts(view: &mut View, data: &Value) {
         ("stopped", Style::Dim, stopped),
         ("last error", Style::Bad, value(&data["lastError"])),
     ]);
+}
+
+/// What an agent may reach, and what enforces it; nothing of one without a sandbox.
+pub(super) fn sandbox(sandbox: &Value) -> String {
+    let Some(layers) = sandbox["layers"].as_object() else { return String::new() };
+    let name = sandbox["name"].as_str().filter(|name| *name != word(sandbox, "filesystem"));
+    let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
+    let layers: Vec<&str> = layers.keys().map(String::as_str).collect();
+    let (files, network) = (word(sandbox, "filesystem"), word(sandbox, "network"));
+    format!("{name}{files}, network {network} ({})", layers.join(", "))
 }
 
 /// What the agent reports of itself; what it does not report is left out.

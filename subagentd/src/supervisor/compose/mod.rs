@@ -12,8 +12,9 @@ mod parent;
 use serde_json::json;
 use subagent_config::agents::Definition;
 use subagent_config::policy::{Action, Call, LayerKind, Policy, real_path};
+use subagent_config::sandbox::Profile;
 use subagent_config::start::agent::{self, Resolved, Wish};
-use subagent_config::start::{self, Composition, Place, hooks, policy as rules, servers};
+use subagent_config::start::{self, Composition, Place, hooks, policy as rules, sandbox, servers};
 use subagent_config::worktrees::Isolation;
 use subagent_protocol::api::{CallableAgent, ControllerChoice, RunTask, StartWorker, TaskMode, TaskPlace};
 use subagent_protocol::definition::AgentSpec;
@@ -95,6 +96,15 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     };
     let delegation = delegation(definition, &layer, &parent.delegation);
     let spec = &parent.spec;
+    let wish = sandbox::Wish {
+        name: None,
+        kept: spec.sandbox.as_ref().map(|sandbox| sandbox.spec.clone()),
+        narrower: [resolved.sandbox].into_iter().chain(narrow::files(&request.overrides)).collect(),
+    };
+    let mut roots = vec![parent.delegation.workspace.as_path(), &parent.cwd];
+    roots.extend(spec.additional_directories.iter().map(std::path::PathBuf::as_path));
+    let at = sandbox::Ground { cwd: &parent.cwd, roots: &roots, env: &launched.env };
+    let sandbox = sandbox::spec(wish, launched.launcher.sandbox.as_ref(), config, at)?;
     Ok(Composed {
         request: StartWorker {
             choice: ControllerChoice {
@@ -141,6 +151,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
                 // Launcher and defaults speak of workers that people start: a task needs to see its caller's files.
                 (chosen, _) => Some(start::worktree::wanted(chosen.clone(), config, &ground.env)?),
             },
+            sandbox,
         },
         terms,
         mode,
@@ -190,6 +201,11 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         agent: Wish::Kept(Box::new(Resolved { layer: Some(layer), ..resolved })),
         delegate: Some(false),
         worktree: request.worktree.clone(),
+        sandbox: sandbox::Wish {
+            name: place.sandbox.clone(),
+            kept: None,
+            narrower: narrow::files(&request.overrides).into_iter().collect(),
+        },
         ..start::Wanted::default()
     };
     let place = Place {
@@ -271,6 +287,7 @@ fn unnamed() -> Resolved {
         servers: std::collections::BTreeMap::new(),
         hooks: Vec::new(),
         isolation: None,
+        sandbox: Profile::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 use subagent_config::agents::{Definition, tool};
 use subagent_config::model::Launcher;
 use subagent_config::policy::{Action, Rule, lists_tool};
+use subagent_config::sandbox::{Files, Profile};
 use subagent_config::start::agent;
 use subagent_config::start::policy::travels;
 use subagent_protocol::api::{RunTask, TaskMode, TaskOverrides};
@@ -116,6 +117,12 @@ fn tools(field: &str, names: &[String], action: Action) -> Result<Vec<Rule>> {
             .map_err(|problem| wider(field, format!("{field}: {problem}")).with("tool", name.as_str()))
     };
     names.iter().map(read).collect()
+}
+
+/// What the call takes away from the sandbox.
+pub(super) fn files(overrides: &TaskOverrides) -> Option<Profile> {
+    let filesystem = overrides.filesystem.map(Files::Shared);
+    filesystem.is_some().then(|| Profile { filesystem, ..Profile::default() })
 }
 
 /// Adds what the call says to the prompt of the definition.

@@ -7,6 +7,7 @@ use subagent_config::{Environment, discovery};
 use subagent_protocol::api::{StartWorker, TASK_SERVER, TaskMode, TaskOverrides};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::options::OptionValue;
+use subagent_protocol::sandbox::FileSystem;
 use tempfile::TempDir;
 
 use super::*;
@@ -104,6 +105,7 @@ impl World {
     fn place(&self) -> TaskPlace {
         let variable = |(name, value): (&str, &str)| (Bytes64(name.into()), Bytes64(value.into()));
         TaskPlace {
+            sandbox: None,
             choice: choice(self.dir.path()),
             workspace: self.dir.path().to_owned(),
             cwd: self.dir.path().to_owned(),
@@ -197,6 +199,23 @@ async fn a_task_without_a_definition_is_as_its_parent_but_for_what_the_call_says
     assert_eq!((agent.model.as_deref(), said.options.model), (Some("large"), None));
     assert_eq!(said.options.mode.as_deref(), Some("bold"));
     assert_eq!(rules_of(&said.policy.unwrap()), [["task deny", "fetch deny"]]);
+    world.supervisor.shutdown(false).await.unwrap();
+}
+
+#[tokio::test]
+async fn m3_a_call_and_a_manager_name_what_a_task_may_reach() {
+    let world = World::new().await;
+    let parent = world.parent(&[], |_| ()).await;
+    let read_only = TaskOverrides { filesystem: Some(FileSystem::SharedRo), ..TaskOverrides::default() };
+    assert_eq!(for_parent(&parent, &task(None)).unwrap().request.sandbox, None);
+    let asked = RunTask { overrides: read_only.clone(), ..task(None) };
+    let sandbox = for_parent(&parent, &asked).unwrap().request.sandbox.unwrap();
+    assert_eq!((sandbox.filesystem, sandbox.write.len()), (FileSystem::SharedRo, 0));
+    let place = TaskPlace { sandbox: Some("shared_rw".to_owned()), ..world.place() };
+    let sandbox = for_manager(&place, &task(Some("general"))).unwrap().request.sandbox.unwrap();
+    assert_eq!(sandbox.write, [world.dir.path().canonicalize().unwrap()]);
+    let sandbox = for_manager(&place, &asked).unwrap().request.sandbox.unwrap();
+    assert_eq!((sandbox.filesystem, sandbox.write.len()), (FileSystem::SharedRo, 0), "it takes away");
     world.supervisor.shutdown(false).await.unwrap();
 }
 

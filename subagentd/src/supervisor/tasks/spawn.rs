@@ -9,7 +9,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::super::compose::{self, Composed};
 use super::super::worktrees::Planned;
-use super::super::{Supervisor, controllers, delegation, entropy, environment, start, turns};
+use super::super::{Supervisor, controllers, delegation, entropy, environment, sandbox, start, turns};
 use super::{TaskCaller, gives_tasks, shown};
 use crate::core::queue::{Queue, Queued, Urgency};
 use crate::core::task::check_name;
@@ -72,7 +72,8 @@ impl Supervisor {
         start::check(&composed.request)?;
         let (wanted, cwd) = (composed.request.worktree.as_ref(), &composed.request.cwd);
         let planned = self.plan_worktree(wanted, cwd, &composed.request.env).await?;
-        let (spec, kept) = delegation::parts(&composed.request)?;
+        let (mut spec, kept) = delegation::parts(&composed.request)?;
+        spec.sandbox = sandbox::of_request(&composed.request, self.shared.setup.own_folders()).await?;
         let stored_spec =
             serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let worker_id = WorkerId::from_random(entropy::random()?);

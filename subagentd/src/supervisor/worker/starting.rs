@@ -1,5 +1,6 @@
 //! How a worker comes to a runtime: started anew, or found alive by a daemon that was started anew.
 
+use std::path::Path;
 use std::time::Duration;
 
 use subagent_protocol::start::{AgentCommand, Limits, Login, RuntimeStart};
@@ -15,7 +16,9 @@ use crate::descriptors;
 use crate::store::{Cursor, Durability, details, instructed, tool_calls, workers};
 use crate::supervisor::process::{self, ExitWatch};
 use crate::supervisor::shared::LiveToken;
-use crate::supervisor::{daemon_start, definition, delegation, environment, journal, locks, program, strays};
+use crate::supervisor::{
+    daemon_start, definition, delegation, environment, journal, locks, program, sandbox, strays,
+};
 
 /// From a runtime's start until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -335,6 +338,7 @@ impl Actor {
                 env: kept.variables,
                 umask: self.spec.umask,
                 nofile: self.spec.nofile,
+                sandbox: sandbox::of_agent(self.spec.sandbox.as_ref(), self.shared.setup.own_folders()),
             },
             // Once it has had one, what it was started with counts no more.
             session: self.session_id.clone().or_else(|| self.spec.resume.clone()),
@@ -343,10 +347,7 @@ impl Actor {
             timeouts: launcher.timeouts,
             limits: Limits::default(),
             roots: [&self.cwd].into_iter().chain(&self.spec.additional_directories).cloned().collect(),
-            private: vec![
-                self.shared.setup.state_dir.clone(),
-                self.shared.setup.runtime_dir.path().to_owned(),
-            ],
+            private: self.shared.setup.own_folders().map(Path::to_owned).into(),
             options: self.spec.options.clone(),
             mcp_servers,
             additional_directories: self.spec.additional_directories.clone(),

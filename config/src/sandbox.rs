@@ -1,0 +1,204 @@
+//! Profiles of sandboxes as they are written: `sandboxes`, `sandbox` of a launcher, of `defaults` and of a definition. Pure.
+//!
+//! A key that is not known is refused: an agent must not reach more because of a slip of the pen.
+
+use serde_json::{Map, Value};
+use subagent_protocol::sandbox::{FileSystem, Network};
+
+use crate::check::{Checked, list, mapping, mismatch, refuse, required_string, without_nul};
+use crate::error::Place;
+
+const KEYS: [&str; 5] = ["filesystem", "write", "read", "hide", "network"];
+/// A mode of files that is known, and cannot be had.
+const ISOLATED: &str = "isolated";
+/// The name of having none.
+pub const NONE: &str = "none";
+
+/// What a file says of a sandbox. What is absent is the default, or in a definition not narrower.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// How the files of the workspace are shared.
+    pub filesystem: Option<Files>,
+    /// What may be written besides.
+    pub write: Option<Vec<String>>,
+    /// What may be read.
+    pub read: Option<Vec<String>>,
+    /// What may not.
+    pub hide: Option<Vec<String>>,
+    /// Which network there is.
+    pub network: Option<Reach>,
+}
+
+impl Profile {
+    /// Whether it takes anything away: `shared_rw` alone is what every agent has.
+    #[must_use]
+    pub fn confines(&self) -> bool {
+        let shares_all = Self { filesystem: Some(Files::Shared(FileSystem::SharedRw)), ..Self::default() };
+        *self != Self::default() && *self != shares_all
+    }
+}
+
+/// How files are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// As this says.
+    Shared(FileSystem),
+    /// A copy of the workspace.
+    Isolated,
+}
+
+/// Which network there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// As this says.
+    Of(Network),
+    /// These hosts and ports.
+    Hosts(Vec<String>),
+}
+
+/// The sandbox of a launcher, or of `defaults`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// One of this name: of `sandboxes`, or a mode of files.
+    Named(String),
+    /// One of its own.
+    Own(Profile),
+}
+
+/// Reads the word for a mode of files.
+#[must_use]
+pub fn files(word: &str) -> Option<Files> {
+    if word == ISOLATED { Some(Files::Isolated) } else { FileSystem::parse(word).map(Files::Shared) }
+}
+
+/// All words for modes of files.
+#[must_use]
+pub fn files_words() -> String {
+    let words = FileSystem::ALL.iter().map(|mode| mode.as_str()).chain([ISOLATED]);
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// The key `sandboxes`: profiles by name.
+pub(crate) fn named(name: &str, value: &Value) -> Checked<Profile> {
+    let place = || Place::Entry { field: "sandboxes".to_owned(), key: name.to_owned() };
+    if files(name).is_some() || name == NONE {
+        return refuse(place(), "is the name of a built-in sandbox; choose another");
+    }
+    profile(value, &format!("sandboxes.{name}"))
+}
+
+/// The key `sandbox` of a launcher or of `defaults`: a name, or a profile.
+pub(crate) fn choice(holder: &Map<String, Value>, field: &str) -> Checked<Option<Choice>> {
+    let field = format!("{field}.sandbox");
+    match holder.get("sandbox") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(name)) if !name.trim().is_empty() => {
+            Ok(Some(Choice::Named(name.trim().to_owned())))
+        }
+        Some(value @ Value::Object(_)) => profile(value, &field).map(Choice::Own).map(Some),
+        Some(other) => mismatch(Place::Field(field), "the name of a sandbox, or a mapping", other),
+    }
+}
+
+/// One profile.
+pub(crate) fn profile(value: &Value, field: &str) -> Checked<Profile> {
+    let given = mapping(value, || field.to_owned())?;
+    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        let place = Place::Entry { field: field.to_owned(), key: key.clone() };
+        return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
+    }
+    Ok(Profile {
+        filesystem: filesystem(given.get("filesystem"), &format!("{field}.filesystem"))?,
+        write: paths(given.get("write"), &format!("{field}.write"))?,
+        read: paths(given.get("read"), &format!("{field}.read"))?,
+        hide: paths(given.get("hide"), &format!("{field}.hide"))?,
+        network: network(given.get("network"), &format!("{field}.network"))?,
+    })
+}
+
+/// The key `filesystem`, of a profile or of a definition.
+pub(crate) fn filesystem(value: Option<&Value>, field: &str) -> Checked<Option<Files>> {
+    let place = || Place::Field(field.to_owned());
+    let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
+    match files(required_string(value, place)?.trim()) {
+        Some(files) => Ok(Some(files)),
+        None => refuse(place(), format!("must be one of {}", files_words())),
+    }
+}
+
+fn paths(value: Option<&Value>, field: &str) -> Checked<Option<Vec<String>>> {
+    let Some(items) = list(value, || Place::Field(field.to_owned()))? else { return Ok(None) };
+    let checked = items.iter().enumerate().map(|(index, item)| {
+        let place = || Place::Element { field: field.to_owned(), index };
+        match without_nul(required_string(item, place)?, place)? {
+            path if path.trim().is_empty() => refuse(place(), "must not be blank"),
+            path => Ok(path),
+        }
+    });
+    checked.collect::<Checked<_>>().map(Some)
+}
+
+fn network(value: Option<&Value>, field: &str) -> Checked<Option<Reach>> {
+    let place = || Place::Field(field.to_owned());
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(word)) => match Network::parse(word.trim()) {
+            Some(network) => Ok(Some(Reach::Of(network))),
+            None => refuse(place(), "must be all, loopback, none, or a list of host:port"),
+        },
+        Some(value @ Value::Array(_)) => Ok(paths(Some(value), field)?.map(Reach::Hosts)),
+        Some(other) => mismatch(place(), "all, loopback, none, or a list of host:port", other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_key_is_read() {
+        let read = profile(
+            &json!({"filesystem": "shared_ro", "write": ["./target"], "read": [], "hide": ["~"], "network": "none"}),
+            "s",
+        );
+        let expected = Profile {
+            filesystem: Some(Files::Shared(FileSystem::SharedRo)),
+            write: Some(vec!["./target".to_owned()]),
+            read: Some(Vec::new()),
+            hide: Some(vec!["~".to_owned()]),
+            network: Some(Reach::Of(Network::None)),
+        };
+        assert_eq!(read.unwrap(), expected);
+        assert_eq!(profile(&json!({"write": null}), "s").unwrap(), Profile::default());
+        let hosts = profile(&json!({"network": ["api.example:443"]}), "s").unwrap().network;
+        assert_eq!(hosts, Some(Reach::Hosts(vec!["api.example:443".to_owned()])));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_no_key_is_overlooked() {
+        let of = |value: Value| profile(&value, "launchers.a.sandbox").unwrap_err().place;
+        let field = |key: &str| Place::Field(format!("launchers.a.sandbox.{key}"));
+        assert_eq!(of(json!({"filesystem": "rw"})), field("filesystem"));
+        assert_eq!(of(json!({"network": "lan"})), field("network"));
+        assert_eq!(of(json!({"network": 1})), field("network"));
+        assert_eq!(of(json!({"hide": "~"})), field("hide"));
+        let element = Place::Element { field: "launchers.a.sandbox.write".to_owned(), index: 1 };
+        assert_eq!(of(json!({"write": ["a", ""]})), element);
+        let entry = Place::Entry { field: "launchers.a.sandbox".to_owned(), key: "hidden".to_owned() };
+        assert_eq!(of(json!({"hidden": []})), entry);
+    }
+
+    #[test]
+    fn a_launcher_names_one_or_has_its_own() {
+        let of = |value: Value| choice(json!({"sandbox": value}).as_object().unwrap(), "launchers.a");
+        assert_eq!(of(json!(null)).unwrap(), None);
+        assert_eq!(of(json!("tight")).unwrap(), Some(Choice::Named("tight".to_owned())));
+        assert_eq!(of(json!({})).unwrap(), Some(Choice::Own(Profile::default())));
+        assert!(of(json!(true)).is_err() && of(json!("")).is_err());
+        for taken in ["shared_ro", "isolated", "none"] {
+            assert!(named(taken, &json!({})).is_err(), "{taken}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! What the agent of a worker may reach: the profile that somebody chose, narrowed by the definition, as absolute paths.
+//!
+//! Whether this machine can enforce it is the daemon's to find out.
+
+use std::path::{Component, Path, PathBuf};
+
+use subagent_protocol::sandbox::{FileSystem, Network, SandboxSpec};
+use subagent_protocol::{Code, Error, Result};
+
+use super::wire::{argument, path_value};
+use crate::environment::Environment;
+use crate::model::Config;
+use crate::paths;
+use crate::sandbox::{Choice, Files, NONE, Profile, Reach, files, files_words};
+
+/// What is hidden where nobody says otherwise: keys and passwords that programs keep in files.
+pub const HIDDEN: [&str; 8] = [
+    "~/.ssh",
+    "~/.gnupg",
+    "~/.aws",
+    "~/.config/gcloud",
+    "~/.config/gh",
+    "~/.kube",
+    "~/.netrc",
+    "~/.git-credentials",
+];
+
+/// Which sandbox a worker is to have.
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// The name of one; absent: the launcher's, else that of `defaults`.
+    pub name: Option<String>,
+    /// That of the worker that this one goes on from. It counts where none is named.
+    pub kept: Option<SandboxSpec>,
+    /// What takes away from it.
+    pub narrower: Vec<Profile>,
+}
+
+/// Where paths of a profile are looked up, and which folders are the worker's own.
+#[derive(Debug, Clone, Copy)]
+pub struct Ground<'a> {
+    /// The folder where the agent works: relative paths are below it.
+    pub cwd: &'a Path,
+    /// All folders that it works in.
+    pub roots: &'a [&'a Path],
+    /// The caller.
+    pub env: &'a Environment,
+}
+
+/// The sandbox of a worker, if it has one: the one that is wished for, else that of `launcher`, else that of `defaults`.
+/// What is narrower takes something away and gives nothing (M3).
+///
+/// # Errors
+/// `INVALID_ARGUMENT{sandbox}` for a name that means nothing and a path that leads out; `SANDBOX_UNAVAILABLE` for what no
+/// machine can be asked for yet.
+pub fn spec(
+    wish: Wish,
+    launcher: Option<&Choice>,
+    config: &Config,
+    ground: Ground<'_>,
+) -> Result<Option<SandboxSpec>> {
+    let base = match (&wish.name, launcher.or(config.defaults.sandbox.as_ref())) {
+        (Some(name), _) => by_name(name, config)?,
+        (None, _) if wish.kept.is_some() => None,
+        (None, Some(Choice::Named(name))) => by_name(name, config)?,
+        (None, Some(Choice::Own(profile))) => Some((None, profile.clone())),
+        (None, None) => None,
+    };
+    let base = base.map(|(name, profile)| resolve(name, &profile, ground)).transpose()?;
+    let base = base.or(wish.kept.filter(|_| wish.name.is_none()));
+    let mut asks = wish.narrower.iter().filter(|profile| profile.confines());
+    asks.try_fold(base, |above, profile| match above {
+        None => resolve(None, profile, ground).map(Some),
+        Some(above) => narrow(above, profile, ground).map(Some),
+    })
+}
+
+fn by_name(name: &str, config: &Config) -> Result<Option<(Option<String>, Profile)>> {
+    if name == NONE {
+        return Ok(None);
+    }
+    let built_in = || files(name).map(|files| Profile { filesystem: Some(files), ..Profile::default() });
+    match config.sandboxes.get(name).cloned().or_else(built_in) {
+        Some(profile) => Ok(Some((Some(name.to_owned()), profile))),
+        None => {
+            let mut known: Vec<&str> = config.sandboxes.keys().map(String::as_str).collect();
+            let built_in = files_words();
+            known.extend(built_in.split(", ").chain([NONE]));
+            let message = format!("there is no sandbox `{name}`; there are: {}", known.join(", "));
+            Err(argument(message).with("sandbox", name).with("available", known))
+        }
+    }
+}
+
+fn shared(files: Option<Files>) -> Result<FileSystem> {
+    match files {
+        None => Ok(FileSystem::SharedRw),
+        Some(Files::Shared(mode)) => Ok(mode),
+        Some(Files::Isolated) => Err(Error::new(
+            Code::SandboxUnavailable,
+            "`filesystem: isolated` is a copy of the workspace for the worker, which this version cannot make",
+        )
+        .with("missing", "isolated")
+        .recommend("use shared_ro, with the folders that it may write in `write`")),
+    }
+}
+
+fn network(reach: Option<&Reach>) -> Result<Network> {
+    match reach {
+        None => Ok(Network::All),
+        Some(Reach::Of(network)) => Ok(*network),
+        Some(Reach::Hosts(_)) => Err(Error::new(
+            Code::SandboxUnavailable,
+            "a `network` of hosts and ports needs a proxy for the worker, which this version does not have",
+        )
+        .with("missing", "proxy")
+        .recommend("use network: all, loopback or none")),
+    }
+}
+
+fn resolve(name: Option<String>, profile: &Profile, ground: Ground<'_>) -> Result<SandboxSpec> {
+    let filesystem = shared(profile.filesystem)?;
+    let mut write = absolute(profile.write.as_deref().unwrap_or_default(), "write", ground)?;
+    if filesystem == FileSystem::SharedRw {
+        write.extend(ground.roots.iter().map(|root| paths::resolve_absolute(root)));
+    }
+    let read = profile.read.as_deref().map(|read| absolute(read, "read", ground)).transpose()?;
+    let hide = match &profile.hide {
+        Some(hide) => absolute(hide, "hide", ground)?,
+        None => absolute(&HIDDEN.map(str::to_owned), "hide", ground)?,
+    };
+    Ok(SandboxSpec {
+        name,
+        filesystem,
+        write: outermost(write),
+        // The agent works there, so it reads that in any case.
+        read: read
+            .map(|read| outermost(read.into_iter().chain([paths::resolve_absolute(ground.cwd)]).collect())),
+        hide: outermost(hide),
+        network: network(profile.network.as_ref())?,
+    })
+}
+
+/// What both allow.
+fn narrow(above: SandboxSpec, profile: &Profile, ground: Ground<'_>) -> Result<SandboxSpec> {
+    let stricter = shared(profile.filesystem)? == FileSystem::SharedRo;
+    let filesystem = if stricter { FileSystem::SharedRo } else { above.filesystem };
+    let roots: Vec<PathBuf> = ground.roots.iter().map(|root| paths::resolve_absolute(root)).collect();
+    // The workspace itself is taken back; a folder in it that is named stays.
+    let mut write: Vec<PathBuf> =
+        above.write.into_iter().filter(|path| !(stricter && roots.contains(path))).collect();
+    if let Some(own) = &profile.write {
+        let mut own = absolute(own, "write", ground)?;
+        if filesystem == FileSystem::SharedRw {
+            own.extend(roots);
+        }
+        write = common(&write, &own);
+    }
+    let own = profile.read.as_deref().map(|read| absolute(read, "read", ground)).transpose()?;
+    let own =
+        own.map(|read| read.into_iter().chain([paths::resolve_absolute(ground.cwd)]).collect::<Vec<_>>());
+    let read = match (above.read, own) {
+        (Some(above), Some(own)) => Some(common(&above, &own)),
+        (above, own) => above.or(own),
+    };
+    let mut hide = above.hide;
+    hide.extend(absolute(profile.hide.as_deref().unwrap_or_default(), "hide", ground)?);
+    let own = network(profile.network.as_ref())?;
+    let rank = |network: Network| Network::ALL.iter().position(|one| *one == network);
+    let network = if rank(own) > rank(above.network) { own } else { above.network };
+    Ok(SandboxSpec {
+        name: above.name,
+        filesystem,
+        write: outermost(write),
+        read,
+        hide: outermost(hide),
+        network,
+    })
+}
+
+/// Paths that are in both: of two of which one lies in the other, the inner one.
+fn common(some: &[PathBuf], others: &[PathBuf]) -> Vec<PathBuf> {
+    let inner = |one: &PathBuf, other: &PathBuf| {
+        if one.starts_with(other) { Some(one.clone()) } else { other.starts_with(one).then(|| other.clone()) }
+    };
+    let both = some.iter().flat_map(|one| others.iter().filter_map(move |other| inner(one, other)));
+    outermost(both.collect())
+}
+
+/// The same without those that lie in another one.
+fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.sort();
+    paths.dedup_by(|inner, outer| inner.starts_with(&*outer));
+    paths
+}
+
+/// Written paths, absolute and without links. One that is written down below the worker's folders and leads out of them is
+/// refused: an earlier agent may have made the link.
+fn absolute(written: &[String], key: &str, ground: Ground<'_>) -> Result<Vec<PathBuf>> {
+    let of = |written: &String| {
+        let named = lexical(&ground.cwd.join(paths::expand_home(Path::new(written), ground.env)));
+        let real = paths::resolve_absolute(&named);
+        let out = |root: &&Path| {
+            let (root, real_root) = (lexical(root), paths::resolve_absolute(root));
+            (named.starts_with(&root) || named.starts_with(&real_root)) && !real.starts_with(&real_root)
+        };
+        let problem = match () {
+            () if !named.is_absolute() => "it is not below a folder that is known",
+            () if real.to_str().is_none() => "it is not UTF-8",
+            () if key == "write" && ground.roots.iter().any(out) => {
+                "a link leads it out of the folder where the agent works"
+            }
+            () if key == "write" && real == Path::new("/") => "it is the whole system",
+            () => return Ok(real),
+        };
+        let message = format!("`{key}: {written}` of the sandbox cannot be used: {problem}");
+        Err(argument(message).with("path", path_value(&named)).with("field", format!("sandbox.{key}")))
+    };
+    written.iter().map(of).collect()
+}
+
+/// The path without `.` and `..`, as it is written.
+fn lexical(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::CurDir => {}
+            other => clean.push(other),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct World {
+        _dir: tempfile::TempDir,
+        base: PathBuf,
+        env: Environment,
+    }
+
+    fn world() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        for folder in ["home", "ws/target", "cache/deep"] {
+            fs::create_dir_all(base.join(folder)).unwrap();
+        }
+        let env = Environment::new([("HOME".into(), base.join("home").into())], base.join("ws"));
+        World { _dir: dir, base, env }
+    }
+
+    impl World {
+        fn at(&self, name: &str) -> PathBuf {
+            self.base.join(name)
+        }
+
+        fn spec(
+            &self,
+            chosen: Option<&str>,
+            launcher: Option<Profile>,
+            narrower: &[Profile],
+        ) -> Result<Option<SandboxSpec>> {
+            let mut config = Config::default();
+            config.sandboxes.insert("tight".to_owned(), Profile { network: of(Network::None), ..ro() });
+            let ws = self.at("ws");
+            let ground = Ground { cwd: &ws, roots: &[&ws], env: &self.env };
+            let wish = Wish { name: chosen.map(str::to_owned), kept: None, narrower: narrower.to_vec() };
+            spec(wish, launcher.map(Choice::Own).as_ref(), &config, ground)
+        }
+    }
+
+    fn ro() -> Profile {
+        Profile { filesystem: Some(Files::Shared(FileSystem::SharedRo)), ..Profile::default() }
+    }
+
+    fn of(network: Network) -> Option<Reach> {
+        Some(Reach::Of(network))
+    }
+
+    fn paths_of(paths: &[&str]) -> Option<Vec<String>> {
+        Some(paths.iter().map(|path| (*path).to_owned()).collect())
+    }
+
+    #[test]
+    fn a_name_is_a_profile_or_a_mode_and_none_takes_it_away() {
+        let world = world();
+        assert_eq!(world.spec(None, None, &[]).unwrap(), None);
+        let tight = world.spec(Some("tight"), None, &[]).unwrap().unwrap();
+        assert_eq!((tight.name.as_deref(), tight.network), (Some("tight"), Network::None));
+        assert_eq!((tight.write, tight.read), (Vec::new(), None));
+        assert!(tight.hide.contains(&world.at("home/.ssh")));
+        let rw = world.spec(Some("shared_rw"), Some(ro()), &[]).unwrap().unwrap();
+        assert_eq!((rw.write, rw.filesystem), (vec![world.at("ws")], FileSystem::SharedRw));
+        assert_eq!(world.spec(Some("none"), Some(ro()), &[]).unwrap(), None);
+        let error = world.spec(Some("loose"), None, &[]).unwrap_err();
+        assert_eq!((error.code, &error.details["sandbox"]), (Code::InvalidArgument, &"loose".into()));
+    }
+
+    #[test]
+    fn m3_a_definition_takes_away_and_gives_nothing() {
+        let world = world();
+        let launcher = Profile {
+            write: paths_of(&["../cache", "target"]),
+            network: of(Network::Loopback),
+            hide: paths_of(&["~/.ssh"]),
+            ..Profile::default()
+        };
+        let own = Profile { write: paths_of(&["../cache/deep", "~"]), network: of(Network::All), ..ro() };
+        let both = world.spec(None, Some(launcher.clone()), &[own]).unwrap().unwrap();
+        assert_eq!(both.write, [world.at("cache/deep")]);
+        assert_eq!((both.network, both.filesystem), (Network::Loopback, FileSystem::SharedRo));
+        assert_eq!(both.hide, [world.at("home/.ssh")]);
+        let only_mode = world.spec(None, Some(launcher), &[ro()]).unwrap().unwrap();
+        assert_eq!(only_mode.write, [world.at("cache")], "the workspace is taken back, and what is in it");
+        let alone = world.spec(None, None, &[ro()]).unwrap().unwrap();
+        assert!(alone.write.is_empty());
+        let rw = Profile { filesystem: Some(Files::Shared(FileSystem::SharedRw)), ..Profile::default() };
+        assert_eq!(world.spec(None, None, &[rw]).unwrap(), None, "that is what everybody has");
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused() {
+        let world = world();
+        let hosts = Profile { network: Some(Reach::Hosts(vec!["a:1".to_owned()])), ..Profile::default() };
+        for refused in [world.spec(Some("isolated"), None, &[]), world.spec(None, Some(hosts), &[])] {
+            assert_eq!(refused.unwrap_err().code, Code::SandboxUnavailable);
+        }
+        symlink(world.at("home"), world.at("ws/link")).unwrap();
+        for bad in ["link", "link/.ssh", "/"] {
+            let profile = Profile { write: paths_of(&[bad]), ..ro() };
+            let error = world.spec(None, Some(profile), &[]).unwrap_err();
+            assert_eq!(
+                (error.code, &error.details["field"]),
+                (Code::InvalidArgument, &"sandbox.write".into())
+            );
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Which layers of this machine enforce the sandbox of a worker: chosen before anything of the worker is stored, and the
+//! same at each start of its agent.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use subagent_protocol::api::StartWorker;
+use subagent_protocol::sandbox::{Layers, Sandbox, SandboxSpec};
+use subagent_protocol::{Code, Error, Result};
+use subagent_sandbox::Machine;
+
+/// More paths a sandbox does not have: they stand on command lines.
+const MOST_PATHS: usize = 200;
+/// Longer is no path that the system takes.
+const MOST_PATH_BYTES: usize = 4096;
+
+/// Programs that were seen to work since this daemon began.
+static WORK: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// What is hidden from every sandboxed agent: the state dir with the files of all workers, and the folder of the sockets.
+fn always_hidden(own: [&Path; 2]) -> [PathBuf; 2] {
+    own.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned()))
+}
+
+/// What the agent of a worker is started with; `own` are the folders of the daemon.
+pub(super) fn of_agent(sandbox: Option<&Sandbox>, own: [&Path; 2]) -> Option<Sandbox> {
+    let mut sandbox = sandbox?.clone();
+    sandbox.spec.hide.extend(always_hidden(own));
+    Some(sandbox)
+}
+
+/// Whether a request asks for something that can be meant.
+///
+/// # Errors
+/// `INVALID_INPUT{field}`; `SANDBOX_UNAVAILABLE` for an agent that is to give tasks.
+pub(super) fn check(request: &StartWorker) -> Result<()> {
+    let Some(spec) = &request.sandbox else { return Ok(()) };
+    let wrong = |message: &str| Err(Error::new(Code::InvalidInput, message).with("field", "sandbox"));
+    let paths = || spec.write.iter().chain(&spec.hide).chain(spec.read.iter().flatten());
+    if paths().count() > MOST_PATHS {
+        return wrong("a sandbox has at most 200 paths");
+    }
+    let possible = |path: &PathBuf| {
+        let bytes = path.as_os_str().len();
+        path.is_absolute() && bytes <= MOST_PATH_BYTES && !path.as_os_str().as_bytes().contains(&0)
+    };
+    if !paths().all(possible) {
+        return wrong("the paths of a sandbox are absolute");
+    }
+    if request.delegation.is_some() {
+        let message =
+            "an agent in a sandbox cannot reach the daemon, and so cannot give tasks to other agents";
+        return Err(Error::new(Code::SandboxUnavailable, message)
+            .with("missing", "delegation")
+            .recommend("start it without a sandbox, or without letting it give tasks (`delegation`, `--delegate`, `permission: task`)"));
+    }
+    Ok(())
+}
+
+/// The sandbox of a worker that is to be started; `own` are the folders of the daemon.
+///
+/// # Errors
+/// `SANDBOX_UNAVAILABLE{missing}` when this machine cannot enforce it.
+pub(super) async fn of_request(request: &StartWorker, own: [&Path; 2]) -> Result<Option<Sandbox>> {
+    let Some(spec) = request.sandbox.clone() else { return Ok(None) };
+    let path = request.env.iter().find(|(name, _)| name.0 == b"PATH").map(|(_, value)| value.0.clone());
+    let always = always_hidden(own);
+    let chosen = tokio::task::spawn_blocking(move || {
+        let layers = layers(&spec, &path.unwrap_or_default(), &always)?;
+        Ok(Sandbox { spec, layers })
+    });
+    chosen.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string()))).map(Some)
+}
+
+fn layers(spec: &SandboxSpec, path: &[u8], always: &[PathBuf]) -> Result<Layers> {
+    let program = subagent_sandbox::find(OsStr::from_bytes(path), &spec.write);
+    machine(program.as_deref()).layers(spec, always)
+}
+
+/// Looks at this machine. What has worked once is not tried again.
+fn machine(program: Option<&Path>) -> Machine {
+    let known = |program: &&Path| WORK.lock().unwrap_or_else(PoisonError::into_inner).contains(*program);
+    if let Some(program) = program.filter(known) {
+        return Machine { bubblewrap: Ok(program.to_owned()), ..Machine::look(None) };
+    }
+    let machine = Machine::look(program);
+    if let Ok(program) = &machine.bubblewrap {
+        WORK.lock().unwrap_or_else(PoisonError::into_inner).insert(program.clone());
+    }
+    machine
+}

@@ -1,0 +1,74 @@
+//! An agent that wants out. `tests/src/bin/hostile_agent/escapes.rs` has the ways.
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+use super::world::{Bait, Layers, contents, has_layers, world};
+
+/// Says what of the ways led out; those of `control` have to.
+fn try_all(mut sandbox: Sandbox, layers: Layers, profile: Value, least: usize) {
+    let network = profile["network"].as_str().unwrap_or("all").to_owned();
+    let agent = sandbox.test_agent("hostile-agent", &[]).key("sandbox", profile.clone());
+    sandbox.launcher("hostile", agent);
+    sandbox.init();
+    let worker = sandbox.start("hostile");
+    let shown = sandbox.show(&worker);
+    let mut names: Vec<&str> =
+        shown["sandbox"]["layers"].as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, layers.names(), "{shown}");
+    let bait = Bait::lay(&sandbox, &worker, &network);
+    let foreign = ["outside", "home", "main"].map(|folder| sandbox.file(folder));
+    let before = contents(&foreign);
+    let said = sandbox.send(&worker, &format!("hostile: escape {}", bait.file.display()));
+    let report = said["assistantText"].as_str().unwrap();
+    let (control, ways): (Vec<&str>, Vec<&str>) =
+        report.lines().partition(|line| line.contains(" control: "));
+    assert!(control.len() == 3 && control.iter().all(|line| line.starts_with("OUT ")), "{report}");
+    let out: Vec<&&str> = ways.iter().filter(|line| !line.starts_with("kept ")).collect();
+    assert!(out.is_empty(), "{layers:?} {profile}: {out:#?}\n{report}");
+    assert!(ways.len() >= least, "{report}");
+    assert_eq!(contents(&foreign), before, "{layers:?} {profile}: {report}");
+    drop(bait);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn no_way_leads_out_of_a_workspace_that_is_only_read() {
+    if !has_layers() {
+        return;
+    }
+    for layers in Layers::ALL {
+        let profile = json!({"filesystem": "shared_ro", "write": ["allowed"], "network": "none"});
+        try_all(world(layers), layers, profile, 55);
+    }
+}
+
+#[test]
+fn no_way_leads_out_of_the_default_sandbox() {
+    if !has_layers() {
+        return;
+    }
+    for layers in Layers::ALL {
+        let mut sandbox = world(layers);
+        let state_dir = sandbox.file("state");
+        sandbox.set_state_dir(state_dir);
+        try_all(sandbox, layers, json!({}), 51);
+    }
+}
+
+#[test]
+fn no_way_leads_out_where_a_list_says_what_is_read_and_the_network_is_a_loopback() {
+    if !has_layers() {
+        return;
+    }
+    for layers in [Layers::Bubblewrap, Layers::Both] {
+        let sandbox = world(layers);
+        let agent = sandbox.executable("hostile-agent");
+        let programs = std::path::Path::new(&agent).parent().unwrap().to_owned();
+        let read = json!(["/usr", "/etc", "/lib", "/lib64", programs, "../outside"]);
+        let profile = json!({"write": ["allowed"], "read": read, "network": "loopback"});
+        try_all(sandbox, layers, profile, 53);
+    }
+}

@@ -1,0 +1,6 @@
+//! Agents in sandboxes: what keeps them in, what is refused where nothing can, and what it costs.
+
+mod escapes;
+mod methods;
+mod starts;
+mod world;

@@ -1,0 +1,149 @@
+//! Starts of workers in sandboxes: by which name, with what of it, and what is refused.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+use super::world::{Layers, has_layers, without_bubblewrap, world};
+
+#[test]
+fn a_sandbox_is_named_in_config_launcher_definition_or_command() {
+    if !has_layers() {
+        return;
+    }
+    let mut sandbox = world(Layers::Both);
+    let agent =
+        sandbox.demo_agent(&[]).key("sandbox", json!({"write": ["allowed", "../sessions", "../pids"]}));
+    sandbox.launcher("boxed", agent);
+    let file = sandbox.config_file();
+    let text = fs::read_to_string(&file).unwrap();
+    let profile = "sandboxes:\n  tight:\n    filesystem: shared_ro\n    network: none\n    write: [../sessions, ../pids]\n";
+    fs::write(&file, format!("{profile}{text}")).unwrap();
+    fs::create_dir_all(sandbox.file("ws/.agents/agents")).unwrap();
+    fs::write(
+        sandbox.file("ws/.agents/agents/reader.md"),
+        "---\ndescription: d\nlauncher: boxed\nfilesystem: shared_ro\nsandbox: {network: none}\n---\nRead.\n",
+    )
+    .unwrap();
+    sandbox.init();
+    let started = |args: &[&str]| {
+        let data = sandbox.run(&[&["worker", "start"], args].concat()).data_of("worker.started");
+        let _ = sandbox.send(data["workerId"].as_str().unwrap(), "hello");
+        let _ = sandbox.run(&["worker", "stop", data["workerId"].as_str().unwrap()]);
+        data["sandbox"].clone()
+    };
+    assert_eq!(started(&["--launcher", "demo"]), Value::Null);
+    let boxed = started(&["--launcher", "boxed"]);
+    assert_eq!((&boxed["filesystem"], &boxed["network"]), (&json!("shared_rw"), &json!("all")), "{boxed}");
+    assert!(boxed["write"].as_array().unwrap().contains(&json!(sandbox.file("ws"))), "{boxed}");
+    assert!(boxed["layers"]["landlock"].as_u64() == Some(6) && boxed["layers"]["bubblewrap"].is_string());
+    let tight = started(&["--launcher", "demo", "--sandbox", "tight"]);
+    assert_eq!((&tight["name"], &tight["network"]), (&json!("tight"), &json!("none")), "{tight}");
+    let reader = started(&["--agent", "reader"]);
+    assert_eq!(
+        (&reader["filesystem"], &reader["network"]),
+        (&json!("shared_ro"), &json!("none")),
+        "{reader}"
+    );
+    assert!(!reader["write"].as_array().unwrap().contains(&json!(sandbox.file("ws"))), "{reader}");
+    assert_eq!(started(&["--launcher", "boxed", "--sandbox", "none"]), Value::Null);
+    let error = sandbox.run(&["worker", "start", "--sandbox", "loose"]).error("INVALID_ARGUMENT");
+    assert_eq!(error["details"]["available"], json!(["tight", "shared_rw", "shared_ro", "isolated", "none"]));
+    sandbox.finish();
+}
+
+#[test]
+fn what_cannot_be_enforced_is_not_started() {
+    let mut sandbox = Sandbox::new();
+    without_bubblewrap(&mut sandbox);
+    sandbox.set_env("SUBAGENT_SABOTAGE", "sandbox.no_landlock");
+    let hosts = sandbox.demo_agent(&[]).key("sandbox", json!({"network": ["api.example.com:443"]}));
+    sandbox.launcher("hosts", hosts);
+    sandbox.init();
+    let refused = |args: &[&str]| {
+        let args = [&["worker", "start"], args].concat();
+        sandbox.run(&args).error("SANDBOX_UNAVAILABLE")["details"]["missing"].clone()
+    };
+    for name in ["shared_ro", "shared_rw"] {
+        assert_eq!(refused(&["--sandbox", name]), "bubblewrap");
+    }
+    assert_eq!(refused(&["--sandbox", "isolated"]), "isolated");
+    assert_eq!(refused(&["--launcher", "hosts"]), "proxy");
+    assert_eq!(refused(&["--sandbox", "shared_ro", "--delegate"]), "delegation");
+    let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    assert_eq!(listed["count"], 0, "nothing is left of what was refused: {listed}");
+    sandbox.finish();
+}
+
+#[test]
+fn what_landlock_alone_cannot_enforce_is_not_started() {
+    if !has_layers() {
+        return;
+    }
+    let mut sandbox = world(Layers::Landlock);
+    let loopback =
+        sandbox.demo_agent(&[]).key("sandbox", json!({"filesystem": "shared_ro", "network": "loopback"}));
+    sandbox.launcher("loopback", loopback);
+    sandbox.init();
+    let error = sandbox.run(&["worker", "start", "--launcher", "loopback"]).error("SANDBOX_UNAVAILABLE");
+    assert!(error["message"].as_str().unwrap().contains("network namespace"), "{error}");
+    // The state dir lies in the workspace, and a rule on the workspace would cover it.
+    let error = sandbox.run(&["worker", "start", "--sandbox", "shared_rw"]).error("SANDBOX_UNAVAILABLE");
+    assert_eq!(error["details"]["hidden"], json!(sandbox.state_dir()), "{error}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_confined_agent_ends_as_any_other_does() {
+    if !has_layers() {
+        return;
+    }
+    for layers in Layers::ALL {
+        let mut sandbox = world(layers);
+        let agent = sandbox
+            .test_agent("sdk-agent", &[])
+            .key("sandbox", json!({"filesystem": "shared_ro", "write": ["allowed"]}));
+        sandbox.launcher("sdk", agent);
+        sandbox.init();
+        let worker = sandbox.start("sdk");
+        let _ = sandbox.send(&worker, "leave trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000");
+        let guard = sandbox.guard(&sandbox.runtime(&worker));
+        assert!(guard.children().len() == 1, "{:?}", guard.children());
+        // Its guard dies: the runtime ends everything, also what is in namespaces of its own.
+        sandbox.kill(&guard);
+        let _ = sandbox.send(&worker, "leave true");
+        let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn a_sandbox_costs_little() {
+    if !has_layers() {
+        return;
+    }
+    let mut sandbox = world(Layers::Both);
+    let boxed = sandbox
+        .test_agent("fast-agent", &[])
+        .key("sandbox", json!({"filesystem": "shared_ro", "write": ["allowed"]}));
+    let plain = sandbox.test_agent("fast-agent", &[]);
+    sandbox.launcher("boxed", boxed);
+    sandbox.launcher("plain", plain);
+    sandbox.init();
+    let fastest = |launcher: &str| {
+        let times = (0..7).map(|_| {
+            let begun = Instant::now();
+            let worker = sandbox.start(launcher);
+            let time = begun.elapsed();
+            let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+            time
+        });
+        times.min().unwrap()
+    };
+    let (plain, boxed) = (fastest("plain"), fastest("boxed"));
+    // What is promised is 60 ms, measured alone; here other tests run at the same time.
+    assert!(boxed < plain + Duration::from_millis(250), "{plain:?} {boxed:?}");
+    sandbox.finish();
+}

@@ -1,0 +1,177 @@
+//! A world in which an agent is confined by some layers of this machine, and what it may want to get at.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+/// What keeps an agent in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layers {
+    Landlock,
+    Bubblewrap,
+    Both,
+}
+
+impl Layers {
+    pub(super) const ALL: [Self; 3] = [Self::Landlock, Self::Bubblewrap, Self::Both];
+
+    /// Their names, as a worker shows them.
+    pub(super) fn names(self) -> Vec<&'static str> {
+        match self {
+            Self::Landlock => vec!["landlock"],
+            Self::Bubblewrap => vec!["bubblewrap"],
+            Self::Both => vec!["bubblewrap", "landlock"],
+        }
+    }
+}
+
+/// Whether this machine has both layers. Says loudly that tests are skipped where it has not, and fails where they are
+/// required.
+pub(super) fn has_layers() -> bool {
+    let namespaces = ["--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--", "true"];
+    let bubblewrap =
+        Command::new("bwrap").args(namespaces).output().is_ok_and(|output| output.status.success());
+    let doctor = Sandbox::new();
+    let findings = doctor.run(&["doctor"]).document()["data"]["findings"].take();
+    let seen = |id: &str| findings.as_array().and_then(|all| all.iter().find(|one| one["id"] == id).cloned());
+    let landlock = seen("machine.landlock")
+        .is_some_and(|one| one["seen"].as_str().is_some_and(|seen| seen.contains("sandboxes use version 6")));
+    doctor.finish();
+    if !(bubblewrap && landlock) {
+        let missing = format!("Landlock: {landlock}, bubblewrap: {bubblewrap}");
+        assert!(
+            std::env::var_os("SUBAGENT_REQUIRE_SANDBOX").is_none(),
+            "a layer of sandboxes is missing: {missing}"
+        );
+        // Not captured, so that it is seen.
+        let _ =
+            writeln!(std::io::stderr(), "SKIPPED: a test of sandboxes, a layer is missing here ({missing})");
+    }
+    bubblewrap && landlock
+}
+
+/// A world whose commands find these layers alone.
+pub(super) fn world(layers: Layers) -> Sandbox {
+    let mut sandbox = Sandbox::new();
+    match layers {
+        Layers::Both => {}
+        Layers::Landlock => without_bubblewrap(&mut sandbox),
+        Layers::Bubblewrap => sandbox.set_env("SUBAGENT_SABOTAGE", "sandbox.no_landlock"),
+    }
+    for folder in [
+        "home/.ssh",
+        "home/.config/subagent",
+        "outside/empty",
+        "outside/bin",
+        "main/.git/hooks",
+        "ws/allowed",
+    ] {
+        fs::create_dir_all(sandbox.file(folder)).unwrap();
+    }
+    fs::write(sandbox.file("home/.ssh/id"), "a secret").unwrap();
+    fs::write(sandbox.file("outside/victim"), "untouched").unwrap();
+    // Landlock alone lets nobody read what comes later beside something that is hidden, as the state dir is here.
+    fs::write(sandbox.file("ws/targets.json"), "").unwrap();
+    sandbox
+}
+
+/// Gives the commands a PATH of everything but bubblewrap.
+pub(super) fn without_bubblewrap(sandbox: &mut Sandbox) {
+    let folder = sandbox.file("bin");
+    fs::create_dir_all(&folder).unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    for name in ["sh", "cat", "true", "echo", "sleep", "unshare", "umount", "mount", "touch", "setsid"] {
+        let mut found = std::env::split_paths(&path).map(|path| path.join(name));
+        if let Some(program) = found.find(|program| program.is_file()) {
+            symlink(program, folder.join(name)).unwrap();
+        }
+    }
+    sandbox.set_env("PATH", folder);
+}
+
+/// What stays open as long as an agent may want it.
+pub(super) struct Bait {
+    _listeners: (TcpListener, UnixListener, UnixListener),
+    /// The file with all of it.
+    pub(super) file: PathBuf,
+}
+
+impl Bait {
+    /// For the agent of this worker, whose sandbox has this network.
+    pub(super) fn lay(sandbox: &Sandbox, worker: &str, network: &str) -> Self {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let foreign = UnixListener::bind(sandbox.file("outside/socket")).unwrap();
+        let name = format!("{}-abstract", sandbox.path().display());
+        let nowhere = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let shown = sandbox.show(worker);
+        let runtime = sandbox.runtime(worker);
+        let daemon = sandbox.daemon();
+        let info: Value =
+            serde_json::from_slice(&fs::read(sandbox.state_dir().join("daemon.json")).unwrap()).unwrap();
+        let targets = json!({
+            "root": sandbox.path(), "outside": sandbox.file("outside"), "inside": sandbox.file("ws/allowed"),
+            "hidden": sandbox.file("home/.ssh/id"), "hiddenFolder": sandbox.file("home/.ssh"),
+            "database": sandbox.state_dir().join("state.db"),
+            "environment": environment(&sandbox.file("run"), worker),
+            "daemon": daemon.pid, "runtime": runtime.pid, "guard": sandbox.guard(&runtime).pid,
+            "socket": socket(&info), "runtimeSocket": shown["runtimeSocket"],
+            "foreignSocket": sandbox.file("outside/socket"), "abstract": name,
+            "port": tcp.local_addr().unwrap().port(), "network": network,
+        });
+        let file = sandbox.file("ws/targets.json");
+        fs::write(&file, targets.to_string()).unwrap();
+        Self { _listeners: (tcp, foreign, nowhere), file }
+    }
+}
+
+/// Where the daemon listens, as it says itself.
+fn socket(info: &Value) -> String {
+    let texts = info.as_object().unwrap().values().filter_map(Value::as_str);
+    let socket = texts.into_iter().find(|text| text.starts_with('/') && Path::new(text).exists());
+    socket.unwrap_or_else(|| panic!("{info}")).to_owned()
+}
+
+/// The file with the environment of a worker.
+fn environment(folder: &Path, worker: &str) -> PathBuf {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let (path, found) = (entry.path(), entry.metadata().unwrap());
+            if found.is_dir() {
+                folders.push(path);
+            } else if found.is_file()
+                && found.permissions().mode() & 0o777 == 0o600
+                && path.to_string_lossy().contains(worker)
+            {
+                return path;
+            }
+        }
+    }
+    panic!("there is no file with the environment of {worker}");
+}
+
+/// Everything in folders that are not the agent's, to see whether it changed.
+pub(super) fn contents(folders: &[PathBuf]) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    let mut all = Vec::new();
+    let mut folders = folders.to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().flatten() {
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                folders.push(entry.path());
+            }
+            let bytes = kind.is_file().then(|| fs::read(entry.path()).unwrap());
+            all.push((entry.path(), bytes));
+        }
+    }
+    all.sort();
+    all
+}
