@@ -1,4 +1,4 @@
-//! Confines an agent and everything below it to what a [`Sandbox`] allows.
+//! Confines an agent and everything below it to what a [`Sandbox`](subagent_protocol::sandbox::Sandbox) allows.
 //!
 //! Two layers, both applied where the machine has them: Landlock (files, TCP, signals, abstract sockets) and bubblewrap
 //! (namespaces: hidden things are not there). In both, a filter of system calls takes away what neither limits: unix
