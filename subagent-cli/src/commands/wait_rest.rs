@@ -49,7 +49,7 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
             let live = Live::new(context, &workspace)?;
             let addresses: Vec<String> = workers.iter().map(|worker| worker.address.clone()).collect();
             let work = wait(&mut client, &mut workers, args.any, limit);
-            if !live_wait::wait_rest(live, &addresses, work).await? {
+            if !Box::pin(live_wait::wait_rest(live, &addresses, work)).await? {
                 break;
             }
             let Some(dialog) = &mut dialog else { break };

@@ -35,7 +35,7 @@ pub(super) fn of_agent(sandbox: Option<&Sandbox>, own: [&Path; 2]) -> Option<San
 /// Whether a request asks for something that can be meant.
 ///
 /// # Errors
-/// `INVALID_INPUT{field}`; `SANDBOX_UNAVAILABLE` for an agent that is to give tasks.
+/// `INVALID_INPUT{field}`; `SANDBOX_UNAVAILABLE` for an agent that is to give tasks or to have a worktree.
 pub(super) fn check(request: &StartWorker) -> Result<()> {
     let Some(spec) = &request.sandbox else { return Ok(()) };
     let wrong = |message: &str| Err(Error::new(Code::InvalidInput, message).with("field", "sandbox"));
@@ -49,6 +49,12 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     };
     if !paths().all(possible) {
         return wrong("the paths of a sandbox are absolute");
+    }
+    if request.worktree.is_some() {
+        let message = "an agent in a sandbox cannot have a git worktree of its own in this version: its commits would need the repository's git directory";
+        return Err(Error::new(Code::SandboxUnavailable, message).with("missing", "worktree").recommend(
+            "start it without a sandbox, or without a worktree (`--worktree`, `isolation: worktree`)",
+        ));
     }
     if request.delegation.is_some() {
         let message =

@@ -327,3 +327,13 @@ fn who_goes_on_from_a_worker_has_its_worktree() {
     assert_eq!(stopped["worktree"]["outcome"], "removed", "{stopped}");
     sandbox.finish();
 }
+
+#[test]
+fn a_sandbox_and_a_worktree_are_refused_together() {
+    let sandbox = repository();
+    let start = ["worker", "start", "demo", "--name", "a", "--worktree", "--sandbox", "shared_ro"];
+    let refused = sandbox.run(&start).error("SANDBOX_UNAVAILABLE");
+    assert_eq!(refused["details"]["missing"], "worktree", "{refused}");
+    assert_eq!(names(&sandbox), [""; 0]);
+    sandbox.finish();
+}

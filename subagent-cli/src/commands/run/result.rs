@@ -178,7 +178,8 @@ mod tests {
     fn of(ending: Ending, events: &[Value], schema: Option<&ResultSchema>) -> (Value, u8) {
         let mut transcript = Transcript::default();
         events.iter().for_each(|event| drop(transcript.see(event)));
-        let driven = Driven { ending, worker: None, turn_id: None, transcript, printed_by: None };
+        let worktree = Value::Null;
+        let driven = Driven { ending, worker: None, turn_id: None, worktree, transcript, printed_by: None };
         let judged = judge(driven, Vec::new(), schema, Some(1), Duration::from_millis(1500));
         assert_eq!(judged.reasons.is_empty(), judged.code == 0, "{judged:?}");
         (judged.data, judged.code)
