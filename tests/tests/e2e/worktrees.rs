@@ -337,3 +337,18 @@ fn a_sandbox_and_a_worktree_are_refused_together() {
     assert_eq!(names(&sandbox), [""; 0]);
     sandbox.finish();
 }
+
+#[test]
+fn without_an_identity_nothing_lands() {
+    let sandbox = repository();
+    let _ = start(&sandbox, "auth", &[]);
+    let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();
+    for key in ["user.name", "user.email"] {
+        git(&sandbox, &["config", "--unset", key]);
+    }
+    git(&sandbox, &["config", "user.useConfigOnly", "true"]);
+    let failed = sandbox.run(&["land", "auth"]).error("GIT_FAILED");
+    assert!(failed["details"]["output"].as_str().unwrap().contains("user.name"), "{failed}");
+    assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "1\n");
+    sandbox.finish();
+}

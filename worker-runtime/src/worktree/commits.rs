@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
-use super::look::Place;
+use super::place::Place;
 use super::registration::Registration;
 use super::work::Work;
 use crate::git::Git;
@@ -65,7 +65,7 @@ pub(super) fn of_module(work: &Work<'_>, place: &Place) -> Result<Vec<String>, E
             input.push_str(&tip);
             input.push('\n');
         }
-        input.extend(super::look::head(work, main)?.map(|head| head + "\n"));
+        input.extend(super::place::head(work, main)?.map(|head| head + "\n"));
     }
     let args = ["rev-list", "--ignore-missing", "--all", "--reflog", "--stdin"];
     Ok(lines(&work.feed(&work.git(&place.top), &args, input.as_bytes())?).collect())

@@ -6,7 +6,8 @@ use subagent_protocol::worktree::{Answer, Worktree};
 
 use super::create::tip;
 use super::keep::{self, Keeping};
-use super::look::{self, Place};
+use super::look;
+use super::place::Place;
 use super::registration::{REMOVING, Registration};
 use super::remove::{self, delete_branch, forget};
 use super::scratch::Scratch;

@@ -71,3 +71,8 @@ pub(super) fn not_found(path: &Path, why: &str) -> Error {
 pub(super) fn argument(field: &str, message: impl Into<String>) -> Error {
     Error::new(Code::InvalidArgument, message).with("field", field)
 }
+
+/// A landing that is refused.
+pub(super) fn refused(reason: &str, message: impl Into<String>) -> Error {
+    Error::new(Code::LandRefused, message).with("reason", reason)
+}

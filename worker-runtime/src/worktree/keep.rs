@@ -16,7 +16,7 @@ use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::Worktree;
 
-use super::look::{Place, head};
+use super::place::{Place, head};
 use super::scratch::Scratch;
 use super::status::{self, parts, path};
 use super::work::{Work, line};

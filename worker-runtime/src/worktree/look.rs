@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime};
 use subagent_protocol::Error;
 use subagent_protocol::worktree::{Contents, Worktree};
 
-use super::registration::{READY, REMOVING, Registration};
-use super::remove::restore_link;
+use super::place::Place;
+use super::registration::{READY, REMOVING, Registration, restore_link};
 use super::scratch::Scratch;
 use super::status::{self, parts, path};
-use super::work::{Work, line};
-use super::{commits, errors, modules};
+use super::work::Work;
+use super::{commits, errors};
 
 /// The bytes that git looks at to know a binary file.
 const TEXT_CHECK: usize = 8000;
@@ -81,30 +81,7 @@ pub(super) fn ready(found: &Registration) -> SystemTime {
     ready.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// A work tree: that of the worktree, or one of a submodule.
-pub(super) struct Place {
-    pub(super) top: PathBuf,
-    pub(super) git_dir: PathBuf,
-    /// The same work tree of the repository that the worktree was made from.
-    pub(super) main: Option<PathBuf>,
-    pub(super) ready: SystemTime,
-    pub(super) deletions_count: bool,
-}
-
 impl Place {
-    /// Those below that are repositories of their own: submodules, and others that git tracks as such.
-    pub(super) fn below(&self, work: &Work<'_>) -> Result<Vec<Self>, Error> {
-        let mut found = Vec::new();
-        for module in modules::all(work, &self.top)? {
-            let top = self.top.join(&module.path);
-            let Some(git_dir) = modules::git_dir(work, &top)? else { continue };
-            let main = self.main.as_ref().map(|main| main.join(&module.path));
-            let main = main.filter(|main| main.join(".git").exists());
-            found.push(Self { top, git_dir, main, ready: self.ready, deletions_count: self.deletions_count });
-        }
-        Ok(found)
-    }
-
     /// Counts what is not committed, here and below. Returns the untracked files.
     fn count(
         &self,
@@ -231,9 +208,4 @@ fn lines(file: &Path) -> u64 {
             }
         }
     }
-}
-
-/// The commit that is checked out.
-pub(super) fn head(work: &Work<'_>, top: &Path) -> Result<Option<String>, Error> {
-    Ok(work.asked(top, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.map(|id| line(&id)))
 }

@@ -5,6 +5,7 @@
 //! In the worktree's own git directory (`.git/worktrees/ID`) we keep `subagent` (its name: it is ours and was made
 //! whole), `subagent-ready` (its time: when the setup ended) and `subagent-removing` (a removal has begun).
 
+mod alone;
 mod commits;
 mod create;
 mod discard;
@@ -15,6 +16,7 @@ mod lock;
 mod look;
 mod modules;
 mod patch;
+mod place;
 mod plan;
 mod registration;
 mod remove;
@@ -28,16 +30,13 @@ mod work;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 
 use subagent_protocol::worktree::{Answer, Operation};
 
+use self::alone::alone;
 pub use self::patch::patch;
-use self::work::{Patience, Work};
-
-/// The environment of the caller.
-type Env = [(OsString, OsString)];
+use self::work::{Env, Patience, Work};
 
 /// Reads an operation from the standard input, carries it out, and writes the answer.
 ///
@@ -61,25 +60,25 @@ fn answer(operation: Operation, env: &Env, patience: Patience) -> Answer {
             let wanted = plan::Wanted { branch, base, with_changes };
             plan::plan(&work, &cwd, &root, &wanted).map(Answer::Planned)
         }
-        Operation::Create { worktree, setup } => work.alone("create", &worktree, |work| {
+        Operation::Create { worktree, setup } => alone(&work, "create", &worktree, |work| {
             create::create(work, &worktree)?;
             usable::make(work, &worktree, &setup)
         }),
         Operation::Setup { worktree, setup } => {
-            work.alone("setup", &worktree, |work| usable::make(work, &worktree, &setup))
+            alone(&work, "setup", &worktree, |work| usable::make(work, &worktree, &setup))
         }
         Operation::Look { worktree } => {
-            work.alone("look", &worktree, |work| look::look(work, &worktree).map(Answer::Found))
+            alone(&work, "look", &worktree, |work| look::look(work, &worktree).map(Answer::Found))
         }
         Operation::Remove { worktree } => {
-            work.alone("remove", &worktree, |work| remove::remove(work, &worktree))
+            alone(&work, "remove", &worktree, |work| remove::remove(work, &worktree))
         }
         Operation::Discard { worktree, time } => {
-            work.alone("discard", &worktree, |work| discard::discard(work, &worktree, time))
+            alone(&work, "discard", &worktree, |work| discard::discard(work, &worktree, time))
         }
         Operation::Prune { repository, before } => retired::prune(&work, &repository, before),
         Operation::Land { worktree, landing } => {
-            work.alone("land", &worktree, |work| land::land(work, &worktree, &landing))
+            alone(&work, "land", &worktree, |work| land::land(work, &worktree, &landing))
         }
         Operation::Recover { repository } => land::recover(&work, &repository),
     };

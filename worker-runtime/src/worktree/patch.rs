@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
+use super::alone::alone;
 use super::scratch::Scratch;
 use super::work::{Patience, Work};
 use super::{errors, look};
@@ -15,7 +16,7 @@ use super::{errors, look};
 /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, `GIT_FAILED`.
 pub fn patch(worktree: &Worktree, env: &[(OsString, OsString)]) -> Result<Vec<u8>, Error> {
     let work = Work::new(env, Patience::default());
-    work.alone("patch", worktree, |work| {
+    alone(&work, "patch", worktree, |work| {
         let found = look::registered(worktree)?;
         let found = found.ok_or_else(|| errors::not_found(&worktree.path, "the worktree is gone"))?;
         let scratch = Scratch::new(&worktree.repository)?;

@@ -108,3 +108,13 @@ fn resolved(path: &Path) -> PathBuf {
         _ => path.to_owned(),
     }
 }
+
+/// Writes the file `.git` of a worktree again that a removal has deleted.
+pub(super) fn restore_link(found: &Registration) -> Result<(), Error> {
+    let link = found.path.join(".git");
+    if link.exists() {
+        return Ok(());
+    }
+    let text = [b"gitdir: ", found.admin.as_os_str().as_encoded_bytes(), b"\n"].concat();
+    fs::write(&link, text).map_err(|error| errors::file(&link, &error))
+}

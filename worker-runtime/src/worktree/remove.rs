@@ -8,7 +8,8 @@ use subagent_protocol::Error;
 use subagent_protocol::worktree::{Answer, Worktree};
 
 use super::create::tip;
-use super::look::{self, Place};
+use super::look;
+use super::place::Place;
 use super::registration::{REMOVING, Registration};
 use super::work::{Work, line, step};
 use super::{errors, retired};
@@ -70,16 +71,6 @@ fn take_away(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Resu
 
 fn path_arg(text: &str) -> &std::ffi::OsStr {
     text.as_ref()
-}
-
-/// Writes the file `.git` of a worktree again that a removal has deleted.
-pub(super) fn restore_link(found: &Registration) -> Result<(), Error> {
-    let link = found.path.join(".git");
-    if link.exists() {
-        return Ok(());
-    }
-    let text = [b"gitdir: ", found.admin.as_os_str().as_encoded_bytes(), b"\n"].concat();
-    fs::write(&link, text).map_err(|error| errors::file(&link, &error))
 }
 
 /// Removes what git has of a worktree whose folder is gone.

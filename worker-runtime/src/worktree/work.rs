@@ -1,18 +1,18 @@
 //! What an operation has: the caller's environment, its deadline, and the locks that it holds.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use subagent_protocol::Error;
-use subagent_protocol::worktree::Worktree;
 
-use super::land::restore;
 use super::lock::Lock;
-use super::registration::Registration;
-use super::{Env, errors, waiting};
+use super::{errors, waiting};
 use crate::git::{Failure, Git, Settings};
+
+/// The environment of the caller.
+pub(super) type Env = [(OsString, OsString)];
 
 /// No operation takes longer. The caller's deadline is shorter.
 const DEADLINE: Duration = Duration::from_secs(3600);
@@ -52,29 +52,6 @@ impl<'a> Work<'a> {
         let until = Instant::now() + DEADLINE;
         let (begun, repository) = (SystemTime::now(), PathBuf::new());
         Self { env, patience, until, begun, held: Vec::new(), killed: None, repository }
-    }
-
-    /// Carries out an operation on a worktree that no other one works on meanwhile.
-    pub(super) fn alone<T>(
-        &self,
-        name: &str,
-        worktree: &Worktree,
-        operation: impl FnOnce(&Work<'a>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        if !worktree.repository.is_dir() {
-            return Err(errors::not_found(&worktree.repository, "the repository is gone"));
-        }
-        let folder = worktree.path.parent().unwrap_or(Path::new("/"));
-        let path = folder.join(format!(".{}.lock", worktree.name));
-        self.locked(name, &path, &worktree.repository, |work| {
-            let found = Registration::find(worktree)?.filter(|found| found.path.is_dir());
-            let answer = found.map_or(Ok(()), |found| restore(work, &found)).and_then(|()| operation(work));
-            if !worktree.path.exists() {
-                // The lock goes with the worktree; who waits for it sees that it is gone.
-                let _ = std::fs::remove_file(&path);
-            }
-            answer
-        })
     }
 
     /// Carries out an operation with one more lock.

@@ -5,38 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use subagent_protocol::Result;
-use subagent_protocol::api::{WorktreeEnd, WorktreeRemoved, WorktreeState, WorktreeView};
+use subagent_protocol::api::{WorktreeRemoved, WorktreeState};
 use subagent_protocol::event::EventType;
 use subagent_protocol::worktree::{Answer, Operation};
 
-use super::{look, operation, store_event};
+use super::operation;
+use super::rows::store_event;
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, RowId, workers};
+use crate::supervisor::entropy;
 use crate::supervisor::environment::Variables;
 use crate::supervisor::shared::Shared;
-use crate::supervisor::{Supervisor, entropy};
-
-impl Supervisor {
-    /// What has become of the worktree of a stopped worker. `name`: what it was called, if it had one.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(in crate::supervisor) async fn worktree_end(
-        &self,
-        worker_id: &str,
-        before: Option<WorktreeView>,
-    ) -> Result<Option<WorktreeEnd>> {
-        let Some(before) = before else { return Ok(None) };
-        let worker_id = worker_id.to_owned();
-        let row =
-            self.shared.store.read(move |connection| worktrees::of_worker(connection, &worker_id)).await?;
-        let Some(row) = row else { return Ok(Some(WorktreeEnd::Removed { name: before.name })) };
-        Ok(Some(match look(&self.shared, &row).await {
-            Ok(contents) => WorktreeEnd::Kept(WorktreeView { contents: Some(contents), ..row.view() }),
-            Err(error) => WorktreeEnd::Unknown { name: before.name, error },
-        }))
-    }
-}
 
 /// Removes the worktree of a worker of which no process is left, if nothing would be lost. What fails keeps it.
 pub(in crate::supervisor) async fn finish(shared: &Shared, worker: RowId, worker_id: &str) {

@@ -6,7 +6,8 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{AfterLanding, Answer, Landed, Landing, Operation};
 use subagent_protocol::{Code, Error, Result};
 
-use super::{check_owner, ends, operation, store_event};
+use super::rows::{check_owner, store_event};
+use super::{ends, operation};
 use crate::core::worker::State;
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, OwnerCheck, Tx, workers};

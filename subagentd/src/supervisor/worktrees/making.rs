@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use subagent_protocol::api::{NewWorktree, WorktreeState, WorktreeView};
+use subagent_protocol::api::{WorktreeState, WorktreeView};
 use subagent_protocol::event::EventType;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Answer, Operation, Worktree};
@@ -12,43 +12,13 @@ use tokio::task::JoinHandle;
 
 use super::operation;
 use super::planned::{Planned, moved};
-use super::store_event;
+use super::rows::store_event;
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, RowId, Tx, workers};
-use crate::supervisor::environment::{self, Variables};
+use crate::supervisor::entropy;
+use crate::supervisor::environment;
 use crate::supervisor::shared::Shared;
 use crate::supervisor::spec::Spec;
-use crate::supervisor::{Supervisor, entropy};
-
-impl Supervisor {
-    /// What the worktree of a new worker would be made from. Nothing is stored.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT{field}`, `WORKTREE_NEEDS_GIT{reason}`, `WORKTREE_EXISTS{branch}`, `WORKTREE_BUSY{reason}`.
-    pub(in crate::supervisor) async fn plan_worktree(
-        &self,
-        wanted: Option<&NewWorktree>,
-        cwd: &std::path::Path,
-        env: &Variables,
-    ) -> Result<Option<Planned>> {
-        let Some(wanted) = wanted else { return Ok(None) };
-        if !wanted.root.is_absolute() {
-            let message = "the folder of worktrees is not an absolute path";
-            return Err(Error::new(Code::InvalidArgument, message).with("field", "worktree.root"));
-        }
-        let operation = Operation::Plan {
-            cwd: cwd.to_owned(),
-            root: wanted.root.clone(),
-            branch: wanted.choice.branch.clone(),
-            base: wanted.choice.base.clone(),
-            with_changes: wanted.choice.with_changes,
-        };
-        match operation::run(&self.shared, &operation, env).await? {
-            Answer::Planned(plan) => Ok(Some(Planned::new(plan, wanted.clone()))),
-            other => Err(operation::unexpected(&other)),
-        }
-    }
-}
 
 impl Planned {
     /// Stores the worktree of a worker that was inserted in this transaction and has its name, and that the worker

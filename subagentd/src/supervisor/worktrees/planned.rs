@@ -85,9 +85,9 @@ mod tests {
 
     fn planned(branch: Option<&str>, taken: &[&str]) -> Planned {
         let plan = Plan {
-            repository: "/work/.git".into(),
-            main: "/work".into(),
-            folder: "/trees/work-1".into(),
+            repository: "/home/me/repo/.git".into(),
+            main: "/home/me/repo".into(),
+            folder: "/trees/repo-1".into(),
             prefix: "sub/dir".into(),
             base: "1".repeat(40),
             source_branch: Some("main".into()),
@@ -110,7 +110,7 @@ mod tests {
         let worktree = of("auth", &[]);
         assert_eq!(
             (worktree.path.as_path(), &*worktree.branch),
-            (Path::new("/trees/work-1/auth"), "subagent/auth")
+            (Path::new("/trees/repo-1/auth"), "subagent/auth")
         );
         assert_eq!(planned(Some("fix"), &[]).named("auth", &HashSet::new()).branch, "fix");
     }
@@ -119,10 +119,10 @@ mod tests {
     fn paths_of_the_main_work_tree_have_their_place_in_it() {
         let planned = planned(None, &[]);
         let worktree = planned.named("auth", &HashSet::new());
-        assert_eq!(planned.cwd(&worktree), Path::new("/trees/work-1/auth/sub/dir"));
+        assert_eq!(planned.cwd(&worktree), Path::new("/trees/repo-1/auth/sub/dir"));
         let of = |path: &str| moved(Path::new(path), &worktree);
-        assert_eq!(of("/work"), Path::new("/trees/work-1/auth"));
-        assert_eq!(of("/work/sub"), Path::new("/trees/work-1/auth/sub"));
-        assert_eq!(of("/workshop"), Path::new("/workshop"));
+        assert_eq!(of("/home/me/repo"), Path::new("/trees/repo-1/auth"));
+        assert_eq!(of("/home/me/repo/sub"), Path::new("/trees/repo-1/auth/sub"));
+        assert_eq!(of("/home/me/repository"), Path::new("/home/me/repository"));
     }
 }

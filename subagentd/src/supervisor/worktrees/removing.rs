@@ -8,7 +8,8 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Answer, Contents, Operation};
 use subagent_protocol::{Code, Error, Result};
 
-use super::{check_owner, ends, operation};
+use super::rows::check_owner;
+use super::{ends, operation};
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, OwnerCheck, removal, workers};
 use crate::supervisor::environment::Variables;

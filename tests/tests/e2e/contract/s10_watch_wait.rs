@@ -48,6 +48,11 @@ const KNOWN: &[&str] = &[
     "worker.restarted",
     "worker.started",
     "worker.stopped",
+    "worktree.conflict",
+    "worktree.created",
+    "worktree.landed",
+    "worktree.removed",
+    "worktree.retired",
 ];
 
 /// A worker that has completed a turn, and its events.

@@ -12,13 +12,13 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use subagent_protocol::{Code, Error};
 
+use super::super::errors::refused;
 use super::super::registration::write_whole;
 use super::super::scratch::{self, Scratch};
 use super::super::status::{parts, path};
 use super::super::work::{Work, line, step};
 use super::super::{errors, waiting};
 use super::change::{self, Change, Entry};
-use super::refused;
 use super::target::Target;
 use crate::git::{Failure, Git};
 use crate::work_tree::record::copy_index;

@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStringExt as _;
 use subagent_protocol::worktree::{Landing, LandingMode, Worktree};
 use subagent_protocol::{Code, Error};
 
+use super::super::errors::refused;
 use super::super::work::{Work, line};
 use super::super::{commits, plan};
 use super::merge::{Merged, merge};
-use super::refused;
 use super::target::Target;
 
 /// What is landed.

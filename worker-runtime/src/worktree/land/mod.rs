@@ -8,18 +8,20 @@ mod make;
 pub(super) mod merge;
 mod target;
 
+use subagent_protocol::Error;
 use subagent_protocol::worktree::{AfterLanding, Answer, Landed, Landing, Worktree};
-use subagent_protocol::{Code, Error};
 
 use self::make::Source;
 use self::target::Target;
+use super::errors::{self, refused};
 use super::keep::Keeping;
-use super::look::{self, Place};
+use super::look;
+use super::place::{self, Place};
 use super::registration::Registration;
 use super::scratch::{self, Scratch};
 use super::status::{parts, refuse_under_way, with_own_index};
 use super::work::{Work, line};
-use super::{errors, remove, retired};
+use super::{remove, retired};
 
 pub(super) use checks::restore;
 
@@ -157,7 +159,7 @@ fn commit_all(
     landing: &Landing,
 ) -> Result<String, Error> {
     let top = &found.path;
-    let head = look::head(work, top)?
+    let head = place::head(work, top)?
         .ok_or_else(|| refused("noCommit", format!("{} has no commit checked out", top.display())))?;
     let args =
         ["status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=dirty", "--no-renames"];
@@ -203,9 +205,4 @@ fn keep_index(
     let git = with_own_index(work, &found.path, &found.admin, &scratch, "index")?;
     let index = Keeping { work, worktree, time: landing.time }.index(&git, &scratch, Some(head))?;
     retired::keep(work, &worktree.repository, worktree, landing.time, &index).map(drop)
-}
-
-/// A landing that is refused.
-pub(super) fn refused(reason: &str, message: impl Into<String>) -> Error {
-    Error::new(Code::LandRefused, message).with("reason", reason)
 }

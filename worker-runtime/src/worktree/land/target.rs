@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use subagent_protocol::Error;
 use subagent_protocol::worktree::{Landing, Worktree};
 
+use super::super::errors::refused;
 use super::super::work::{Work, line};
 use super::super::{commits, errors, modules, status};
-use super::refused;
 
 /// The branch.
 pub(super) struct Target {

@@ -1,0 +1,132 @@
+//! What the API and the making of workers ask about worktrees. Changes nothing.
+
+use std::path::Path;
+
+use subagent_protocol::api::{NewWorktree, WorktreeEnd, WorktreeView, WorktreesListed};
+use subagent_protocol::worktree::{Answer, Contents, Operation};
+use subagent_protocol::{Code, Error, Result};
+
+use super::operation;
+use super::planned::Planned;
+use super::rows::look;
+use crate::store::worktrees::{self, WorktreeRow};
+use crate::supervisor::Supervisor;
+use crate::supervisor::environment::Variables;
+
+impl Supervisor {
+    /// All worktrees, the newest first, with their contents if `look` is set.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub async fn list_worktrees(&self, look: bool) -> Result<WorktreesListed> {
+        let rows = self.shared.store.read(worktrees::list).await?;
+        let views = rows.into_iter().map(|row| async move {
+            let contents = if look { self.contents(&row).await.ok() } else { None };
+            WorktreeView { contents, ..row.view() }
+        });
+        let items = futures_util::future::join_all(views).await;
+        Ok(WorktreesListed { count: items.len(), items })
+    }
+
+    /// One worktree with its contents.
+    ///
+    /// # Errors
+    /// `WORKTREE_NOT_FOUND`, those of git, `STORAGE_ERROR`.
+    pub async fn show_worktree(&self, address: &str) -> Result<WorktreeView> {
+        let row = self.worktree(address).await?;
+        let contents = self.contents(&row).await?;
+        Ok(WorktreeView { contents: Some(contents), ..row.view() })
+    }
+
+    /// The worktree with this name, or that of the worker with this address.
+    ///
+    /// # Errors
+    /// `WORKTREE_NOT_FOUND{worktree,worktrees}`, `AMBIGUOUS_WORKER`, `STORAGE_ERROR`.
+    pub(in crate::supervisor) async fn worktree(&self, address: &str) -> Result<WorktreeRow> {
+        let name = address.to_owned();
+        if let Some(row) =
+            self.shared.store.read(move |connection| worktrees::by_name(connection, &name)).await?
+        {
+            return Ok(row);
+        }
+        let worker_id = self.find_worker(address).await?;
+        let found = self.shared.store.read(move |connection| {
+            Ok((worktrees::of_worker(connection, &worker_id)?, worktrees::names(connection)?))
+        });
+        let (found, names) = found.await?;
+        found.ok_or_else(|| {
+            let mut names: Vec<String> = names.into_iter().collect();
+            names.sort();
+            let address = subagent_protocol::clean::one_line(address);
+            Error::new(
+                Code::WorktreeNotFound,
+                format!("no worktree and no worker with one is called {address}"),
+            )
+            .with("worktree", address)
+            .with("worktrees", names)
+            .recommend("`subagent worktree list` shows all worktrees")
+        })
+    }
+
+    async fn contents(&self, row: &WorktreeRow) -> Result<Contents> {
+        look(&self.shared, row).await
+    }
+
+    /// The worktree of a worker as `worker show` has it.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(in crate::supervisor) async fn worktree_of(&self, worker_id: &str) -> Result<Option<WorktreeView>> {
+        let worker_id = worker_id.to_owned();
+        let found = self.shared.store.read(move |connection| worktrees::of_worker(connection, &worker_id));
+        Ok(found.await?.map(WorktreeRow::view))
+    }
+
+    /// What has become of the worktree of a stopped worker. `name`: what it was called, if it had one.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(in crate::supervisor) async fn worktree_end(
+        &self,
+        worker_id: &str,
+        before: Option<WorktreeView>,
+    ) -> Result<Option<WorktreeEnd>> {
+        let Some(before) = before else { return Ok(None) };
+        let worker_id = worker_id.to_owned();
+        let row =
+            self.shared.store.read(move |connection| worktrees::of_worker(connection, &worker_id)).await?;
+        let Some(row) = row else { return Ok(Some(WorktreeEnd::Removed { name: before.name })) };
+        Ok(Some(match look(&self.shared, &row).await {
+            Ok(contents) => WorktreeEnd::Kept(WorktreeView { contents: Some(contents), ..row.view() }),
+            Err(error) => WorktreeEnd::Unknown { name: before.name, error },
+        }))
+    }
+
+    /// What the worktree of a new worker would be made from. Nothing is stored.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{field}`, `WORKTREE_NEEDS_GIT{reason}`, `WORKTREE_EXISTS{branch}`, `WORKTREE_BUSY{reason}`.
+    pub(in crate::supervisor) async fn plan_worktree(
+        &self,
+        wanted: Option<&NewWorktree>,
+        cwd: &Path,
+        env: &Variables,
+    ) -> Result<Option<Planned>> {
+        let Some(wanted) = wanted else { return Ok(None) };
+        if !wanted.root.is_absolute() {
+            let message = "the folder of worktrees is not an absolute path";
+            return Err(Error::new(Code::InvalidArgument, message).with("field", "worktree.root"));
+        }
+        let operation = Operation::Plan {
+            cwd: cwd.to_owned(),
+            root: wanted.root.clone(),
+            branch: wanted.choice.branch.clone(),
+            base: wanted.choice.base.clone(),
+            with_changes: wanted.choice.with_changes,
+        };
+        match operation::run(&self.shared, &operation, env).await? {
+            Answer::Planned(plan) => Ok(Some(Planned::new(plan, wanted.clone()))),
+            other => Err(operation::unexpected(&other)),
+        }
+    }
+}

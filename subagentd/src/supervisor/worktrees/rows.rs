@@ -1,0 +1,44 @@
+//! What all operations on stored worktrees need: a look at one, who may change it, and events about it.
+
+use subagent_protocol::event::EventType;
+use subagent_protocol::worktree::{Answer, Contents, Operation};
+use subagent_protocol::{Code, Error, Result};
+
+use super::operation;
+use crate::core::Fact;
+use crate::store::worktrees::WorktreeRow;
+use crate::store::{OwnerCheck, Tx, controllers, removal, workers};
+use crate::supervisor::entropy;
+use crate::supervisor::environment::Variables;
+use crate::supervisor::shared::Shared;
+
+/// Looks what is in a worktree.
+pub(super) async fn look(shared: &Shared, row: &WorktreeRow) -> Result<Contents> {
+    let operation = Operation::Look { worktree: row.worktree.clone() };
+    match operation::run(shared, &operation, &Variables::new()).await? {
+        Answer::Found(contents) => Ok(contents),
+        other => Err(operation::unexpected(&other)),
+    }
+}
+
+/// Whether the caller may change this worktree.
+pub(super) fn check_owner(tx: &Tx<'_>, owner: &OwnerCheck, row: &WorktreeRow) -> Result<()> {
+    if workers::get(tx.connection(), row.worker_id.as_str())?.is_some() {
+        return controllers::check_owner_of(tx.connection(), owner, &row.controller_id);
+    }
+    removal::check_owner_of_all(tx.connection(), owner, &[row.controller_id.clone()].into())
+}
+
+/// Stores an event of the worker of a worktree, if there still is one. Returns its number.
+pub(super) fn store_event(
+    tx: &mut Tx<'_>,
+    row: &WorktreeRow,
+    event_type: EventType,
+    data: &impl serde::Serialize,
+) -> Result<Option<i64>> {
+    let Some(worker) = workers::get(tx.connection(), row.worker_id.as_str())? else { return Ok(None) };
+    let data = serde_json::to_value(data).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+    let fact = Fact::Event { event_type, data, turn: None };
+    let added = tx.store_facts(worker.id, &[fact], None, entropy::now())?;
+    Ok(added.last().map(|(_, seq)| *seq))
+}

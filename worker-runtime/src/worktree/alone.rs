@@ -1,0 +1,34 @@
+//! Carries out one operation on a worktree at a time.
+
+use std::path::Path;
+
+use subagent_protocol::Error;
+use subagent_protocol::worktree::Worktree;
+
+use super::errors;
+use super::land::restore;
+use super::registration::Registration;
+use super::work::Work;
+
+/// Carries out an operation on a worktree that no other one works on meanwhile.
+pub(super) fn alone<'a, T>(
+    work: &Work<'a>,
+    name: &str,
+    worktree: &Worktree,
+    operation: impl FnOnce(&Work<'a>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    if !worktree.repository.is_dir() {
+        return Err(errors::not_found(&worktree.repository, "the repository is gone"));
+    }
+    let folder = worktree.path.parent().unwrap_or(Path::new("/"));
+    let path = folder.join(format!(".{}.lock", worktree.name));
+    work.locked(name, &path, &worktree.repository, |work| {
+        let found = Registration::find(worktree)?.filter(|found| found.path.is_dir());
+        let answer = found.map_or(Ok(()), |found| restore(work, &found)).and_then(|()| operation(work));
+        if !worktree.path.exists() {
+            // The lock goes with the worktree; who waits for it sees that it is gone.
+            let _ = std::fs::remove_file(&path);
+        }
+        answer
+    })
+}

@@ -1,0 +1,39 @@
+//! A work tree with the repositories below it.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use subagent_protocol::Error;
+
+use super::modules;
+use super::work::{Work, line};
+
+/// A work tree: that of the worktree, or one of a submodule.
+pub(super) struct Place {
+    pub(super) top: PathBuf,
+    pub(super) git_dir: PathBuf,
+    /// The same work tree of the repository that the worktree was made from.
+    pub(super) main: Option<PathBuf>,
+    pub(super) ready: SystemTime,
+    pub(super) deletions_count: bool,
+}
+
+impl Place {
+    /// Those below that are repositories of their own: submodules, and others that git tracks as such.
+    pub(super) fn below(&self, work: &Work<'_>) -> Result<Vec<Self>, Error> {
+        let mut found = Vec::new();
+        for module in modules::all(work, &self.top)? {
+            let top = self.top.join(&module.path);
+            let Some(git_dir) = modules::git_dir(work, &top)? else { continue };
+            let main = self.main.as_ref().map(|main| main.join(&module.path));
+            let main = main.filter(|main| main.join(".git").exists());
+            found.push(Self { top, git_dir, main, ready: self.ready, deletions_count: self.deletions_count });
+        }
+        Ok(found)
+    }
+}
+
+/// The commit that is checked out.
+pub(super) fn head(work: &Work<'_>, top: &Path) -> Result<Option<String>, Error> {
+    Ok(work.asked(top, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.map(|id| line(&id)))
+}
