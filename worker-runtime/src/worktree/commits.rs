@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
-use super::place::Place;
+use super::checkout::Checkout;
 use super::registration::Registration;
 use super::work::Work;
 use crate::git::Git;
@@ -57,7 +57,7 @@ fn git_of<'a>(work: &'a Work<'_>, worktree: &'a Worktree, found: Option<&'a Regi
 }
 
 /// The commits of a submodule that the main work tree's repository of it does not have.
-pub(super) fn of_module(work: &Work<'_>, place: &Place) -> Result<Vec<String>, Error> {
+pub(super) fn of_module(work: &Work<'_>, place: &Checkout) -> Result<Vec<String>, Error> {
     let mut input = String::from("HEAD\n");
     if let Some(main) = &place.main {
         input.push_str("--not\n");
@@ -65,7 +65,7 @@ pub(super) fn of_module(work: &Work<'_>, place: &Place) -> Result<Vec<String>, E
             input.push_str(&tip);
             input.push('\n');
         }
-        input.extend(super::place::head(work, main)?.map(|head| head + "\n"));
+        input.extend(super::checkout::head(work, main)?.map(|head| head + "\n"));
     }
     let args = ["rev-list", "--ignore-missing", "--all", "--reflog", "--stdin"];
     Ok(lines(&work.feed(&work.git(&place.top), &args, input.as_bytes())?).collect())

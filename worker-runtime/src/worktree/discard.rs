@@ -4,10 +4,10 @@ use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Answer, Worktree};
 
+use super::checkout::Checkout;
 use super::create::tip;
 use super::keep::{self, Keeping};
 use super::look;
-use super::place::Place;
 use super::registration::{REMOVING, Registration};
 use super::remove::{self, delete_branch, forget};
 use super::scratch::Scratch;
@@ -80,7 +80,7 @@ pub(super) fn of_branch(
 }
 
 fn of_folder(keeping: &Keeping<'_>, found: &Registration) -> Result<String, Error> {
-    let place = Place {
+    let place = Checkout {
         top: found.path.clone(),
         git_dir: found.admin.clone(),
         main: Some(keeping.worktree.main.clone()),

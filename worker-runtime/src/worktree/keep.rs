@@ -16,7 +16,7 @@ use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::Worktree;
 
-use super::place::{Place, head};
+use super::checkout::{Checkout, head};
 use super::scratch::Scratch;
 use super::status::{self, parts, path};
 use super::work::{Work, line};
@@ -47,7 +47,7 @@ type Entries = BTreeMap<Vec<u8>, String>;
 
 impl Keeping<'_> {
     /// Makes the commit of a work tree. `parents` are commits that it has to keep too.
-    pub(super) fn all(&self, place: &Place, mut parents: Vec<String>) -> Result<String, Error> {
+    pub(super) fn all(&self, place: &Checkout, mut parents: Vec<String>) -> Result<String, Error> {
         let work = self.work;
         let scratch = Scratch::new(&self.worktree.repository)?;
         let git = status::with_own_index(work, &place.top, &place.git_dir, &scratch, "index")?;
@@ -58,7 +58,8 @@ impl Keeping<'_> {
             let git_dir = modules::git_dir(work, &folder)?;
             let git_dir =
                 git_dir.ok_or_else(|| errors::not_found(&folder, "git cannot read this repository"))?;
-            let below = Place { top: folder, git_dir, main: None, ready: place.ready, deletions_count: true };
+            let below =
+                Checkout { top: folder, git_dir, main: None, ready: place.ready, deletions_count: true };
             parents.push(self.below(place, &below)?);
         }
         for below in place.below(work)? {
@@ -132,7 +133,7 @@ impl Keeping<'_> {
     }
 
     /// What differs from the index, as entries with objects that are written; and repositories that git does not track.
-    fn entries(&self, place: &Place, git: &Git<'_>) -> Result<(Entries, Vec<PathBuf>), Error> {
+    fn entries(&self, place: &Checkout, git: &Git<'_>) -> Result<(Entries, Vec<PathBuf>), Error> {
         let list = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"];
         let listed = self.work.feed(git, &list, b"")?;
         let unmerged = self.work.feed(git, &["diff", "-z", "--name-only", "--diff-filter=U"], b"")?;
@@ -199,14 +200,14 @@ impl Keeping<'_> {
     }
 
     /// Keeps a repository below in that of the work tree around it; the commit.
-    fn below(&self, around: &Place, below: &Place) -> Result<String, Error> {
+    fn below(&self, around: &Checkout, below: &Checkout) -> Result<String, Error> {
         let commit = self.all(below, self.tips(below)?)?;
         self.fetch(below, &around.top, &commit, None)?;
         Ok(commit)
     }
 
     /// Keeps a submodule in the repository that the main work tree has of it, if it has something of its own.
-    fn in_main(&self, below: &Place, main: &Path) -> Result<(), Error> {
+    fn in_main(&self, below: &Checkout, main: &Path) -> Result<(), Error> {
         let tips = self.tips(below)?;
         let status = ["status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=none"];
         let scratch = Scratch::new(&self.worktree.repository)?;
@@ -221,7 +222,7 @@ impl Keeping<'_> {
     }
 
     /// Keeps commits of submodules in the repositories that the main work tree has of them.
-    pub(super) fn commits_in_main(&self, place: &Place) -> Result<(), Error> {
+    pub(super) fn commits_in_main(&self, place: &Checkout) -> Result<(), Error> {
         for below in place.below(self.work)? {
             self.commits_in_main(&below)?;
             let (tips, Some(main)) = (self.tips(&below)?, &below.main) else { continue };
@@ -237,7 +238,7 @@ impl Keeping<'_> {
     }
 
     /// The commits of a repository below that only it has, and that no other of these leads to by itself.
-    fn tips(&self, below: &Place) -> Result<Vec<String>, Error> {
+    fn tips(&self, below: &Checkout) -> Result<Vec<String>, Error> {
         let unique: BTreeSet<String> = commits::of_module(self.work, below)?.into_iter().collect();
         let refs = self.work.run(&below.top, &["for-each-ref", "--format=%(objectname)"])?;
         let before =
@@ -247,7 +248,7 @@ impl Keeping<'_> {
     }
 
     /// Brings a commit to another repository, with a ref there if it has to have one.
-    fn fetch(&self, from: &Place, to: &Path, commit: &str, with_ref: Option<()>) -> Result<(), Error> {
+    fn fetch(&self, from: &Checkout, to: &Path, commit: &str, with_ref: Option<()>) -> Result<(), Error> {
         let name = retired::name(self.worktree, self.time);
         self.work.run(&from.top, &["update-ref", &name, commit])?;
         let args = ["fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance"];

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use subagent_protocol::Error;
 use subagent_protocol::worktree::{Contents, Worktree};
 
-use super::place::Place;
+use super::checkout::Checkout;
 use super::registration::{READY, REMOVING, Registration, restore_link};
 use super::scratch::Scratch;
 use super::status::{self, parts, path};
@@ -28,7 +28,7 @@ pub(super) fn look(work: &Work<'_>, worktree: &Worktree) -> Result<Contents, Err
         return Ok(Contents { commits, uncommitted, ..Contents::default() });
     };
     let is_removed = found.read(REMOVING).is_some();
-    let place = Place {
+    let place = Checkout {
         top: found.path.clone(),
         git_dir: found.admin.clone(),
         main: Some(worktree.main.clone()),
@@ -81,7 +81,7 @@ pub(super) fn ready(found: &Registration) -> SystemTime {
     ready.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-impl Place {
+impl Checkout {
     /// Counts what is not committed, here and below. Returns the untracked files.
     fn count(
         &self,

@@ -6,6 +6,7 @@
 //! whole), `subagent-ready` (its time: when the setup ended) and `subagent-removing` (a removal has begun).
 
 mod alone;
+mod checkout;
 mod commits;
 mod create;
 mod discard;
@@ -16,7 +17,6 @@ mod lock;
 mod look;
 mod modules;
 mod patch;
-mod place;
 mod plan;
 mod registration;
 mod remove;

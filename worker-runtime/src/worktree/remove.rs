@@ -7,9 +7,9 @@ use std::path::Path;
 use subagent_protocol::Error;
 use subagent_protocol::worktree::{Answer, Worktree};
 
+use super::checkout::Checkout;
 use super::create::tip;
 use super::look;
-use super::place::Place;
 use super::registration::{REMOVING, Registration};
 use super::work::{Work, line, step};
 use super::{errors, retired};
@@ -40,7 +40,7 @@ pub(super) fn remove(work: &Work<'_>, worktree: &Worktree) -> Result<Answer, Err
 
 /// Lets git remove the folder, which looks again whether something would be lost; false if so.
 fn take_away(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Result<bool, Error> {
-    let top = Place {
+    let top = Checkout {
         top: found.path.clone(),
         git_dir: found.admin.clone(),
         main: Some(worktree.main.clone()),

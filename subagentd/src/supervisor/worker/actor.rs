@@ -20,11 +20,11 @@ use super::blocked::Blocked;
 use super::budget::Budgets;
 use super::inbox::Questions;
 use super::ingest::Goal;
+use super::own_worktree::OwnWorktree;
 use super::runtime::Runtime;
 use super::setting::{SetOrder, Setting};
 use super::task::Tasks;
 use super::task_limits::TaskLimits;
-use super::worktree::Place;
 use super::{Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
@@ -50,7 +50,7 @@ pub(in crate::supervisor) struct Actor {
     pub(super) spec: Spec,
     pub(super) cwd: PathBuf,
     /// Its worktree, if it has one.
-    pub(super) place: Place,
+    pub(super) worktree: OwnWorktree,
     pub(super) directory: PathBuf,
     pub(super) socket: PathBuf,
     pub(super) environment: PathBuf,
@@ -177,7 +177,7 @@ impl Actor {
             controller,
             spec,
             cwd: PathBuf::from(&row.cwd),
-            place: Place::default(),
+            worktree: OwnWorktree::default(),
             journal: JournalReader::new(&directory),
             directory,
             socket,
@@ -287,7 +287,7 @@ impl Actor {
                 Ok(()) = self.tasks.bell.changed() => self.is_rung(),
                 // Published when the loop begins anew.
                 Ok(()) = self.noted.changed() => self.last_seq = self.last_seq.max(*self.noted.borrow_and_update()),
-                made = self.place.made() => self.worktree_made(made).await,
+                made = self.worktree.made() => self.worktree_made(made).await,
                 answered = self.hooks.next(), if serve => self.hooks_answered(answered).await,
                 message = self.mailbox.recv(), if serve || refuse => match message {
                     Some(message) if refuse => self.refuse_message(message),

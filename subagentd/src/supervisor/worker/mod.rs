@@ -19,6 +19,7 @@ mod hooks;
 mod inbox;
 mod ingest;
 mod order;
+mod own_worktree;
 mod revival;
 mod runtime;
 mod setting;

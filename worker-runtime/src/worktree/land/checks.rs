@@ -7,7 +7,7 @@ use subagent_protocol::{Code, Error};
 
 use super::super::registration::Registration;
 use super::super::work::{Work, line, step};
-use super::super::{errors, place, usable};
+use super::super::{checkout, errors, usable};
 use super::change::{self, Entry};
 
 /// The file of a worktree's git directory that says what was checked out, and that something else is for a while: three
@@ -25,7 +25,7 @@ pub(super) fn run(
     if checks.is_empty() {
         return Ok(());
     }
-    let head = place::head(work, &found.path)?.unwrap_or_default();
+    let head = checkout::head(work, &found.path)?.unwrap_or_default();
     let branch = work.asked(&found.path, &["symbolic-ref", "--quiet", "HEAD"])?.map(|name| line(&name));
     found.write(CHECKING, format!("{}\n{head}\n{commit}\n", branch.unwrap_or_default()).as_bytes())?;
     let checked = check(work, worktree, found, checks, commit);

@@ -13,10 +13,10 @@ use subagent_protocol::worktree::{AfterLanding, Answer, Landed, Landing, Worktre
 
 use self::make::Source;
 use self::target::Target;
+use super::checkout::{self, Checkout};
 use super::errors::{self, refused};
 use super::keep::Keeping;
 use super::look;
-use super::place::{self, Place};
 use super::registration::Registration;
 use super::scratch::{self, Scratch};
 use super::status::{parts, refuse_under_way, with_own_index};
@@ -132,8 +132,8 @@ fn follow(work: &Work<'_>, worktree: &Worktree, landing: &Landing, landed: &mut 
     Ok(())
 }
 
-fn place(worktree: &Worktree, found: &Registration) -> Place {
-    Place {
+fn place(worktree: &Worktree, found: &Registration) -> Checkout {
+    Checkout {
         top: found.path.clone(),
         git_dir: found.admin.clone(),
         main: Some(worktree.main.clone()),
@@ -159,7 +159,7 @@ fn commit_all(
     landing: &Landing,
 ) -> Result<String, Error> {
     let top = &found.path;
-    let head = place::head(work, top)?
+    let head = checkout::head(work, top)?
         .ok_or_else(|| refused("noCommit", format!("{} has no commit checked out", top.display())))?;
     let args =
         ["status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=dirty", "--no-renames"];

@@ -9,7 +9,7 @@ use super::modules;
 use super::work::{Work, line};
 
 /// A work tree: that of the worktree, or one of a submodule.
-pub(super) struct Place {
+pub(super) struct Checkout {
     pub(super) top: PathBuf,
     pub(super) git_dir: PathBuf,
     /// The same work tree of the repository that the worktree was made from.
@@ -18,7 +18,7 @@ pub(super) struct Place {
     pub(super) deletions_count: bool,
 }
 
-impl Place {
+impl Checkout {
     /// Those below that are repositories of their own: submodules, and others that git tracks as such.
     pub(super) fn below(&self, work: &Work<'_>) -> Result<Vec<Self>, Error> {
         let mut found = Vec::new();
