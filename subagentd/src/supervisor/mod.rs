@@ -39,6 +39,7 @@ mod inbox;
 mod inspect;
 mod janitor;
 mod journal;
+mod keyed_locks;
 mod leftovers;
 mod link;
 mod locks;

@@ -12,6 +12,7 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, watch};
 
+use super::keyed_locks::KeyedLocks;
 use super::per_worker::PerWorker;
 use crate::descriptors;
 
@@ -95,6 +96,8 @@ pub(super) struct Shared {
     pub(super) pruning: tokio::sync::Mutex<()>,
     /// Held while the files of definitions are read for somebody: of one at a time.
     pub(super) composing: Arc<tokio::sync::Mutex<()>>,
+    /// Held by a request that changes a worktree, by the address in the request.
+    pub(super) worktrees: KeyedLocks,
     /// Bounds how many hooks run at once.
     pub(super) hooks: tokio::sync::Semaphore,
     live: watch::Sender<usize>,
@@ -122,6 +125,7 @@ impl Shared {
             backing_up: tokio::sync::Mutex::default(),
             pruning: tokio::sync::Mutex::default(),
             composing: Arc::default(),
+            worktrees: KeyedLocks::default(),
             hooks: tokio::sync::Semaphore::new(MAX_HOOKS),
             live: watch::Sender::new(0),
             max_runtimes: descriptors::max_runtimes(descriptors::limit()),

@@ -35,6 +35,7 @@ impl Supervisor {
 
     async fn land(&self, caller: Caller, address: &str, request: LandWorktree) -> Result<WorktreeLanded> {
         let (owner, key) = self.guarded(caller, &format!("land {address}"), &request)?;
+        let _one_at_a_time = self.shared.worktrees.lock(address).await;
         if let Some(earlier) = self.recall(&key).await? {
             return read_response(earlier);
         }
@@ -64,11 +65,13 @@ impl Supervisor {
         let row = WorktreeRow { state: before, landing_at: None, ..row };
         let stored = self.shared.store.write(Durability::Full, 2, move |tx| match answer {
             Ok(landed) => {
+                let mut seq = None;
                 let (landed, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
-                    let (landed, seq) = landed_in(tx, row, landed, then)?;
-                    Ok((landed, seq))
+                    let (landed, stored) = landed_in(tx, row, landed, then)?;
+                    seq = stored;
+                    Ok(landed)
                 })?;
-                Ok(Ok(landed))
+                Ok(Ok((landed, seq)))
             }
             Err(error) => {
                 tx.update_worktree(&row, entropy::now())?;

@@ -75,17 +75,20 @@ impl Supervisor {
     ) -> Result<WorktreeRemoved> {
         let what = if discards { "discard" } else { "remove worktree" };
         let (owner, key) = self.guarded(caller, &format!("{what} {address}"), &request)?;
-        if let Some(earlier) = self.recall(&key).await? {
-            return read_response(earlier);
-        }
-        let row = self.worktree(address).await?;
-        self.check_worktree_owner(&row, owner).await?;
-        self.check_unused(&row).await?;
-        let this = self.clone();
+        let (this, address) = (self.clone(), address.to_owned());
         // On its own: a client that goes away must not leave a row without its worktree.
-        tokio::spawn(async move { this.end_unused(row, key, request.env, discards).await })
-            .await
-            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+        tokio::spawn(async move {
+            let _one_at_a_time = this.shared.worktrees.lock(&address).await;
+            if let Some(earlier) = this.recall(&key).await? {
+                return read_response(earlier);
+            }
+            let row = this.worktree(&address).await?;
+            this.check_worktree_owner(&row, owner).await?;
+            this.check_unused(&row).await?;
+            this.end_unused(row, key, request.env, discards).await
+        })
+        .await
+        .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
     async fn end_unused(
@@ -108,8 +111,12 @@ impl Supervisor {
         };
         subagent_failpoint::hit("worktree_removed.before_commit");
         let write = self.shared.store.write(Durability::Full, 2, move |tx| {
-            let ((removed, seq), _) =
-                tx.once(key.as_ref(), entropy::now(), |tx| ends::delete(tx, &row, retired))?;
+            let mut seq = None;
+            let (removed, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
+                let (removed, stored) = ends::delete(tx, &row, retired)?;
+                seq = stored;
+                Ok(removed)
+            })?;
             Ok((removed, seq))
         });
         let (removed, seq) = write.await?;
@@ -145,14 +152,17 @@ impl Supervisor {
     /// `INVALID_CONTROLLER_HANDLE`, those of git, `STORAGE_ERROR`.
     pub async fn prune_worktrees(&self, caller: Caller, request: PruneWorktrees) -> Result<WorktreesPruned> {
         let (owner, key) = self.guarded(caller, "prune worktrees", &request)?;
-        if let Some(earlier) = self.recall(&key).await? {
-            return read_response(earlier);
-        }
         let this = self.clone();
         // On its own: a client that goes away must not leave a row without its worktree.
-        tokio::spawn(async move { this.prune_unused(owner, key, request).await })
-            .await
-            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+        tokio::spawn(async move {
+            let _one_at_a_time = this.shared.pruning.lock().await;
+            match this.recall(&key).await? {
+                Some(earlier) => read_response(earlier),
+                None => this.prune_unused(owner, key, request).await,
+            }
+        })
+        .await
+        .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
     async fn prune_unused(
