@@ -99,11 +99,12 @@ pub struct Cli {
 const ROOT_EXAMPLES: &str = "\
 Quick start:
   subagent init
-  subagent run -d codex 'Fix the login bug.'
+  subagent run -d codex --worktree 'Fix the login bug.'
   subagent wait codex-1
   subagent approve codex-1
   subagent show codex-1
   subagent diff codex-1
+  subagent land codex-1
 
 Every command takes --help; with --json it prints one JSON document.
 Exit codes: 0 success, 1 error, 2 wrong usage.";
