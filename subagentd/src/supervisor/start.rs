@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView, WorktreeEnd};
+use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView, WorktreeEnd, WorktreeView};
 use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
 use subagent_protocol::{Code, Error, Result, worker_name};
 
@@ -23,8 +23,6 @@ use crate::store::{Durability, NewName, NewWorker, Once, OwnerCheck, WorkerRow, 
 pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
 /// The runtime's own steps, the guard's proof, and the kill of a runtime that does neither.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(25);
-/// How long the removal of a worktree may take beyond that.
-const WORKTREE_REMOVAL: Duration = Duration::from_secs(5 * 60);
 /// What takes longer may be in vain: something else than a lock is in the place of one.
 const LOCKS_LOOKED_AT: Duration = Duration::from_secs(5);
 
@@ -184,8 +182,7 @@ impl Supervisor {
         let worker = handle.worker_id.as_str();
         let worktree = self.worktree_of(worker).await?;
         self.order_also(handle, owner, key, input, respond, None, also).await?;
-        let limit = if worktree.is_some() { STOP_TIMEOUT + WORKTREE_REMOVAL } else { STOP_TIMEOUT };
-        self.stopped(handle, limit).await?;
+        self.stopped(handle, worktree.as_ref()).await?;
         let row = self.row(worker).await?;
         if row.state != "stopped" {
             // Its actor says so only after the commit, so somebody else has changed the row.
@@ -197,7 +194,7 @@ impl Supervisor {
         Ok(worker_stopped(row, worktree))
     }
 
-    async fn stopped(&self, handle: &Handle, limit: Duration) -> Result<()> {
+    async fn stopped(&self, handle: &Handle, worktree: Option<&WorktreeView>) -> Result<()> {
         let mut snapshots = handle.follow();
         let is_stopped = |snapshot: &Arc<Snapshot>| snapshot.worker.state == State::Stopped;
         let begun = tokio::time::Instant::now();
@@ -209,13 +206,22 @@ impl Supervisor {
             }
         }
         let stopped = snapshots.wait_for(is_stopped);
-        match tokio::time::timeout_at(begun + limit, stopped).await {
+        match tokio::time::timeout_at(begun + STOP_TIMEOUT, stopped).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => Ok(()),
             Ok(Err(_)) => Err(self.abandoned()),
             Err(_) => {
                 let guards = self.shared.guards();
                 let guard = guards.iter().find(|(worker, _)| *worker == handle.worker_id);
+                if let (None, Some(worktree)) = (guard, worktree) {
+                    let message = "the worker has ended; its worktree is still being removed";
+                    return Err(Error::new(Code::WorktreeBusy, message)
+                        .retryable()
+                        .with("workerId", handle.worker_id.as_str())
+                        .with("worktree", worktree.name.as_str())
+                        .with("reason", "removing")
+                        .recommend("repeat the command to wait longer"));
+                }
                 let left = guard.map(|(_, guard)| strays::below(guard.pid)).unwrap_or_default();
                 Err(Error::new(
                     Code::StopIncomplete,
