@@ -192,7 +192,6 @@ fn a_file_without_a_description_is_another_file() {
 #[test]
 fn what_this_version_does_not_do_refuses_the_start() {
     for line in [
-        "isolation: worktree",
         "filesystem: isolated",
         "sand_box: {filesystem: shared_ro}",
         "memory: user",
@@ -220,6 +219,7 @@ fn what_this_version_does_not_do_refuses_the_start() {
         "hooks: {}",
         "memory:",
         "isolation: none",
+        "isolation: worktree",
         "memory: ''",
     ] {
         assert!(definition(format!("---\ndescription: d\n{line}\n---\n")).refusals.is_empty(), "{line}");

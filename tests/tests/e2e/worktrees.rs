@@ -78,7 +78,8 @@ fn a_worker_works_in_its_worktree_and_lands_where_that_came_from() {
     assert_eq!(counts, [2, 2, 1, 2].map(|number| json!(number)), "{shown}");
     assert_eq!(names(&sandbox), ["auth ready"]);
     // Typed in the worktree it is about the same workspace.
-    let inside = sandbox.subagent(&["ls", "-q"]).cwd(tree.join("new")).without_env("SUBAGENT_STATE_DIR").run();
+    let inside =
+        sandbox.subagent(&["ls", "-q"]).cwd(tree.join("new")).without_env("SUBAGENT_STATE_DIR").run();
     assert_eq!(inside.text(), "auth\n", "{inside}");
     assert!(!tree.join(".subagent").exists());
 
