@@ -28,7 +28,6 @@ pub mod installed;
 mod known;
 pub mod launcher;
 mod layers;
-mod made_worktree;
 mod markers;
 pub mod mcp;
 pub mod model;

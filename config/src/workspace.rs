@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
 use crate::error::ConfigError;
-use crate::made_worktree;
 use crate::markers::{self, CONFIG_FILE, CONTROLLER_FILE, DOT_SUBAGENT, STATE};
 use crate::paths;
 
@@ -26,14 +25,11 @@ impl Workspace {
     /// The workspace of a command that was given this `--cwd`, if any.
     ///
     /// Root: the nearest folder with a `.subagent` of ours (config file, controller hint or state), from `--cwd` or
-    /// else the caller's working directory upward; else the nearest with `.git`; else `--cwd` itself. In a worktree
-    /// of a worker it is that of the main work tree. State:
+    /// else the caller's working directory upward; else the nearest with `.git`; else `--cwd` itself. State:
     /// `SUBAGENT_STATE_DIR`, which also makes the lack of a root acceptable (the folder itself is the root then),
     /// else `.subagent/state` in the root.
     pub fn find(typed_cwd: Option<&Path>, env: &Environment) -> Result<Self, ConfigError> {
         let start = resolve_cwd(typed_cwd, env)?;
-        // Typed in a worktree of a worker it is about the workspace of that worker.
-        let start = made_worktree::in_main(&start).unwrap_or(start);
         let moved = env.var("SUBAGENT_STATE_DIR").map(|dir| paths::resolve(Path::new(dir), env));
         let root = match root_above(&start) {
             Some(root) => root.to_owned(),

@@ -12,8 +12,6 @@ use crate::time::Timestamp;
 
 /// The folder of branches that are made without a name of the user: `subagent/NAME`.
 pub const BRANCH_PREFIX: &str = "subagent/";
-/// The file in the git directory of a worktree (`.git/worktrees/ID`) that says that it was made for a worker.
-pub const MARKER: &str = "subagent";
 /// The folder of refs that keep the work of discarded and landed worktrees: `refs/subagent/retired/NAME/TIME`.
 pub const RETIRED_REFS: &str = "refs/subagent/retired/";
 

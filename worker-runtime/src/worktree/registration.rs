@@ -10,7 +10,7 @@ use subagent_protocol::worktree::Worktree;
 use super::errors;
 
 /// The file with the name of the worktree: it is ours, and was made whole.
-pub(super) const OURS: &str = subagent_protocol::worktree::MARKER;
+pub(super) const OURS: &str = "subagent";
 /// The file whose time is the end of the setup.
 pub(super) const READY: &str = "subagent-ready";
 /// The file that says that its removal has begun.
