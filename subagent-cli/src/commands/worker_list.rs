@@ -8,7 +8,7 @@ use crate::args::workers::WorkerList;
 use crate::client::{Client, Unreachable, block_on, daemons};
 use crate::context::{Context, path_value, present};
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{Format, Outcome, text};
 
 pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
     if args.all_workspaces {
@@ -39,7 +39,11 @@ pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
     };
     choice.check(&data)?;
     data["items"].as_array_mut().into_iter().flatten().for_each(|item| without_name(item, context));
-    let shown = text::rows(&data, &["workerId", "state", "label"], "");
+    let shown = match context.format {
+        // Only the document is printed.
+        Format::Json => String::new(),
+        Format::Text => text::rows(&data, &["workerId", "state", "label"], ""),
+    };
     Ok(Outcome::list("worker.listed", data, shown, "(no workers)"))
 }
 
