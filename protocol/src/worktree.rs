@@ -123,7 +123,8 @@ pub enum Operation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Landing {
-    /// What tells it from other landings of the worktree: one that is repeated with the same id has been done before.
+    /// When it was first asked for, in milliseconds since 1970. Identifies the landing: a repetition with the same id
+    /// returns the first answer. Not a [`Timestamp`], which has whole seconds as JSON: two landings fit into one.
     pub id: i64,
     /// The branch; without one that of which the worktree was made.
     pub into: Option<String>,
@@ -139,8 +140,14 @@ pub struct Landing {
     pub protected: Vec<String>,
     /// What happens to the worktree afterwards.
     pub then: AfterLanding,
-    /// When: the last part of the ref that keeps the worktree's commits.
-    pub time: Timestamp,
+}
+
+impl Landing {
+    /// When it was first asked for: the last part of the ref that keeps the worktree's commits.
+    #[must_use]
+    pub const fn time(&self) -> Timestamp {
+        Timestamp(self.id)
+    }
 }
 
 /// How the commits of a landing come to be.
@@ -214,6 +221,8 @@ pub struct Plan {
     pub base: String,
     /// See [`Worktree::source_branch`].
     pub source_branch: Option<String>,
+    /// See [`Worktree::with_changes`].
+    pub with_changes: bool,
     /// Names that are taken: of entries of `folder`, and of branches below [`BRANCH_PREFIX`].
     pub taken: Vec<String>,
 }

@@ -1,6 +1,6 @@
 //! The filter of system calls: what neither Landlock nor namespaces limit.
 //!
-//! Unix sockets by path lead to programs of the user that do anything for whoever asks: the session bus, `tmux`, a container
+//! Unix sockets by path lead to programs of the user that obey any process of the user: the session bus, `tmux`, a container
 //! engine, this daemon. Nothing in the kernel tells one path from another there, so sockets of that family cannot be made
 //! (`socketpair` can). `io_uring` makes sockets without a system call, and the keyrings are shared with the user's session.
 
@@ -14,7 +14,7 @@ use seccompiler::{
 };
 use subagent_protocol::sandbox::Network;
 
-/// Calls that are refused whatever their arguments are.
+/// Calls that are refused with all arguments.
 const REFUSED: [i64; 4] =
     [libc::SYS_io_uring_setup, libc::SYS_add_key, libc::SYS_keyctl, libc::SYS_request_key];
 /// The families of sockets that a network needs.

@@ -42,7 +42,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn failed(code: u8, message: &str) -> ExitCode {
-    // Nobody is left to tell when stderr is gone too.
+    // An error that cannot be written to stderr is lost; the exit code remains.
     let _ = writeln!(io::stderr(), "subagent: {message}");
     ExitCode::from(code)
 }
@@ -69,7 +69,7 @@ impl Call {
         Some(Self { inside, text, sandbox, command: args.next()?, args: args.collect() })
     }
 
-    /// What has to be read so that the command can start, whatever a list of readable paths says.
+    /// The path that must be readable for the command to start, also outside of the listed readable paths.
     fn needed(&self) -> Option<PathBuf> {
         let program = Path::new(&self.command);
         program.is_absolute().then(|| program.canonicalize().ok()).flatten()

@@ -18,6 +18,8 @@ mod confine;
 mod files;
 #[cfg(target_os = "linux")]
 mod rules;
+#[cfg(target_os = "linux")]
+mod trial;
 
 #[cfg(not(target_os = "linux"))]
 #[path = "unsupported.rs"]

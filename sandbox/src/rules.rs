@@ -18,7 +18,7 @@ use super::files::{self, Held};
 /// The versions whose rights are used, the newest first.
 const VERSIONS: [(u32, ABI); 6] =
     [(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3), (2, ABI::V2), (1, ABI::V1)];
-/// Devices that programs need and nobody's data is in.
+/// Devices that programs need and that hold no data.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 fn ruleset(abi: ABI, tcp: bool) -> Result<Ruleset, RulesetError> {

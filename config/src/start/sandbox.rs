@@ -1,4 +1,4 @@
-//! What the agent of a worker may reach: the profile that somebody chose, narrowed by the definition, as absolute paths.
+//! What the agent of a worker may reach: the chosen profile, narrowed by the definition, as absolute paths.
 //!
 //! Whether this machine can enforce it is the daemon's to find out.
 
@@ -13,7 +13,7 @@ use crate::model::Config;
 use crate::paths;
 use crate::sandbox::{Choice, Files, NONE, Profile, Reach, files, files_words};
 
-/// What is hidden where nobody says otherwise: keys and passwords that programs keep in files.
+/// Hidden by default: files in which programs keep keys and passwords.
 pub const HIDDEN: [&str; 8] = [
     "~/.ssh",
     "~/.gnupg",

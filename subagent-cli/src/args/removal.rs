@@ -26,8 +26,8 @@ pub struct WorkerRm {
 /// Remove workers that were stopped long ago, and old files
 ///
 /// That is: workers that have been stopped for longer than --older-than, keys of requests that are as old (but never
-/// younger than a day), older files of unknown workers (but no journals), and what `restore` has put aside so
-/// long ago. What was restored counts as new. The daemon does the same by itself after 30 days.
+/// younger than a day), older files of unknown workers (but no journals), and state that a `restore` replaced before
+/// then. Restored state counts as new. The daemon does the same by itself after 30 days.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -168,7 +168,7 @@ pub struct WorktreePrune {
 /// Bring the changes of a worktree to the branch that it came from
 ///
 /// The worker's changes become one commit on that branch, and in the files of your work tree. What it has not committed is
-/// committed first. Nothing is changed if the target has conflicts, or changes of yours in the same files. The worktree of
+/// committed first. The target is not changed if it has conflicts, or changes of yours in the same files. The worktree of
 /// a stopped worker is removed afterwards; a worker that lives goes on from there. Several worktrees land in turn; the
 /// first that cannot ends it.
 #[derive(Debug, Args)]

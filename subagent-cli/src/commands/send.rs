@@ -192,10 +192,16 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
 }
 
 /// Sends a text to a worker and waits for the end of its turn; a person at a terminal is asked what the agent asks.
+/// Returns why the turn did not end well, or `None`.
 ///
 /// # Errors
-/// The daemon's; `TURN_OPEN` with the reason if the turn does not end well.
-pub(super) fn and_wait(worker: &str, text: String, workspace: &Workspace, context: &Context) -> Result<()> {
+/// The daemon's; `WAIT_TIMEOUT`.
+pub(super) fn and_wait(
+    worker: &str,
+    text: String,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<Option<String>> {
     let message = Message {
         worker_id: worker.to_owned(),
         positional: true,
@@ -207,15 +213,12 @@ pub(super) fn and_wait(worker: &str, text: String, workspace: &Workspace, contex
         agent: None,
         agents: None,
     };
-    let wait = WaitFor { until: None, timeout: 0.0, no_progress: 0.0 };
+    let timeout = wait_limit(None, None).map_or(0.0, |limit| limit.as_secs_f64());
+    let wait = WaitFor { until: None, timeout, no_progress: 0.0 };
     let (_, waited) = send(message, (Vec::new(), Vec::new()), Some(&wait), workspace, (None, None), context)?;
     let event = waited.map(|waited| waited["matchedEvent"].clone()).unwrap_or_default();
     let mut client = Client::new(context, workspace);
-    let end = block_on(WaitEnd::of(&mut client, worker, &event))?;
-    match end.reason {
-        None => Ok(()),
-        Some(reason) => Err(Failure::new(Code::TurnOpen, reason).with("worker", worker)),
-    }
+    Ok(block_on(WaitEnd::of(&mut client, worker, &event))?.reason)
 }
 
 /// Sends the message; gives what was accepted and, if it is waited for, what came.

@@ -1,7 +1,7 @@
-//! `subagent doctor`: what is wrong here, and what to do about it.
+//! `subagent doctor`: finds problems and says how to solve them.
 //!
-//! Looks without changing anything, starts nothing but bubblewrap, to see whether it works, and waits for nobody for long; what the daemon knows it is asked
-//! for, if it runs. Only with `--fix` the few things are mended that nobody has to judge. Must not open the database.
+//! Changes nothing without `--fix`, which repairs only what needs no judgment. Each look has a time limit. The only program
+//! that it starts is bubblewrap, to see whether it works. Asks the daemon if it runs. Must not open the database.
 
 mod config;
 mod copies;

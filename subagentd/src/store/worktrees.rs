@@ -13,9 +13,11 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Setup, Worktree};
 use subagent_protocol::{Code, Error, Result};
 
+use super::controllers::{self, OwnerCheck};
 use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
+use super::{removal, workers};
 
 /// A worktree as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,4 +208,24 @@ pub(crate) fn landing(connection: &Connection) -> Result<Vec<WorktreeRow>> {
 fn one(connection: &Connection, column: &str, value: &str) -> Result<Option<WorktreeRow>> {
     let sql = format!("SELECT {COLUMNS} FROM worktrees WHERE {column} = ?1");
     Ok(rows::one(connection, &sql, [value], WorktreeRow::read).optional().map_err(StoreError::from)?)
+}
+
+/// Refuses a caller that may not change this worktree.
+pub(crate) fn check_owner(connection: &Connection, owner: &OwnerCheck, row: &WorktreeRow) -> Result<()> {
+    if workers::get(connection, row.worker_id.as_str())?.is_some() {
+        return controllers::check_owner_of(connection, owner, &row.controller_id);
+    }
+    removal::check_owner_of_all(connection, owner, &[row.controller_id.clone()].into())
+}
+
+/// The state of a worktree after a landing that left it in place: `ready` while it has a worker, else `kept`.
+pub(crate) fn after_landing(connection: &Connection, row: &WorktreeRow) -> Result<WorktreeState> {
+    let now = by_name(connection, &row.worktree.name)?.map(|now| now.state);
+    if let Some(state) = now.filter(|state| *state != WorktreeState::Landing) {
+        // The worker's end was stored during the landing.
+        return Ok(state);
+    }
+    let worker = workers::get(connection, row.worker_id.as_str())?;
+    let is_live = worker.is_some_and(|worker| worker.state != "stopped");
+    Ok(if is_live { WorktreeState::Ready } else { WorktreeState::Kept })
 }

@@ -12,10 +12,10 @@ use subagent_protocol::sandbox::{Layers, Sandbox, SandboxSpec};
 use subagent_protocol::{Code, Error, Result};
 use subagent_sandbox::Machine;
 
-/// More paths a sandbox does not have: they stand on command lines.
-const MOST_PATHS: usize = 200;
-/// Longer is no path that the system takes.
-const MOST_PATH_BYTES: usize = 4096;
+/// The maximum number of paths of a sandbox. They are arguments of bubblewrap.
+const MAX_PATHS: usize = 200;
+/// The maximum length of a path: `PATH_MAX`.
+const MAX_PATH_BYTES: usize = 4096;
 
 /// Programs that were seen to work since this daemon began.
 static WORK: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -40,12 +40,12 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     let Some(spec) = &request.sandbox else { return Ok(()) };
     let wrong = |message: &str| Err(Error::new(Code::InvalidInput, message).with("field", "sandbox"));
     let paths = || spec.write.iter().chain(&spec.hide).chain(spec.read.iter().flatten());
-    if paths().count() > MOST_PATHS {
+    if paths().count() > MAX_PATHS {
         return wrong("a sandbox has at most 200 paths");
     }
     let possible = |path: &PathBuf| {
         let bytes = path.as_os_str().len();
-        path.is_absolute() && bytes <= MOST_PATH_BYTES && !path.as_os_str().as_bytes().contains(&0)
+        path.is_absolute() && bytes <= MAX_PATH_BYTES && !path.as_os_str().as_bytes().contains(&0)
     };
     if !paths().all(possible) {
         return wrong("the paths of a sandbox are absolute");

@@ -17,6 +17,7 @@ use subagent_protocol::start::Timeouts;
 use subagent_protocol::tags::Tags;
 
 use super::environment::Variables;
+use super::worktrees::operation::COMMANDS_TIMEOUT;
 use crate::store::WorkerRow;
 
 /// The stored spec. Of the environment it holds the names only; the values are in [`super::environment`].
@@ -121,16 +122,18 @@ pub(super) fn tags(row: &WorkerRow) -> Tags {
 }
 
 /// How long it may take until what was chosen of a session is set, and what a definition wishes for.
-pub(super) fn patience(options: &Options, agent: Option<&AgentSpec>) -> Duration {
+fn patience(options: &Options, agent: Option<&AgentSpec>) -> Duration {
     let wishes = agent.is_some_and(|agent| agent.model.is_some());
     options.patience() + if wishes { PATIENCE } else { Duration::ZERO }
 }
 
-/// How long a start of the worker's agent may take: until there is a session, and until what was chosen of it is set.
+/// How long a start of the worker's agent may take: until its worktree is there, until there is a session, and until what
+/// was chosen of the session is set.
 pub(super) fn startup(row: &WorkerRow) -> Duration {
     stored(row).map_or(Duration::ZERO, |spec| {
         let patience = patience(&spec.options, spec.agent.as_ref());
-        Duration::from_millis(spec.launcher.timeouts.startup_ms) + patience
+        let making = if spec.has_worktree { COMMANDS_TIMEOUT } else { Duration::ZERO };
+        Duration::from_millis(spec.launcher.timeouts.startup_ms) + patience + making
     })
 }
 

@@ -54,7 +54,7 @@ impl Supervisor {
         {
             // Of a repetition: its branch is there already.
             let worker_id: String = super::orders::read_response(earlier)?;
-            return self.started(&worker_id, START_MARGIN).await;
+            return self.started(&worker_id).await;
         }
         let planned = self.plan_worktree(request.worktree.as_ref(), &request.cwd, &request.env).await?;
         let (mut spec, kept) = delegation::parts(&request)?;
@@ -64,9 +64,6 @@ impl Supervisor {
         let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
         environment::write(&file, &kept)?;
         let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
-        let patience = spec::patience(&request.options, request.agent.as_ref());
-        let making = if planned.is_some() { worktrees::operation::COMMANDS_TIMEOUT } else { Duration::ZERO };
-        let startup = Duration::from_millis(request.launcher.timeouts.startup_ms) + patience + making;
         let begins = if request.debug_mode { Worker::without_runtime() } else { Worker::new() };
         let stored = self
             .shared
@@ -105,10 +102,10 @@ impl Supervisor {
             // Of a repetition the worker of the first request counts.
             environment::remove(&file);
         }
-        self.started(stored?.0.as_str(), startup).await
+        self.started(stored?.0.as_str()).await
     }
 
-    async fn started(&self, worker_id: &str, startup: Duration) -> Result<WorkerView> {
+    async fn started(&self, worker_id: &str) -> Result<WorkerView> {
         let row = self.row(worker_id).await?;
         let handle = match self.roster.live(worker_id) {
             Ok(handle) => handle,
@@ -119,7 +116,7 @@ impl Supervisor {
         let mut snapshots = handle.follow();
         let decided =
             snapshots.wait_for(|snapshot| snapshot.settled && snapshot.worker.state != State::Starting);
-        let snapshot = match tokio::time::timeout(startup + START_MARGIN, decided).await {
+        let snapshot = match tokio::time::timeout(spec::startup(&row) + START_MARGIN, decided).await {
             Ok(Ok(snapshot)) => snapshot.clone(),
             Ok(Err(_)) => return Err(self.abandoned()),
             Err(_) => {

@@ -122,6 +122,8 @@ fn work_outlives_its_worker_until_it_is_landed_or_discarded() {
         );
         let refused = sandbox.run(&["worktree", "remove", name]).error("WORKTREE_HAS_WORK");
         assert_eq!(refused["details"]["contents"]["uncommitted"], 1, "{refused}");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.ends_with("has work: 1 uncommitted file"), "{message}");
         sandbox.run(&["worker", "rm", name]).data_of("worker.removed");
     }
     assert_eq!(names(&sandbox), ["gone kept", "kept kept"], "also after their workers are removed");
@@ -132,6 +134,8 @@ fn work_outlives_its_worker_until_it_is_landed_or_discarded() {
     assert_eq!((&landed["worktreeRemoved"], &landed["files"]), (&json!(true), &json!(["kept.txt"])));
     assert!(!path(&kept).exists());
     assert_eq!(text(&sandbox.workspace().join("kept.txt")), "kept\n");
+    let trailer = git(&sandbox, &["log", "-1", "--format=%(trailers:key=Subagent,valueonly)"]);
+    assert_eq!(trailer.trim(), format!("kept, {}", kept["workerId"].as_str().unwrap()));
 
     let discarded = sandbox.run(&["worktree", "discard", "gone"]).data_of("worktree.discarded");
     assert!(!path(&gone).exists());
@@ -353,5 +357,63 @@ fn without_an_identity_nothing_lands() {
     let failed = sandbox.run(&["land", "auth"]).error("GIT_FAILED");
     assert!(failed["details"]["output"].as_str().unwrap().contains("user.name"), "{failed}");
     assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "1\n");
+    sandbox.finish();
+}
+
+#[test]
+fn the_output_of_a_failed_check_goes_to_the_worker_which_mends_it() {
+    let sandbox = repository();
+    let _ = start(&sandbox, "auth", &[]);
+    let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();
+    let check = "test -e mended || { echo '!edit create mended yes'; exit 1; }";
+    let landed = sandbox.run(&["land", "auth", "--fix", "--check", check]).data_of("worktree.landed");
+    assert_eq!(landed["files"], json!(["b.txt", "mended"]));
+    // A turn that fails leaves the error of the landing.
+    let _ = sandbox.run(&["send", "auth", "!edit create c.txt c"]).data();
+    let check = "echo '!error -32000 out of order'; exit 3";
+    let failed = sandbox.run(&["land", "auth", "--fix", "--check", check]).error("LAND_CHECK_FAILED");
+    assert_eq!(failed["details"]["exitCode"], 3, "{failed}");
+    assert!(failed["details"]["fix"].as_str().unwrap().contains("out of order"), "{failed}");
+    assert_eq!(names(&sandbox), ["auth ready"]);
+    sandbox.finish();
+}
+
+#[test]
+fn a_worker_that_is_stopped_during_a_landing_leaves_a_worktree_that_can_be_removed() {
+    let sandbox = repository();
+    let _ = start(&sandbox, "auth", &[]);
+    let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();
+    let (begun, go_on) = (sandbox.file("begun"), sandbox.file("go-on"));
+    let mkfifo = std::process::Command::new("mkfifo").arg(&go_on).status().unwrap();
+    assert!(mkfifo.success());
+    let check = format!("touch {}; read line < {}", begun.display(), go_on.display());
+    let landing = sandbox.subagent(&["land", "auth", "--check", &check]).spawn();
+    wait_until("the check to begin", Duration::from_secs(20), || begun.exists().then_some(()));
+    let stopped = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+    assert_eq!(
+        (&stopped["worktree"]["outcome"], &stopped["worktree"]["state"]),
+        (&json!("kept"), &json!("kept"))
+    );
+    fs::write(&go_on, "now\n").unwrap();
+    let landed = landing.output().data_of("worktree.landed");
+    assert_eq!(landed["files"], json!(["b.txt"]));
+    assert_eq!(names(&sandbox), ["auth kept"]);
+    let pruned = sandbox.run(&["worktree", "prune"]).data_of("worktree.pruned");
+    assert_eq!(pruned["removed"][0]["name"], "auth", "{pruned}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_diff_is_that_of_the_worker_in_the_worktree() {
+    let sandbox = repository();
+    git(&sandbox, &["branch", "subagent/auth"]);
+    let started = start(&sandbox, "auth", &[]);
+    assert_eq!(started["worktree"]["name"], "auth-2");
+    let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();
+    for name in ["auth", "auth-2"] {
+        let diff = sandbox.run(&["worktree", "diff", name]).data_of("worker.diff");
+        assert_eq!(diff["files"][0]["path"], "b.txt", "{diff}");
+    }
+    sandbox.run(&["worktree", "diff", "other"]).error("WORKTREE_NOT_FOUND");
     sandbox.finish();
 }

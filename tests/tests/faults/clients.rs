@@ -170,8 +170,8 @@ impl Scene<'_> {
             "subagent hook test" => (words(&["Stop"]), &[]),
             "subagent summary" | "subagent show" | "subagent diff" => (vec![self.worker()], &[]),
             "subagent budget set" => (words(&["--max-turns", "1000000"]), &[]),
-            "subagent worktree diff" => (vec![self.worker()], &[]),
-            "subagent worktree show"
+            "subagent worktree diff"
+            | "subagent worktree show"
             | "subagent worktree setup"
             | "subagent worktree remove"
             | "subagent worktree discard"

@@ -69,8 +69,8 @@ pub(crate) fn hear(
     }
 }
 
-/// Reads the one output of a process until its end; its status, and the end of the output. A process that it left behind
-/// keeps nobody waiting.
+/// Reads the one output of a process until its end; its status, and the end of the output. Does not wait for
+/// processes that it left behind.
 pub(crate) fn until_end(
     mut child: Child,
     mut output: PipeReader,

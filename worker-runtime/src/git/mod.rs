@@ -171,7 +171,7 @@ impl Git<'_> {
         }
         match trusted {
             true => {
-                // A program that wants to ask somebody gets no answer, and fails.
+                // A program that asks for a password fails.
                 command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ASKPASS", "/bin/false");
                 command.env("GIT_EDITOR", ":").env("GIT_MERGE_AUTOEDIT", "no");
                 command.stderr(Stdio::piped());

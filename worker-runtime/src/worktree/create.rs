@@ -21,7 +21,7 @@ pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> 
         if !found.path.is_dir() {
             return Err(errors::not_found(&found.path, "the folder of the worktree is gone"));
         }
-        // Its submodules too. What is there now may be somebody's work.
+        // Its submodules too. The files may have changed since.
         return Ok(());
     }
     let name = format!("refs/heads/{}", worktree.branch);
@@ -76,7 +76,7 @@ fn keep_sparse(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Re
     copied.map(drop).map_err(|error| errors::file(&to, &error))
 }
 
-/// Makes room: removes what an attempt that was killed has left. Refuses what somebody else made.
+/// Removes what a killed attempt has left. Refuses files and branches that are not ours.
 fn clear(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     let taken = || errors::exists("path", &worktree.path.display().to_string());
     let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
@@ -93,7 +93,7 @@ fn clear(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes what an attempt has made and that nobody has used: git's files of this worktree that is not whole.
+/// Removes what a killed attempt has made: the registration and files of an unfinished worktree. No agent has used them.
 fn clear_made(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     let removed = |path: &Path| match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(errors::file(path, &error)),

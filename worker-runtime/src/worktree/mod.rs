@@ -36,6 +36,7 @@ use subagent_protocol::worktree::{Answer, Operation};
 
 use self::alone::alone;
 pub use self::patch::patch;
+pub use self::plan::repository;
 use self::work::{Env, Patience, Work};
 
 /// Reads an operation from the standard input, carries it out, and writes the answer.

@@ -90,7 +90,7 @@ fn clone(
     top: &Path,
     commit: &str,
 ) -> Result<(), Error> {
-    // What an attempt left that was killed. Nobody has used it.
+    // A killed attempt has left it; no agent has used it.
     for folder in [place, top] {
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

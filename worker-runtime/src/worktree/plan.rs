@@ -10,7 +10,7 @@ use subagent_protocol::Error;
 use subagent_protocol::worktree::{BRANCH_PREFIX, Plan};
 
 use super::scratch::Scratch;
-use super::work::{Work, line};
+use super::work::{Patience, Work, line};
 use super::{errors, status};
 use crate::git::Failure;
 
@@ -68,6 +68,8 @@ pub(super) fn plan(work: &Work<'_>, cwd: &Path, root: &Path, wanted: &Wanted) ->
         main: found.top,
         folder,
         prefix: found.prefix,
+        // Without uncommitted changes the base stays HEAD.
+        with_changes: wanted.with_changes && base != head,
         base,
         source_branch,
         taken,
@@ -84,6 +86,14 @@ pub(super) fn version(work: &Work<'_>, folder: &Path) -> Result<(u32, u32), Erro
         return Err(errors::needs_git("tooOld", message));
     }
     Ok(version)
+}
+
+/// Finds the common git directory of the repository around a folder.
+///
+/// # Errors
+/// `WORKTREE_NEEDS_GIT{reason}`, `GIT_FAILED`.
+pub fn repository(folder: &Path, env: &[(OsString, OsString)]) -> Result<PathBuf, Error> {
+    Ok(find(&Work::new(env, Patience::default()), folder)?.repository)
 }
 
 fn find(work: &Work<'_>, cwd: &Path) -> Result<Found, Error> {

@@ -26,7 +26,7 @@ pub(super) fn remove(work: &Work<'_>, worktree: &Worktree) -> Result<Answer, Err
         found.write(REMOVING, b"")?;
         if contents.exists && !take_away(work, worktree, &found)? {
             let _ = fs::remove_file(found.admin.join(REMOVING));
-            // Somebody has changed it meanwhile.
+            // It has changed since the look.
             return look::look(work, worktree).map(Answer::Found);
         }
         forget(&found)?;

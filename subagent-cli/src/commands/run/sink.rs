@@ -88,7 +88,7 @@ impl Sink {
         }
     }
 
-    /// Shows a person what the agent is doing. Nobody waits for it.
+    /// Shows a person what the agent is doing. Does not block.
     pub(super) fn tick(&mut self) {
         if let Place::Progress(progress) = &mut self.events
             && let Some(print) = progress.tick()

@@ -10,7 +10,7 @@ use subagent_protocol::api::{LandWorktree, WorktreeView};
 use subagent_protocol::worktree::{LandingMode, Worktree};
 use subagent_runtime::worktree;
 
-use super::{COMMANDS_LIMIT, git_environment};
+use super::{COMMANDS_LIMIT, environment, git_environment};
 use crate::args::worktrees::Land;
 use crate::client::{Ask, Client, Query, block_on, read, segment};
 use crate::commands::send;
@@ -104,13 +104,13 @@ fn fix(name: &str, failure: Failure, workspace: &Workspace, context: &Context) -
     } else {
         return Err(failure);
     };
-    send::and_wait(name, prompt, workspace, context)
+    let unfixed = send::and_wait(name, prompt, workspace, context)?;
+    unfixed.map_or(Ok(()), |reason| Err(failure.with("fix", reason)))
 }
 
 /// Writes the changes of a worktree to a file.
 fn patch(view: &WorktreeView, file: &std::path::Path, context: &Context) -> Result<Outcome> {
-    let env: Vec<_> = context.env.vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    let bytes = worktree::patch(&of_view(view), &env)?;
+    let bytes = worktree::patch(&of_view(view), &environment(context))?;
     fs::write(file, &bytes).map_err(|error| {
         Failure::new(Code::InvalidArgument, format!("{} cannot be written: {error}", file.display()))
             .with("path", file.to_string_lossy())

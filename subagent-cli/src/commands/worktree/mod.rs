@@ -2,20 +2,21 @@
 
 pub(super) mod land;
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
 use subagent_protocol::api::{
-    ChangeWorktree, GitEnvironment, PruneWorktrees, WorktreeChoice, is_git_variable,
+    ChangeWorktree, GitEnvironment, PruneWorktrees, WorktreeChoice, WorktreeView, is_git_variable,
 };
 use subagent_protocol::bytes64::Bytes64;
+use subagent_runtime::worktree;
 
 use super::{diff, has_state};
+use crate::args::look::Diff;
 use crate::args::worktrees::{OneWorktree, WorktreeCommand, WorktreeFlags, WorktreeList, WorktreePrune};
-use crate::client::{Ask, Client, Query, block_on, segment};
+use crate::client::{Ask, Client, Query, block_on, read, segment};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::input::Input;
@@ -30,7 +31,7 @@ pub(super) fn run(command: WorktreeCommand, context: &Context) -> Result<Outcome
     match command {
         WorktreeCommand::List(args) => list(&args, context),
         WorktreeCommand::Show(args) => show(&args.one, context),
-        WorktreeCommand::Diff(args) => diff::run(args, context),
+        WorktreeCommand::Diff(args) => diff_of(args, context),
         WorktreeCommand::Setup(args) => {
             let keys = ["name", "path"];
             changed(&args.one, ("setup", COMMANDS_LIMIT), "worktree.ready", &keys, context)
@@ -70,6 +71,21 @@ fn show(one: &OneWorktree, context: &Context) -> Result<Outcome> {
     Ok(Outcome::report("worktree.shown", data, shown))
 }
 
+/// Shows the diff of the worker of a worktree.
+fn diff_of(mut args: Diff, context: &Context) -> Result<Outcome> {
+    if let Some(name) = &args.worker {
+        let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+        let path = format!("/v1/worktrees/{}", segment(name));
+        let mut client = Client::new(context, &workspace);
+        let view: WorktreeView =
+            read(block_on(
+                async move { client.ask(&Ask::get(Query::new(path)).within(Some(GIT_LIMIT))).await },
+            )?)?;
+        args.worker = Some(view.worker_id.to_string());
+    }
+    diff::run(args, context)
+}
+
 fn changed(
     one: &OneWorktree,
     (what, limit): (&str, Duration),
@@ -93,7 +109,7 @@ fn prune(args: &WorktreePrune, context: &Context) -> Result<Outcome> {
         None => PruneWorktrees { env, ..PruneWorktrees::default() },
         Some(seconds) => {
             let age = seconds.saturating_mul(1000);
-            let repository = repository(&workspace.root)?;
+            let repository = worktree::repository(&workspace.root, &environment(context))?;
             PruneWorktrees { env, repository: Some(repository), retired_older_than_ms: Some(age) }
         }
     };
@@ -121,19 +137,9 @@ pub(super) fn typed(flags: WorktreeFlags, input: &Input) -> Result<Option<Worktr
     })
 }
 
-/// The common git directory around a folder.
-fn repository(folder: &Path) -> Result<PathBuf> {
-    let output = Command::new("git")
-        .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
-        .current_dir(folder)
-        .output();
-    match output {
-        Ok(output) if output.status.success() => {
-            let line = output.stdout.strip_suffix(b"\n").unwrap_or(&output.stdout);
-            Ok(PathBuf::from(std::ffi::OsStr::from_bytes(line)))
-        }
-        _ => Err(Failure::argument(format!("{} is in no git repository", folder.display()))),
-    }
+/// All variables of this command, for git that it runs itself.
+fn environment(context: &Context) -> Vec<(OsString, OsString)> {
+    context.env.vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// The variables that git needs of this command's.

@@ -12,12 +12,13 @@ use subagent_protocol::worktree::{Answer, Operation};
 use super::operation;
 use super::rows::store_event;
 use crate::store::worktrees::{self, WorktreeRow};
-use crate::store::{Durability, RowId, workers};
+use crate::store::{Durability, RowId};
 use crate::supervisor::entropy;
 use crate::supervisor::environment::Variables;
 use crate::supervisor::shared::Shared;
 
-/// Removes the worktree of a worker of which no process is left, if nothing would be lost. What fails keeps it.
+/// Removes the worktree of a worker of which no process is left, if nothing would be lost. A failure keeps it, as does a
+/// landing in progress: the end of a worker does not wait for checks.
 pub(in crate::supervisor) async fn finish(shared: &Shared, worker: RowId, worker_id: &str) {
     let id = worker_id.to_owned();
     let row = match shared.store.read(move |connection| worktrees::of_worker(connection, &id)).await {
@@ -26,19 +27,23 @@ pub(in crate::supervisor) async fn finish(shared: &Shared, worker: RowId, worker
         Err(error) => return tracing::error!(worker = worker_id, %error, "a worktree cannot be looked up"),
     };
     subagent_failpoint::hit("worktree_end.before_run");
-    let operation = Operation::Remove { worktree: row.worktree.clone() };
-    let removed = match operation::run(shared, &operation, &Variables::new()).await {
-        Ok(answer) => answer == Answer::Removed,
-        Err(error) => {
-            tracing::warn!(worker = worker_id, %error, "a worktree stays because it cannot be looked at");
-            false
-        }
-    };
+    let removed = row.state != WorktreeState::Landing && remove(shared, &row).await;
     subagent_failpoint::hit("worktree_end.before_commit");
     match store_end(shared, row, removed).await {
         Ok(Some(seq)) => shared.noted(worker, seq),
         Ok(None) => {}
         Err(error) => tracing::error!(worker = worker_id, %error, "the end of a worktree cannot be stored"),
+    }
+}
+
+async fn remove(shared: &Shared, row: &WorktreeRow) -> bool {
+    let operation = Operation::Remove { worktree: row.worktree.clone() };
+    match operation::run(shared, &operation, &Variables::new()).await {
+        Ok(answer) => answer == Answer::Removed,
+        Err(error) => {
+            tracing::warn!(worker = %row.worker_id, %error, "a worktree stays because it cannot be looked at");
+            false
+        }
     }
 }
 
@@ -87,9 +92,7 @@ pub(in crate::supervisor) async fn recover_landings(shared: &Arc<Shared>) -> Res
     let repositories: BTreeSet<PathBuf> = rows.iter().map(|row| row.worktree.repository.clone()).collect();
     let reset = shared.store.write(Durability::Full, rows.len(), move |tx| {
         for row in rows {
-            let worker = workers::get(tx.connection(), row.worker_id.as_str())?;
-            let is_live = worker.is_some_and(|worker| worker.state != "stopped");
-            let state = if is_live { WorktreeState::Ready } else { WorktreeState::Kept };
+            let state = worktrees::after_landing(tx.connection(), &row)?;
             tx.update_worktree(&WorktreeRow { state, ..row }, entropy::now())?;
         }
         Ok(())

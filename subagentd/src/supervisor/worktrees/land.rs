@@ -6,7 +6,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{AfterLanding, Answer, Landed, Landing, Operation};
 use subagent_protocol::{Code, Error, Result};
 
-use super::rows::{check_owner, store_event};
+use super::rows::store_event;
 use super::{ends, operation};
 use crate::core::worker::State;
 use crate::store::worktrees::{self, WorktreeRow};
@@ -42,17 +42,18 @@ impl Supervisor {
         let row = self.worktree(address).await?;
         let (then, launcher) = self.may_land(&row).await?;
         let then = if request.keep { AfterLanding::Keep } else { then };
-        let (before, time) = self.begin_landing(&row, owner).await?;
+        let time = self.begin_landing(&row, owner).await?;
+        let worker = [row.worktree.name.clone()].into_iter().chain(launcher);
+        let worker: Vec<String> = worker.chain([row.worker_id.to_string()]).collect();
         let landing = Landing {
             id: time.0,
             into: request.into,
             how: request.how,
             message: request.message,
-            trailer: format!("Subagent: {}, {launcher}, {}", row.worktree.name, row.worker_id),
+            trailer: format!("Subagent: {}", worker.join(", ")),
             checks: request.checks,
             protected: request.protected,
             then,
-            time,
         };
         let into = landing.into.clone().or_else(|| row.worktree.source_branch.clone()).unwrap_or_default();
         let operation = Operation::Land { worktree: row.worktree.clone(), landing: Box::new(landing) };
@@ -62,21 +63,24 @@ impl Supervisor {
             Err(error) => Err(error),
         };
         subagent_failpoint::hit("land.before_commit");
-        let row = WorktreeRow { state: before, landing_at: None, ..row };
-        let stored = self.shared.store.write(Durability::Full, 2, move |tx| match answer {
-            Ok(landed) => {
-                let mut seq = None;
-                let (landed, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
-                    let (landed, stored) = landed_in(tx, row, landed, then)?;
-                    seq = stored;
-                    Ok(landed)
-                })?;
-                Ok(Ok((landed, seq)))
-            }
-            Err(error) => {
-                tx.update_worktree(&row, entropy::now())?;
-                conflict(tx, &row, into, &error)?;
-                Ok(Err(error))
+        let stored = self.shared.store.write(Durability::Full, 2, move |tx| {
+            let state = worktrees::after_landing(tx.connection(), &row)?;
+            let row = WorktreeRow { state, landing_at: None, ..row };
+            match answer {
+                Ok(landed) => {
+                    let mut seq = None;
+                    let (landed, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
+                        let (landed, stored) = landed_in(tx, row, landed, then)?;
+                        seq = stored;
+                        Ok(landed)
+                    })?;
+                    Ok(Ok((landed, seq)))
+                }
+                Err(error) => {
+                    tx.update_worktree(&row, entropy::now())?;
+                    conflict(tx, &row, into, &error)?;
+                    Ok(Err(error))
+                }
             }
         });
         let (landed, seq) = stored.await??;
@@ -84,8 +88,8 @@ impl Supervisor {
         Ok(landed)
     }
 
-    /// What happens to a worktree after its landing, and the launcher of its worker.
-    async fn may_land(&self, row: &WorktreeRow) -> Result<(AfterLanding, String)> {
+    /// What happens to a worktree after its landing, and the launcher of its worker, if there still is one.
+    async fn may_land(&self, row: &WorktreeRow) -> Result<(AfterLanding, Option<String>)> {
         let busy = |reason: &str, message: &str, action: String| {
             let error = Error::new(Code::WorktreeBusy, message).with("worktree", row.worktree.name.as_str());
             Err(error.with("reason", reason).retryable().recommend(action))
@@ -99,7 +103,7 @@ impl Supervisor {
         }
         let worker_id = row.worker_id.as_str().to_owned();
         let found = self.shared.store.read(move |connection| workers::get(connection, &worker_id)).await?;
-        let Some(worker) = found else { return Ok((AfterLanding::Remove, "removed worker".to_owned())) };
+        let Some(worker) = found else { return Ok((AfterLanding::Remove, None)) };
         if let Ok(handle) = self.roster.live(worker.worker_id.as_str())
             && matches!(
                 handle.snapshot.borrow().worker.state,
@@ -111,22 +115,17 @@ impl Supervisor {
             return busy("turn", "a turn of its worker is open", action);
         }
         let then = if worker.state == "stopped" { AfterLanding::Remove } else { AfterLanding::GoOn };
-        Ok((then, worker.launcher))
+        Ok((then, Some(worker.launcher)))
     }
 
-    /// Stores that a landing has begun, for the next daemon. Returns the state before, and the time of the landing: that
-    /// of an earlier attempt whose end is not known, so that git knows it again.
-    async fn begin_landing(
-        &self,
-        row: &WorktreeRow,
-        owner: OwnerCheck,
-    ) -> Result<(WorktreeState, Timestamp)> {
+    /// Stores that a landing has begun, for the next daemon. Returns the time of the landing. An earlier attempt whose
+    /// end is not known keeps its time, so that git recognizes it.
+    async fn begin_landing(&self, row: &WorktreeRow, owner: OwnerCheck) -> Result<Timestamp> {
         let row = row.clone();
         let write = self.shared.store.write(Durability::Full, 1, move |tx| {
-            check_owner(tx, &owner, &row)?;
+            worktrees::check_owner(tx.connection(), &owner, &row)?;
             let now = worktrees::by_name(tx.connection(), &row.worktree.name)?;
-            let before = now.map_or(row.state, |now| now.state);
-            if before == WorktreeState::Landing {
+            if now.is_some_and(|now| now.state == WorktreeState::Landing) {
                 return Err(Error::new(Code::WorktreeBusy, "another landing of this worktree is under way")
                     .with("worktree", row.worktree.name.as_str())
                     .with("reason", "landing")
@@ -135,11 +134,11 @@ impl Supervisor {
             let time = row.landing_at.unwrap_or_else(entropy::now);
             let row = WorktreeRow { state: WorktreeState::Landing, landing_at: Some(time), ..row };
             tx.update_worktree(&row, time)?;
-            Ok((before, time))
+            Ok(time)
         });
-        let begun = write.await?;
+        let time = write.await?;
         subagent_failpoint::hit("land.after_begin");
-        Ok(begun)
+        Ok(time)
     }
 
     /// Wakes who waits for events of a worker.

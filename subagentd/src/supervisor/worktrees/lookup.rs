@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use subagent_protocol::api::{NewWorktree, WorktreeEnd, WorktreeView, WorktreesListed};
-use subagent_protocol::worktree::{Answer, Contents, Operation};
+use subagent_protocol::worktree::{Answer, Operation};
 use subagent_protocol::{Code, Error, Result};
 
 use super::operation;
@@ -14,14 +14,14 @@ use crate::supervisor::Supervisor;
 use crate::supervisor::environment::Variables;
 
 impl Supervisor {
-    /// All worktrees, the newest first, with their contents if `look` is set.
+    /// All worktrees, the newest first, with their contents if `with_contents` is set.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
-    pub async fn list_worktrees(&self, look: bool) -> Result<WorktreesListed> {
+    pub async fn list_worktrees(&self, with_contents: bool) -> Result<WorktreesListed> {
         let rows = self.shared.store.read(worktrees::list).await?;
         let views = rows.into_iter().map(|row| async move {
-            let contents = if look { self.contents(&row).await.ok() } else { None };
+            let contents = if with_contents { look(&self.shared, &row).await.ok() } else { None };
             WorktreeView { contents, ..row.view() }
         });
         let items = futures_util::future::join_all(views).await;
@@ -34,7 +34,7 @@ impl Supervisor {
     /// `WORKTREE_NOT_FOUND`, those of git, `STORAGE_ERROR`.
     pub async fn show_worktree(&self, address: &str) -> Result<WorktreeView> {
         let row = self.worktree(address).await?;
-        let contents = self.contents(&row).await?;
+        let contents = look(&self.shared, &row).await?;
         Ok(WorktreeView { contents: Some(contents), ..row.view() })
     }
 
@@ -68,10 +68,6 @@ impl Supervisor {
         })
     }
 
-    async fn contents(&self, row: &WorktreeRow) -> Result<Contents> {
-        look(&self.shared, row).await
-    }
-
     /// The worktree of a worker as `worker show` has it.
     ///
     /// # Errors
@@ -82,7 +78,7 @@ impl Supervisor {
         Ok(found.await?.map(WorktreeRow::view))
     }
 
-    /// What has become of the worktree of a stopped worker. `name`: what it was called, if it had one.
+    /// What has become of the worktree of a stopped worker; `before` is the worktree that it had, if any.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
@@ -96,6 +92,10 @@ impl Supervisor {
         let row =
             self.shared.store.read(move |connection| worktrees::of_worker(connection, &worker_id)).await?;
         let Some(row) = row else { return Ok(Some(WorktreeEnd::Removed { name: before.name })) };
+        if row.landing_at.is_some() {
+            // A look would wait for the landing.
+            return Ok(Some(WorktreeEnd::Kept(row.view())));
+        }
         Ok(Some(match look(&self.shared, &row).await {
             Ok(contents) => WorktreeEnd::Kept(WorktreeView { contents: Some(contents), ..row.view() }),
             Err(error) => WorktreeEnd::Unknown { name: before.name, error },

@@ -39,7 +39,7 @@ impl Planned {
             branch,
             base: plan.base.clone(),
             source_branch: plan.source_branch.clone(),
-            with_changes: wanted.choice.with_changes,
+            with_changes: plan.with_changes,
             name,
         }
     }
@@ -91,6 +91,7 @@ mod tests {
             prefix: "sub/dir".into(),
             base: "1".repeat(40),
             source_branch: Some("main".into()),
+            with_changes: false,
             taken: taken.iter().map(|name| (*name).to_owned()).collect(),
         };
         let choice = WorktreeChoice { branch: branch.map(str::to_owned), ..WorktreeChoice::default() };

@@ -8,7 +8,6 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Answer, Contents, Operation};
 use subagent_protocol::{Code, Error, Result};
 
-use super::rows::check_owner;
 use super::{ends, operation};
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, OwnerCheck, removal, workers};
@@ -126,7 +125,7 @@ impl Supervisor {
 
     async fn check_worktree_owner(&self, row: &WorktreeRow, owner: OwnerCheck) -> Result<()> {
         let row = row.clone();
-        self.shared.store.write(Durability::Full, 1, move |tx| check_owner(tx, &owner, &row)).await
+        self.shared.store.read(move |connection| worktrees::check_owner(connection, &owner, &row)).await
     }
 
     /// Whether no worker works in it any more.
@@ -211,20 +210,45 @@ impl Supervisor {
 
 fn has_work(row: &WorktreeRow, contents: &Contents) -> Error {
     let name = &row.worktree.name;
-    let mut parts = Vec::new();
-    let mut count = |number: u64, what: &str| {
-        if number > 0 {
-            parts.push(format!("{number} {what}{}", if number == 1 { "" } else { "s" }));
-        }
-    };
-    count(contents.uncommitted, "file that is not committed");
-    count(contents.commits, "commit that no other branch has");
-    count(contents.ignored, "ignored file of later than its setup");
-    parts.extend(contents.under_way.as_ref().map(|what| format!("a {what} under way")));
-    Error::new(Code::WorktreeHasWork, format!("the worktree {name} has work: {}", parts.join(", ")))
+    Error::new(Code::WorktreeHasWork, format!("the worktree {name} has work: {}", work(contents)))
         .with("worktree", name.as_str())
         .with("path", row.worktree.path.display().to_string())
         .with("branch", row.worktree.branch.as_str())
         .with("contents", serde_json::to_value(contents).unwrap_or_default())
         .recommend(format!("take it with `subagent land {name}`, or keep it under a ref and remove the worktree with `subagent worktree discard {name}`"))
+}
+
+/// The reasons why a worktree stays, as in "2 uncommitted files, a merge in progress".
+fn work(contents: &Contents) -> String {
+    let counted = |number: u64, what: &str, which: &str| {
+        (number > 0).then(|| format!("{number} {what}{}{which}", if number == 1 { "" } else { "s" }))
+    };
+    let parts = [
+        counted(contents.uncommitted, "uncommitted file", ""),
+        counted(contents.commits, "commit", " on no other branch"),
+        counted(contents.ignored, "ignored file", " newer than the setup"),
+        contents.under_way.as_ref().map(|what| format!("a {what} in progress")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_counts_what_would_be_lost() {
+        let all = Contents {
+            uncommitted: 2,
+            commits: 1,
+            ignored: 3,
+            under_way: Some("merge".to_owned()),
+            ..Contents::default()
+        };
+        assert_eq!(
+            work(&all),
+            "2 uncommitted files, 1 commit on no other branch, 3 ignored files newer than the setup, a merge in progress"
+        );
+        assert_eq!(work(&Contents { uncommitted: 1, ..Contents::default() }), "1 uncommitted file");
+    }
 }

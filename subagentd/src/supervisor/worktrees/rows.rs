@@ -1,4 +1,4 @@
-//! What all operations on stored worktrees need: a look at one, who may change it, and events about it.
+//! What all operations on stored worktrees need: a look at one, and events about it.
 
 use subagent_protocol::event::EventType;
 use subagent_protocol::worktree::{Answer, Contents, Operation};
@@ -7,7 +7,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::operation;
 use crate::core::Fact;
 use crate::store::worktrees::WorktreeRow;
-use crate::store::{OwnerCheck, Tx, controllers, removal, workers};
+use crate::store::{Tx, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment::Variables;
 use crate::supervisor::shared::Shared;
@@ -19,14 +19,6 @@ pub(super) async fn look(shared: &Shared, row: &WorktreeRow) -> Result<Contents>
         Answer::Found(contents) => Ok(contents),
         other => Err(operation::unexpected(&other)),
     }
-}
-
-/// Whether the caller may change this worktree.
-pub(super) fn check_owner(tx: &Tx<'_>, owner: &OwnerCheck, row: &WorktreeRow) -> Result<()> {
-    if workers::get(tx.connection(), row.worker_id.as_str())?.is_some() {
-        return controllers::check_owner_of(tx.connection(), owner, &row.controller_id);
-    }
-    removal::check_owner_of_all(tx.connection(), owner, &[row.controller_id.clone()].into())
 }
 
 /// Stores an event of the worker of a worktree, if there still is one. Returns its number.

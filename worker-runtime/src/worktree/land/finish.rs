@@ -109,7 +109,7 @@ fn own_of(repository: &Path) -> PathBuf {
     repository.join(scratch::FOLDER).join("landing.lock")
 }
 
-/// The error for files that somebody changed meanwhile.
+/// The error for files that changed during the landing.
 fn say(record: &Record, left: Vec<String>) -> Result<(), Error> {
     if left.is_empty() {
         return Ok(());

@@ -15,7 +15,7 @@ use super::super::work::step;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
-    /// Its time is another one than that of a later landing.
+    /// A later landing has another id.
     landing: Landing,
     landed: Landed,
 }
@@ -42,6 +42,6 @@ pub(super) fn write(worktree: &Worktree, landing: &Landing, landed: &Landed) -> 
 
 /// Forgets the landing of an earlier worktree of this name.
 pub(in super::super) fn forget(worktree: &Worktree) {
-    // One that stays has another time than any landing that follows.
+    // A record that stays has another id than any landing that follows.
     let _ = fs::remove_file(path(worktree));
 }

@@ -62,7 +62,7 @@ fn bring(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Land
     let commit = commit_all(work, worktree, &found, landing)?;
     let base = base(work, worktree, &target, &commit)?;
     let source = Source { commit, base };
-    Keeping { work, worktree, time: landing.time }.commits_in_main(&place(worktree, &found))?;
+    Keeping { work, worktree, time: landing.time() }.commits_in_main(&place(worktree, &found))?;
     let mut landed = Landed {
         into: target.branch.clone(),
         commit: target.commit.clone(),
@@ -100,10 +100,10 @@ fn follow(work: &Work<'_>, worktree: &Worktree, landing: &Landing, landed: &mut 
         let parents: Vec<String> = head.into_iter().chain(tips).collect();
         if let Some(first) = parents.first() {
             let tree = line(&work.feed(&git, &["rev-parse", &format!("{first}^{{tree}}")], b"")?);
-            let keeping = Keeping { work, worktree, time: landing.time };
+            let keeping = Keeping { work, worktree, time: landing.time() };
             let commit = keeping.commit(&git, &tree, parents.into_iter(), "Commits")?;
             landed.retired =
-                Some(retired::keep(work, &worktree.repository, worktree, landing.time, &commit)?);
+                Some(retired::keep(work, &worktree.repository, worktree, landing.time(), &commit)?);
             landed::write(worktree, landing, landed)?;
         }
     }
@@ -203,6 +203,6 @@ fn keep_index(
 ) -> Result<(), Error> {
     let scratch = Scratch::new(&worktree.repository)?;
     let git = with_own_index(work, &found.path, &found.admin, &scratch, "index")?;
-    let index = Keeping { work, worktree, time: landing.time }.index(&git, &scratch, Some(head))?;
-    retired::keep(work, &worktree.repository, worktree, landing.time, &index).map(drop)
+    let index = Keeping { work, worktree, time: landing.time() }.index(&git, &scratch, Some(head))?;
+    retired::keep(work, &worktree.repository, worktree, landing.time(), &index).map(drop)
 }

@@ -13,7 +13,6 @@ use super::world::{World, refused, time, write};
 
 pub(super) fn landing() -> Landing {
     Landing {
-        id: 0,
         into: None,
         how: LandingMode::Squash,
         message: None,
@@ -21,7 +20,7 @@ pub(super) fn landing() -> Landing {
         checks: Vec::new(),
         protected: Vec::new(),
         then: AfterLanding::Remove,
-        time: time(0),
+        id: time(0).0,
     }
 }
 

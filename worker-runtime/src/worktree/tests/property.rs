@@ -1,4 +1,4 @@
-//! Whatever is killed: what was somewhere is somewhere, and what was not to be touched was not.
+//! After a kill at any step, no file or commit is lost, and files outside of the operation are unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
