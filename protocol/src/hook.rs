@@ -33,6 +33,10 @@ words! {
         Stop = "Stop",
         /// The owner is notified of something.
         Notification = "Notification",
+        /// The worker got a git worktree of its own.
+        WorktreeCreate = "WorktreeCreate",
+        /// The worker's git worktree was removed.
+        WorktreeRemove = "WorktreeRemove",
     }
 }
 

@@ -64,6 +64,12 @@ pub struct HookInput {
     /// `Stop`, `SubagentStop`: how the turn or the task ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
+    /// `WorktreeCreate`, `WorktreeRemove`: the name of the worktree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `WorktreeCreate`, `WorktreeRemove`: its folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree_path: Option<String>,
     /// The worker.
     pub worker: WorkerId,
     /// The names of the worker's ancestors from the root, and its own; empty for a worker that is not a task.
@@ -102,6 +108,8 @@ impl HookInput {
             agent_id: None,
             agent_type: None,
             status: None,
+            name: None,
+            worktree_path: None,
             worker,
             path: Vec::new(),
             turn_id: None,
@@ -119,7 +127,10 @@ impl HookInput {
             HookEvent::SessionStart => &self.source,
             HookEvent::SubagentStart | HookEvent::SubagentStop => &self.agent_type,
             HookEvent::Notification => &self.notification_type,
-            HookEvent::UserPromptSubmit | HookEvent::Stop => &None,
+            HookEvent::UserPromptSubmit
+            | HookEvent::Stop
+            | HookEvent::WorktreeCreate
+            | HookEvent::WorktreeRemove => &None,
         };
         subject.as_deref().unwrap_or_default()
     }

@@ -32,9 +32,6 @@ const MAX_SECONDS: f64 = 3600.0;
 const ALIASES: [(&str, HookEvent); 2] =
     [("PermissionRequest", HookEvent::ApprovalRequested), ("TurnEnd", HookEvent::Stop)];
 
-/// Events that are known and that this version never fires: it has no worktrees.
-const NEVER_FIRED: [&str; 2] = ["WorktreeCreate", "WorktreeRemove"];
-
 /// Events of Claude Code that do not exist here.
 const CLAUDE_CODE: &[&str] = &[
     "ConfigChange",
@@ -57,31 +54,11 @@ const CLAUDE_CODE: &[&str] = &[
     "UserPromptExpansion",
 ];
 
-/// When a hook of a file runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fires {
-    /// Upon this event.
-    On(HookEvent),
-    /// Never in this version; the event that it waits for.
-    Never(&'static str),
-}
-
-impl Fires {
-    /// The event's name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::On(event) => event.as_str(),
-            Self::Never(name) => name,
-        }
-    }
-}
-
 /// A hook as a file says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookEntry {
     /// When it runs.
-    pub fires: Fires,
+    pub event: HookEvent,
     /// Which tools, sources or kinds it is for.
     pub matcher: Option<String>,
     /// A line for `sh -c`.
@@ -95,19 +72,18 @@ pub struct HookEntry {
 }
 
 impl HookEntry {
-    /// The hook as a worker has it; none if it never runs.
+    /// The hook as a worker has it.
     #[must_use]
-    pub fn hook(&self, origin: HookOrigin, file: &std::path::Path, sha256: &str) -> Option<Hook> {
-        let Fires::On(event) = self.fires else { return None };
-        Some(Hook {
-            event,
+    pub fn hook(&self, origin: HookOrigin, file: &std::path::Path, sha256: &str) -> Hook {
+        Hook {
+            event: self.event,
             matcher: self.matcher.clone(),
             command: self.command.clone(),
             timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX).max(1),
             origin,
             file: file.to_owned(),
             sha256: sha256.to_owned(),
-        })
+        }
     }
 }
 
@@ -206,14 +182,14 @@ fn read(value: Option<&Value>, kind: Kind) -> Checked<FileHooks> {
             hooks.ignored.push(ignored(format!("{KEY}.{name}"), groups, reason));
             continue;
         }
-        let fires = event(name)?;
+        let event = event(name)?;
         let field = format!("{KEY}.{name}");
         for (index, group) in
             list(Some(groups), || Place::Field(field.clone()))?.into_iter().flatten().enumerate()
         {
             let group_field = format!("{field}[{index}]");
             let path = [KEY.to_owned(), name.clone(), index.to_string()];
-            of_group(fires, group, &group_field, &path, kind, &mut hooks)?;
+            of_group(event, group, &group_field, &path, kind, &mut hooks)?;
         }
     }
     if hooks.entries.len() > MAX_HOOKS {
@@ -230,11 +206,10 @@ fn ignored(key: String, value: &Value, reason: String) -> Ignored {
 ///
 /// # Errors
 /// What is wrong with the name, and which names there are.
-pub fn event_named(name: &str) -> Result<Fires, String> {
-    let never = || NEVER_FIRED.into_iter().find(|never| *never == name).map(Fires::Never);
+pub fn event_named(name: &str) -> Result<HookEvent, String> {
     let alias = || ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, event)| *event);
-    if let Some(fires) = HookEvent::parse(name).or_else(alias).map(Fires::On).or_else(never) {
-        return Ok(fires);
+    if let Some(event) = HookEvent::parse(name).or_else(alias) {
+        return Ok(event);
     }
     let known: Vec<&str> = HookEvent::ALL.iter().map(|event| event.as_str()).collect();
     let why = match CLAUDE_CODE.contains(&name) {
@@ -244,13 +219,13 @@ pub fn event_named(name: &str) -> Result<Fires, String> {
     Err(format!("{why}; write {}", known.join(", ")))
 }
 
-fn event(name: &str) -> Checked<Fires> {
+fn event(name: &str) -> Checked<HookEvent> {
     event_named(name)
         .or_else(|problem| refuse(Place::Entry { field: KEY.to_owned(), key: name.to_owned() }, problem))
 }
 
 fn of_group(
-    fires: Fires,
+    event: HookEvent,
     group: &Value,
     field: &str,
     path: &[String],
@@ -278,7 +253,7 @@ fn of_group(
         }
         let path = path.iter().cloned().chain(["hooks".to_owned(), index.to_string(), "command".to_owned()]);
         hooks.entries.push(HookEntry {
-            fires,
+            event,
             matcher: matcher.clone(),
             command: command(item, &field)?,
             timeout: timeout(item, &field)?,

@@ -17,7 +17,6 @@ use super::policy::travels;
 use super::wire::{argument, path_value};
 use crate::agents::{self, Catalog, Definition, Found, Given, McpWish, Mode, Problem, Source, Tier};
 use crate::environment::Environment;
-use crate::hooks::Fires;
 use crate::mcp::McpServer;
 use crate::model::{Config, Launcher};
 use crate::policy::{Action, LayerKind, Rule};
@@ -336,12 +335,6 @@ fn of_nobody(definition: &Definition) -> Vec<NotHonoured> {
         key: ignored.key.clone(),
         value: ignored.value.clone(),
         reason: ignored.reason.clone(),
-    }));
-    let never = hooks.entries.iter().filter(|entry| matches!(entry.fires, Fires::Never(_)));
-    told.extend(never.map(|entry| NotHonoured {
-        key: format!("hooks.{}", entry.fires.name()),
-        value: entry.command.as_str().into(),
-        reason: "this version never fires the event: it has no worktrees".to_owned(),
     }));
     told
 }

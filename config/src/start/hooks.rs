@@ -24,10 +24,10 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The hooks as a worker has them, without those that never run.
+    /// The hooks as a worker has them.
     pub fn hooks(&self) -> impl Iterator<Item = Hook> {
         let of = |entry: &HookEntry| entry.hook(self.origin, &self.file, &self.hooks.sha256);
-        self.hooks.entries.iter().filter_map(of)
+        self.hooks.entries.iter().map(of)
     }
 }
 

@@ -98,6 +98,8 @@ pub(super) struct Shared {
     pub(super) composing: Arc<tokio::sync::Mutex<()>>,
     /// Held by a request that changes a worktree, by the address in the request.
     pub(super) worktrees: KeyedLocks,
+    /// Held while the hooks after the events of a worker run, by its id.
+    pub(super) after_hooks: KeyedLocks,
     /// Bounds how many hooks run at once.
     pub(super) hooks: tokio::sync::Semaphore,
     live: watch::Sender<usize>,
@@ -126,6 +128,7 @@ impl Shared {
             pruning: tokio::sync::Mutex::default(),
             composing: Arc::default(),
             worktrees: KeyedLocks::default(),
+            after_hooks: KeyedLocks::default(),
             hooks: tokio::sync::Semaphore::new(MAX_HOOKS),
             live: watch::Sender::new(0),
             max_runtimes: descriptors::max_runtimes(descriptors::limit()),

@@ -417,3 +417,39 @@ fn a_diff_is_that_of_the_worker_in_the_worktree() {
     sandbox.run(&["worktree", "diff", "other"]).error("WORKTREE_NOT_FOUND");
     sandbox.finish();
 }
+
+#[test]
+fn hooks_run_when_a_worktree_is_made_and_when_it_is_removed_after_its_worker() {
+    let sandbox = repository();
+    let file = sandbox.file("read");
+    let hook = json!([{"hooks": [{"type": "command", "command": format!("awk 1 >> {}", file.display())}]}]);
+    let hooks = json!({"WorktreeCreate": hook, "WorktreeRemove": hook});
+    write(&sandbox.file("home"), ".config/subagent/config.yaml", &format!("hooks: {hooks}\n"));
+    let read = |count: usize| -> Vec<Value> {
+        wait_until("hooks", Duration::from_secs(30), || {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+            (lines.len() == count).then_some(lines)
+        })
+    };
+    let (started, _) = (start(&sandbox, "auth", &[]), start(&sandbox, "idle", &[]));
+    let _ = sandbox.run(&["send", "auth", "!edit create a.rs x"]).data();
+    for name in ["auth", "idle"] {
+        let _ = sandbox.run(&["stop", name]).data_of("worker.stopped");
+    }
+    let of_stop = read(3);
+    let told = |input: &Value| format!("{} {}", text_of(&input["hook_event_name"]), text_of(&input["name"]));
+    let all: Vec<String> = of_stop.iter().map(told).collect();
+    assert_eq!(all, ["WorktreeCreate auth", "WorktreeCreate idle", "WorktreeRemove idle"]);
+    assert_eq!(of_stop[0]["worktree_path"], started["worktree"]["path"]);
+    assert_eq!(of_stop[0]["worker"], started["workerId"]);
+
+    // The worker of `auth` has ended before its worktree does.
+    let _ = sandbox.run(&["worktree", "discard", "auth"]).data();
+    assert_eq!(told(&read(4)[3]), "WorktreeRemove auth");
+    sandbox.finish();
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap()
+}

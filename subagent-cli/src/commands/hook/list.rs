@@ -1,7 +1,7 @@
 //! `hook list`: the hooks that apply here.
 
 use serde_json::{Value, json};
-use subagent_config::hooks::{Fires, HookEntry};
+use subagent_config::hooks::HookEntry;
 use subagent_config::start::hooks::Origin;
 
 use super::untrusted::{self, Trusted};
@@ -49,14 +49,9 @@ pub(super) fn run(args: &HookList, context: &Context) -> Result<Outcome> {
 }
 
 fn item(entry: &HookEntry, origin: &Origin, agent: Option<&str>, trusted: bool) -> Value {
-    let fires = matches!(entry.fires, Fires::On(_));
-    let runs = match (fires, trusted) {
-        (false, _) => "never",
-        (true, false) => "untrusted",
-        (true, true) => "yes",
-    };
+    let runs = if trusted { "yes" } else { "untrusted" };
     json!({
-        "event": entry.fires.name(),
+        "event": entry.event.as_str(),
         "matcher": entry.matcher.as_deref().unwrap_or("*"),
         "command": entry.command,
         "timeoutSeconds": entry.timeout.as_secs_f64(),
@@ -65,7 +60,6 @@ fn item(entry: &HookEntry, origin: &Origin, agent: Option<&str>, trusted: bool) 
         "file": path_value(&origin.file),
         "line": entry.at.map(|at| at.line),
         "trusted": trusted,
-        "neverFires": !fires,
         "runs": runs,
     })
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
-use subagent_config::hooks::{Fires, event_named, run::command};
+use subagent_config::hooks::{event_named, run::command};
 use subagent_config::workspace;
 use subagent_protocol::Code;
 use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
@@ -30,13 +30,7 @@ const SAMPLE: &str = "sample";
 
 pub(super) fn run(args: HookTest, context: &Context) -> Result<Outcome> {
     let event = match event_named(&args.event) {
-        Ok(Fires::On(event)) => event,
-        Ok(Fires::Never(name)) => {
-            let message = format!(
-                "this version never fires `{name}`; its events are `worktree.created` and `worktree.removed`"
-            );
-            return Err(Failure::argument(message).with("event", name));
-        }
+        Ok(event) => event,
         Err(problem) => {
             let message = format!("`{}` {problem}", args.event);
             return Err(Failure::argument(message).with("event", args.event));
@@ -128,6 +122,10 @@ fn sample(event: HookEvent, args: &HookTest, cwd: PathBuf) -> Result<HookInput> 
         HookEvent::SubagentStart | HookEvent::SubagentStop => {
             input.agent_type = named("general");
             input.agent_id = Some(SAMPLE.to_owned());
+        }
+        HookEvent::WorktreeCreate | HookEvent::WorktreeRemove => {
+            input.name = Some(SAMPLE.to_owned());
+            input.worktree_path = Some(input.cwd.join(SAMPLE).display().to_string());
         }
         HookEvent::Stop => {}
     }

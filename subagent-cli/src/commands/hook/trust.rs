@@ -51,12 +51,12 @@ pub(super) fn run(args: &HookTrust, context: &Context) -> Result<Outcome> {
 }
 
 fn told(entry: &HookEntry) -> Value {
-    json!({"event": entry.fires.name(), "matcher": entry.matcher.as_deref().unwrap_or("*"), "command": entry.command})
+    json!({"event": entry.event.as_str(), "matcher": entry.matcher.as_deref().unwrap_or("*"), "command": entry.command})
 }
 
 fn line(entry: &HookEntry) -> String {
     let matcher = entry.matcher.as_deref().unwrap_or("*");
-    format!("{}\t{}\t{}", entry.fires.name(), one_line(matcher), one_line(&entry.command))
+    format!("{}\t{}\t{}", entry.event.as_str(), one_line(matcher), one_line(&entry.command))
 }
 
 /// Shows what the file runs, and asks.

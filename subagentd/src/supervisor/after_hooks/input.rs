@@ -24,6 +24,8 @@ pub(super) fn fires<P: AsRef<str>>(event: &StoredEvent<P>) -> Option<HookEvent> 
             HookEvent::SubagentStop
         }
         EventType::ApprovalRequested | EventType::ElicitationRequested => HookEvent::Notification,
+        EventType::WorktreeCreated => HookEvent::WorktreeCreate,
+        EventType::WorktreeRetired | EventType::WorktreeRemoved => HookEvent::WorktreeRemove,
         // What the end of a turn closed has not ended: how it went on is not known.
         EventType::ProgressUpdate if event.record.is_some() => {
             event.kind.as_deref().filter(|kind| KINDS.contains(kind))?;
@@ -93,6 +95,9 @@ pub(super) fn of(
             if !of_call(connection, worker, event, &data, &mut input)? {
                 return Ok(None);
             }
+        }
+        HookEvent::WorktreeCreate | HookEvent::WorktreeRemove => {
+            (input.name, input.worktree_path) = (text(&data["name"]), text(&data["path"]));
         }
         HookEvent::UserPromptSubmit | HookEvent::PreToolUse | HookEvent::ApprovalRequested => {}
     }

@@ -50,11 +50,16 @@ pub(super) fn begin<T: Send + Sync + 'static>(
 /// `STORAGE_ERROR`.
 pub(super) async fn catch_up(shared: &Arc<Shared>) -> Result<()> {
     for row in shared.store.read(hook_events::stopped_behind).await? {
-        if !shared.is_copy(row.id) {
-            start::<()>(shared, &row, None);
-        }
+        run_of_stopped(shared, &row);
     }
     Ok(())
+}
+
+/// Runs what is due for a worker that is stopped: its worktree can change after its end.
+pub(super) fn run_of_stopped(shared: &Arc<Shared>, row: &WorkerRow) {
+    if row.state == "stopped" && !shared.is_copy(row.id) {
+        start::<()>(shared, row, None);
+    }
 }
 
 fn start<T: Send + Sync + 'static>(shared: &Arc<Shared>, row: &WorkerRow, news: Option<watch::Receiver<T>>) {
@@ -63,8 +68,9 @@ fn start<T: Send + Sync + 'static>(shared: &Arc<Shared>, row: &WorkerRow, news: 
     if hooks.is_empty() && !row.is_task {
         return;
     }
+    let shared = Arc::clone(shared);
     let worker = Worker {
-        shared: Arc::clone(shared),
+        shared: Arc::clone(&shared),
         row: row.clone(),
         hooks,
         seen: 0,
@@ -73,8 +79,13 @@ fn start<T: Send + Sync + 'static>(shared: &Arc<Shared>, row: &WorkerRow, news: 
     };
     let mut ending = shared.ending.subscribe();
     tokio::spawn(async move {
+        let run = async {
+            // Two runs would each take up the same events.
+            let _alone = shared.after_hooks.lock(worker.row.worker_id.as_str()).await;
+            worker.run(news).await;
+        };
         tokio::select! {
-            () = worker.run(news) => {}
+            () = run => {}
             () = is_ending(&mut ending) => {}
         }
     });

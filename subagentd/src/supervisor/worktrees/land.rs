@@ -12,7 +12,7 @@ use crate::core::worker::State;
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, OwnerCheck, Tx, workers};
 use crate::supervisor::orders::read_response;
-use crate::supervisor::{Caller, Supervisor, entropy};
+use crate::supervisor::{Caller, Supervisor, after_hooks, entropy};
 
 impl Supervisor {
     /// Lands the worktree with this name, or that of the worker with this address.
@@ -146,6 +146,7 @@ impl Supervisor {
         let Some(seq) = seq else { return };
         if let Ok(row) = self.row(worker_id.as_str()).await {
             self.shared.noted(row.id, seq);
+            after_hooks::run_of_stopped(&self.shared, &row);
         }
     }
 }

@@ -21,7 +21,7 @@ fn all_hooks_that_apply_are_listed_without_a_daemon() {
         told,
         [
             "ApprovalRequested Bash own user yes null",
-            "WorktreeCreate * tree project never null",
+            "WorktreeCreate * tree project untrusted null",
             "Stop * stop project untrusted null",
             "Stop * end definition untrusted \"reviewer\"",
         ]
@@ -68,7 +68,6 @@ fn a_test_runs_the_hooks_that_match_and_tells_what_each_says() {
     let trusted = tested(r#"{"command": "ls"}"#);
     assert_eq!(says(&trusted), ["nothing", "allow", "nothing"], "allow of a project counts for nothing");
     assert_eq!(trusted["decision"], "allow");
-    sandbox.run(&["hook", "test", "WorktreeCreate"]).error("INVALID_ARGUMENT");
     let unknown = sandbox.run(&["hook", "test", "PreCompact"]).error("INVALID_ARGUMENT");
     assert!(unknown["message"].as_str().unwrap().contains("event of Claude Code"), "{unknown}");
     sandbox.finish();
