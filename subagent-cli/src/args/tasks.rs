@@ -339,7 +339,7 @@ pub struct Tree {
 /// For programs that speak the Model Context Protocol, as Claude Code or Codex: their agent gets the tools task,
 /// spawn_subagent, get_subagents and message_subagent, and may call the agents whose definitions are found from its
 /// folder (see agent list). It also manages workers: list_workers, start_worker, send_message, wait_for, list_questions,
-/// answer_question, stop_worker and get_events.
+/// answer_question, stop_worker, get_events, get_diff and land.
 ///
 /// A worker that may delegate has this server without being asked, with the first four tools.
 #[derive(Debug, Args)]

@@ -5,20 +5,22 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use subagent_config::start::budgets::of_config;
+use subagent_protocol::Code;
 use subagent_protocol::api::{IfBusy, SendTurn};
 use subagent_protocol::mcp::McpServers;
 
 use super::environment_again::Agent;
-use super::{named_worker, worker_start};
+use super::worktree::land;
+use super::{diff, named_worker, worker_start};
 use crate::args::Typed;
 use crate::args::tasks::Mcp;
 use crate::args::workers::StartFlags;
 use crate::client::{Ask, Client, segment};
 use crate::context::Context;
 use crate::controller;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
-use crate::mcp::{self, NewMessage, NewWorker, Offer, Pending};
+use crate::mcp::{self, NewLanding, NewMessage, NewWorker, Offer, Pending};
 use crate::output::{Format, Outcome};
 use crate::tasks::Wish;
 
@@ -77,6 +79,27 @@ impl Commands {
     }
 }
 
+impl Commands {
+    async fn compare(&self, worker: String) -> Result<Value> {
+        let workspace = self.context.workspace(self.cwd.as_deref())?;
+        let _ = named_worker(&worker, &workspace)?;
+        let context = self.context.clone();
+        // Git may take long, and other calls go on meanwhile.
+        let compared = tokio::task::spawn_blocking(move || diff::of_worker(worker, &workspace, &context));
+        compared.await.unwrap_or_else(|error| Err(Failure::new(Code::Internal, error.to_string())))
+    }
+
+    async fn land_now(&self, landing: NewLanding) -> Result<Value> {
+        let workspace = self.context.workspace(self.cwd.as_deref())?;
+        let config = self.context.config(self.config.as_deref(), self.cwd.as_deref())?;
+        let NewLanding { worker_id, into, message } = landing;
+        let _ = named_worker(&worker_id, &workspace)?;
+        let own = land::Own { into, message, ..land::Own::default() };
+        let request = own.request(&config.config.worktrees, &self.context);
+        land::land(&mut Client::new(&self.context, &workspace), &worker_id, &request).await
+    }
+}
+
 impl mcp::Commands for Commands {
     fn start_worker(&self, worker: NewWorker) -> Pending<'_> {
         Box::pin(self.start(worker))
@@ -84,5 +107,13 @@ impl mcp::Commands for Commands {
 
     fn send_message(&self, message: NewMessage) -> Pending<'_> {
         Box::pin(self.send(message))
+    }
+
+    fn diff(&self, worker: String) -> Pending<'_> {
+        Box::pin(self.compare(worker))
+    }
+
+    fn land(&self, landing: NewLanding) -> Pending<'_> {
+        Box::pin(self.land_now(landing))
     }
 }

@@ -35,7 +35,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
 use crate::tasks::{Giver, Wish};
-pub(crate) use manager::{Commands, NewMessage, NewWorker, Pending};
+pub(crate) use manager::{Commands, NewLanding, NewMessage, NewWorker, Pending};
 use server::Server;
 
 /// What a server offers its client.

@@ -40,13 +40,7 @@ pub(super) struct Found {
 
 pub(super) fn run(args: Diff, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let mut client = Client::new(context, &workspace);
-    let (shown, found) = block_on(async move {
-        let data = overview::of(&mut client, args.worker, &workspace).await?;
-        let worker: WorkerOverview = read(data.clone())?;
-        let found = found(&mut client, &worker, context, true, PATIENCE).await?;
-        Ok((data, found))
-    })?;
+    let (shown, found) = look(args.worker, &workspace, context)?;
     if context.format == Format::Json {
         return Ok(Outcome::report("worker.diff", data(&shown, &found), String::new()));
     }
@@ -56,6 +50,24 @@ pub(super) fn run(args: Diff, context: &Context) -> Result<Outcome> {
         (false, false) => Form::Patch,
     };
     print(&found, form, human::named(&shown))
+}
+
+/// The data of `worker.diff`.
+///
+/// # Errors
+/// Those of [`overview::of`].
+pub(super) fn of_worker(worker: String, workspace: &Workspace, context: &Context) -> Result<Value> {
+    look(Some(worker), workspace, context).map(|(shown, found)| data(&shown, &found))
+}
+
+fn look(worker: Option<String>, workspace: &Workspace, context: &Context) -> Result<(Value, Found)> {
+    let mut client = Client::new(context, workspace);
+    block_on(async move {
+        let data = overview::of(&mut client, worker, workspace).await?;
+        let worker: WorkerOverview = read(data.clone())?;
+        let found = found(&mut client, &worker, context, true, PATIENCE).await?;
+        Ok((data, found))
+    })
 }
 
 /// What git says has changed; where it cannot say, what the agent has reported.

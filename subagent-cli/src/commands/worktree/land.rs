@@ -32,7 +32,18 @@ pub(in crate::commands) fn run(args: Land, context: &Context) -> Result<Outcome>
         let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
         return patch(&read(data)?, &context.env.cwd.join(file), context);
     }
-    let request = request(&args, &config.config.worktrees, context);
+    let own = Own {
+        into: args.into.clone(),
+        message: args.message.clone(),
+        how: match (args.merge, args.rebase) {
+            (true, _) => LandingMode::Merge,
+            (_, true) => LandingMode::Rebase,
+            _ => LandingMode::Squash,
+        },
+        checks: args.check.clone(),
+        keep: args.keep,
+    };
+    let request = own.request(&config.config.worktrees, context);
     let mut landed: Vec<Value> = Vec::new();
     for name in &args.worktrees {
         let one = match block_on(land(&mut client, name, &request)) {
@@ -59,24 +70,39 @@ pub(in crate::commands) fn run(args: Land, context: &Context) -> Result<Outcome>
     Ok(Outcome::report("worktrees.landed", data, shown))
 }
 
-fn request(args: &Land, config: &Worktrees, context: &Context) -> LandWorktree {
-    let how = match (args.merge, args.rebase) {
-        (true, _) => LandingMode::Merge,
-        (_, true) => LandingMode::Rebase,
-        _ => LandingMode::Squash,
-    };
-    LandWorktree {
-        env: git_environment(context),
-        into: args.into.clone(),
-        how,
-        message: args.message.clone(),
-        checks: if args.check.is_empty() { config.check.clone() } else { args.check.clone() },
-        protected: config.protected.clone(),
-        keep: args.keep,
+/// What a caller says of a landing; the rest is in the config.
+#[derive(Debug, Default)]
+pub(in crate::commands) struct Own {
+    pub(in crate::commands) into: Option<String>,
+    pub(in crate::commands) message: Option<String>,
+    pub(in crate::commands) how: LandingMode,
+    pub(in crate::commands) checks: Vec<String>,
+    pub(in crate::commands) keep: bool,
+}
+
+impl Own {
+    pub(in crate::commands) fn request(self, config: &Worktrees, context: &Context) -> LandWorktree {
+        LandWorktree {
+            env: git_environment(context),
+            into: self.into,
+            how: self.how,
+            message: self.message,
+            checks: if self.checks.is_empty() { config.check.clone() } else { self.checks },
+            protected: config.protected.clone(),
+            keep: self.keep,
+        }
     }
 }
 
-async fn land(client: &mut Client, name: &str, request: &LandWorktree) -> Result<Value> {
+/// Lands one worktree.
+///
+/// # Errors
+/// Those of the daemon, with the conflict or the output of a check.
+pub(in crate::commands) async fn land(
+    client: &mut Client,
+    name: &str,
+    request: &LandWorktree,
+) -> Result<Value> {
     let path = format!("/v1/worktrees/{}/land", segment(name));
     client.ask(&Ask::change(path, request)?.within(Some(COMMANDS_LIMIT))).await
 }

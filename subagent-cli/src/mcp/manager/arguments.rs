@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::tools::{DEFAULT_EVENTS, DEFAULT_WAIT, MAX_EVENTS, MAX_WAIT, MAX_WORKERS};
-use super::{NewMessage, NewWorker};
+use super::{NewLanding, NewMessage, NewWorker};
 
 /// A call that can be carried out.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(in crate::mcp) enum Call {
     Answer(Answer),
     Stop { worker: String },
     Events { worker: String, cursor: Option<String>, limit: u64 },
+    Diff { worker: String },
+    Land(NewLanding),
 }
 
 /// The answer to a question.
@@ -45,6 +47,8 @@ struct Start {
     agent: Option<String>,
     model: Option<String>,
     mode: Option<String>,
+    #[serde(default)]
+    worktree: bool,
 }
 
 #[derive(Deserialize)]
@@ -71,7 +75,7 @@ struct ListQuestions {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stop {
+struct One {
     worker_id: String,
 }
 
@@ -96,8 +100,10 @@ impl Call {
             "list_questions" => read(tool, arguments)
                 .map(|ListQuestions { worker_id }| Self::ListQuestions { worker: worker_id }),
             "answer_question" => read(tool, arguments).map(Self::Answer),
-            "stop_worker" => read(tool, arguments).map(|Stop { worker_id }| Self::Stop { worker: worker_id }),
+            "stop_worker" => read(tool, arguments).map(|One { worker_id }| Self::Stop { worker: worker_id }),
             "get_events" => read(tool, arguments).and_then(events),
+            "get_diff" => read(tool, arguments).map(|One { worker_id }| Self::Diff { worker: worker_id }),
+            "land" => read(tool, arguments).map(Self::Land),
             _ => return None,
         })
     }
@@ -108,10 +114,11 @@ fn read<T: DeserializeOwned>(tool: &str, arguments: Map<String, Value>) -> Resul
 }
 
 fn start(start: Start) -> Call {
-    let Start { launcher, label, agent, model, mode } = start;
+    let Start { launcher, label, agent, model, mode, worktree } = start;
     let said = [("launcher", launcher), ("label", label), ("agent", agent), ("model", model), ("mode", mode)];
     let said = said.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into())));
-    Call::Start(said.collect())
+    let worktree = worktree.then(|| ("worktree".to_owned(), Value::Object(Map::new())));
+    Call::Start(said.chain(worktree).collect())
 }
 
 fn wait(wait: Wait) -> Result<Call, String> {

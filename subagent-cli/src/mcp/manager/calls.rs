@@ -1,5 +1,7 @@
 //! Carries a manager's calls out: requests to the daemon, and answers as JSON for a model.
 
+use std::fmt::Write as _;
+
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 use subagent_protocol::Code;
@@ -16,14 +18,23 @@ const MAX_TEXT_CHARS: usize = 16_384;
 /// The maximum number of pieces of which that text is made.
 const MAX_PIECES: &str = "1000";
 
+/// What of a failed landing the worker needs to mend it.
+const FAILURE_DETAILS: [&str; 3] = ["files", "command", "output"];
+
 /// The result of a call, for a model.
 pub(in crate::mcp) fn result(answer: Result<Value>) -> CallToolResult {
     match answer {
         Ok(data) => CallToolResult::success(vec![ContentBlock::text(data.to_string())]),
         Err(failure) => {
             let advice = failure.details.get("recommendedAction").and_then(Value::as_str).unwrap_or_default();
-            let text = format!("{}: {}\n{advice}", failure.code, failure.message);
-            CallToolResult::error(vec![ContentBlock::text(text.trim_end().to_owned())])
+            let mut text = format!("{}: {}\n{advice}", failure.code, failure.message).trim_end().to_owned();
+            for key in FAILURE_DETAILS {
+                if let Some(detail) = failure.details.get(key) {
+                    let detail = detail.as_str().map_or_else(|| detail.to_string(), str::to_owned);
+                    let _ = write!(text, "\n{key}: {detail}");
+                }
+            }
+            CallToolResult::error(vec![ContentBlock::text(text)])
         }
     }
 }
@@ -61,6 +72,14 @@ pub(in crate::mcp) async fn carry_out(
             Ok(json!({"worker_id": stopped["workerId"], "state": stopped["state"]}))
         }
         Call::Events { worker, cursor, limit } => get_events(client, &worker, cursor, limit).await,
+        Call::Diff { worker } => commands.diff(worker).await.map(diff),
+        Call::Land(landing) => {
+            let landed = commands.land(landing).await?;
+            Ok(json!({
+                "worktree": landed["name"], "into": landed["into"], "commit": landed["commit"],
+                "files": landed["files"], "worktree_removed": landed["worktreeRemoved"],
+            }))
+        }
     }
 }
 
@@ -164,6 +183,29 @@ fn end_of(text: &str) -> String {
     }
 }
 
+/// The changes of a worker. Patches that do not fit are left out; their files stay in the list as far as they fit.
+fn diff(found: Value) -> Value {
+    let (mut files, mut bytes) = (Vec::new(), 0);
+    let changes = found["files"].as_array().into_iter().flatten();
+    let count = changes.clone().count();
+    for change in changes {
+        let mut file = change.clone();
+        if bytes + file.to_string().len() > MAX_PAGE_BYTES && file.get("patch").is_some() {
+            file["patch"] = Value::Null;
+            file["truncated"] = true.into();
+        }
+        bytes += file.to_string().len() + 1;
+        if bytes > MAX_PAGE_BYTES {
+            break;
+        }
+        files.push(file);
+    }
+    json!({
+        "worker_id": found["workerId"], "source": found["source"], "added": found["added"],
+        "deleted": found["deleted"], "file_count": count, "files": files,
+    })
+}
+
 /// A question as a model needs it to decide.
 fn question(asked: &Value) -> Value {
     let mut shown = json!({
@@ -224,6 +266,22 @@ async fn get_events(client: &mut Client, worker: &str, cursor: Option<String>, l
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_diff_keeps_the_files_that_fit() {
+        let file = |path: String, lines: usize| json!({"path": path, "patch": "+x\n".repeat(lines)});
+        let files = vec![file("a".into(), 10), file("long".into(), MAX_PAGE_BYTES), file("b".into(), 10)];
+        let shown = diff(json!({"files": files}));
+        assert_eq!((&shown["file_count"], shown["files"].as_array().unwrap().len()), (&json!(3), 3));
+        assert_eq!(
+            (&shown["files"][1]["patch"], &shown["files"][1]["truncated"]),
+            (&Value::Null, &json!(true))
+        );
+        assert_eq!(shown["files"][2]["patch"], "+x\n".repeat(10));
+        let many: Vec<Value> = (0..10_000).map(|number| file(format!("file {number}"), 1)).collect();
+        let shown = diff(json!({"files": many}));
+        assert!(shown.to_string().len() < MAX_PAGE_BYTES + 200 && shown["file_count"] == 10_000);
+    }
 
     #[test]
     fn a_long_text_is_cut_at_its_beginning() {

@@ -9,6 +9,7 @@ mod tools;
 use std::fmt::Debug;
 use std::pin::Pin;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 pub(super) use self::arguments::Call;
@@ -31,10 +32,26 @@ pub(crate) struct NewMessage {
     pub(crate) queue: bool,
 }
 
-/// Starts workers and sends messages as the commands do it: with the config and the environment of this process.
+/// A worktree that is to be landed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewLanding {
+    /// Its worker, or its name.
+    pub(crate) worker_id: String,
+    /// The branch; without it the one that the worktree came from.
+    pub(crate) into: Option<String>,
+    /// The message of the commit.
+    pub(crate) message: Option<String>,
+}
+
+/// Does what the commands do as they do it: with the config and the environment of this process.
 pub(crate) trait Commands: Debug + Send + Sync {
     /// Gives the data of `worker.started`.
     fn start_worker(&self, worker: NewWorker) -> Pending<'_>;
     /// Gives the data of `turn.accepted` or `turn.queued`.
     fn send_message(&self, message: NewMessage) -> Pending<'_>;
+    /// Gives the data of `worker.diff`.
+    fn diff(&self, worker: String) -> Pending<'_>;
+    /// Gives the data of `worktree.landed`.
+    fn land(&self, landing: NewLanding) -> Pending<'_>;
 }

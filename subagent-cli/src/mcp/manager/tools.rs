@@ -4,7 +4,7 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 /// The names, in the order of the list.
-pub(in crate::mcp) const NAMES: [&str; 8] = [
+pub(in crate::mcp) const NAMES: [&str; 10] = [
     "list_workers",
     "start_worker",
     "send_message",
@@ -13,6 +13,8 @@ pub(in crate::mcp) const NAMES: [&str; 8] = [
     "answer_question",
     "stop_worker",
     "get_events",
+    "get_diff",
+    "land",
 ];
 /// The maximum wait of one call, in seconds. Clients give up calls that take much longer.
 pub(super) const MAX_WAIT: u64 = 60;
@@ -46,6 +48,10 @@ pub(in crate::mcp) fn tools() -> Vec<Tool> {
                 "agent": {"type": "string", "description": "The definition that holds for it"},
                 "model": {"type": "string", "description": "A model that the agent offers"},
                 "mode": {"type": "string", "description": "A mode that the agent offers"},
+                "worktree": {
+                    "type": "boolean", "default": false,
+                    "description": "In a git worktree of its own, so that several workers can edit; land takes the changes",
+                },
             }),
             &[],
         )
@@ -115,7 +121,7 @@ pub(in crate::mcp) fn tools() -> Vec<Tool> {
             "Read what a worker did, event by event. Returns `next_cursor`: give it as cursor to go on. A page has at most 64 \
              KiB; what is longer is cut and says `truncated`.",
             json!({
-                "worker_id": worker,
+                "worker_id": worker.clone(),
                 "cursor": {"type": "string", "description": "Only later events than this one; without it from the first"},
                 "limit": {
                     "type": "integer", "minimum": 1, "maximum": MAX_EVENTS, "default": DEFAULT_EVENTS,
@@ -125,6 +131,26 @@ pub(in crate::mcp) fn tools() -> Vec<Tool> {
             &["worker_id"],
         )
         .annotate(looks("Read events")),
+        tool(
+            "get_diff",
+            "Read what has changed in a worker's folder since its first message, as `git diff` prints it. At most 64 KiB: patches \
+             that do not fit are left out and say `truncated`; `file_count` counts all files.",
+            json!({"worker_id": worker.clone()}),
+            &["worker_id"],
+        )
+        .annotate(looks("Read changes")),
+        tool(
+            "land",
+            "Bring the changes of a worker's git worktree to the branch that it came from, as one commit. A conflict or a check \
+             that fails changes nothing: send the error to the worker, then call this again. Ask your user before.",
+            json!({
+                "worker_id": worker,
+                "into": {"type": "string", "description": "Another branch"},
+                "message": {"type": "string", "description": "The message of the commit"},
+            }),
+            &["worker_id"],
+        )
+        .annotate(changes("Land changes").destructive(true)),
     ]
 }
 

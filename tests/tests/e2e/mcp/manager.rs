@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
 use super::{Client, OF_TASKS, sandbox, scout};
+use crate::look::git;
 
 /// The names of the tools.
 fn names(client: &mut Client) -> Vec<String> {
@@ -323,6 +324,51 @@ fn what_an_agent_asks_and_a_page_of_events_have_a_limit_in_bytes() {
     let all: Vec<Value> = sandbox.events(&worker).iter().map(|event| event["eventId"].clone()).collect();
     assert_eq!(ids, all);
     assert!(pages > 2, "{pages}");
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn a_manager_reads_the_changes_of_a_worktree_and_lands_them() {
+    let sandbox = sandbox();
+    for args in [
+        &["init", "-q", "-b", "main", "."][..],
+        &["config", "user.name", "me"],
+        &["config", "user.email", "me@example.com"],
+        &["add", ".agents"],
+        &["commit", "-qm", "first"],
+    ] {
+        git(&sandbox, args);
+    }
+    let mut client = Client::new(&sandbox);
+    let worker = called(&mut client, "start_worker", json!({"launcher": "demo", "worktree": true}));
+    let worker = worker["worker_id"].as_str().unwrap();
+    let message = json!({"worker_id": worker, "message": "!edit create a.txt one"});
+    called(&mut client, "send_message", message);
+    assert_eq!(wait(&mut client, worker)["ended"], "completed");
+    let diff = called(&mut client, "get_diff", json!({"worker_id": worker}));
+    assert_eq!((&diff["file_count"], &diff["files"][0]["path"]), (&json!(1), &json!("a.txt")), "{diff}");
+    assert!(diff["files"][0]["patch"].as_str().unwrap().contains("+one"), "{diff}");
+    assert!(!sandbox.workspace().join("a.txt").exists());
+
+    let land = json!({"worker_id": worker, "message": "Add a"});
+    let landed = called(&mut client, "land", land.clone());
+    assert_eq!((&landed["into"], &landed["files"]), (&json!("main"), &json!(["a.txt"])), "{landed}");
+    assert!(git(&sandbox, &["log", "-1", "--format=%B"]).starts_with("Add a\n"));
+    let again = called(&mut client, "land", land);
+    assert_eq!((&again["files"], &again["commit"]), (&json!([]), &landed["commit"]), "nothing lands twice");
+
+    // What has moved on meanwhile is told with the files that conflict.
+    std::fs::write(sandbox.workspace().join("a.txt"), "two\n").unwrap();
+    git(&sandbox, &["commit", "-qam", "second"]);
+    let message = json!({"worker_id": worker, "message": "!edit create a.txt three"});
+    called(&mut client, "send_message", message);
+    assert_eq!(wait(&mut client, worker)["ended"], "completed");
+    let (text, is_error) = client.called("land", json!({"worker_id": worker}));
+    assert!(is_error && text.starts_with("LAND_CONFLICT") && text.contains("a.txt"), "{text}");
+    let main = started(&mut client);
+    let land = json!({"worker_id": main});
+    assert_eq!(refused(&mut client, "land", land), "WORKTREE_NOT_FOUND");
     client.end();
     sandbox.finish();
 }
