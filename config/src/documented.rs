@@ -50,6 +50,7 @@ const KEYS: &[&str] = &[
     "delegation.maxTasks",
     "delegation.taskTtlHours",
     "delegation.resultMaxTokens",
+    "titles",
     "notify",
     "hooks",
     "hooks.PreToolUse",

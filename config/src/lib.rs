@@ -48,6 +48,7 @@ pub mod state_dir;
 pub mod state_identity;
 mod syntax;
 pub mod template;
+mod titles;
 pub mod unknown;
 pub mod user_command;
 mod validate;

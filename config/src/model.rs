@@ -39,6 +39,8 @@ pub struct Config {
     pub budgets: Budgets,
     /// Whether agents may give tasks to others, and how many; none: only where somebody says so.
     pub delegation: Option<TaskLimits>,
+    /// Whether workers without a label are named after their first message.
+    pub titles: bool,
     /// Commands that run before or after what a worker does.
     pub hooks: FileHooks,
     /// Whom to notify of what. Only the user's own file counts.

@@ -10,7 +10,7 @@ use crate::mcp::expand;
 use crate::webhook_url;
 
 /// The occasions of an entry without `on`.
-pub const DEFAULT_ON: [Occasion; 3] = [Occasion::Question, Occasion::Failed, Occasion::Lost];
+const DEFAULT: [Occasion; 3] = [Occasion::Question, Occasion::Failed, Occasion::Lost];
 
 /// What can be in `on`.
 const OCCASIONS: [Occasion; 6] = [
@@ -28,13 +28,41 @@ pub struct Sink {
     /// Its name in `notify list` and `notify log`.
     pub name: String,
     /// Which occasions it is for.
-    pub on: Vec<Occasion>,
+    pub on: On,
     /// Which workers it is for, by their tags; all of them if it is absent.
     pub selector: Option<String>,
     /// How much it says.
     pub detail: Detail,
     /// Where it goes.
     pub to: Target,
+}
+
+/// The occasions that an entry is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum On {
+    /// Without `on`: questions, failures, lost workers, and ends of turns that no command waits for.
+    Default,
+    /// Those in `on`.
+    These(Vec<Occasion>),
+}
+
+impl On {
+    /// Whether the entry is for this occasion of a worker. `is_detached` says whether no command waits for its turns.
+    pub fn includes(&self, occasion: Occasion, is_detached: impl FnOnce() -> bool) -> bool {
+        match self {
+            Self::These(these) => these.contains(&occasion),
+            Self::Default => DEFAULT.contains(&occasion) || (occasion == Occasion::Done && is_detached()),
+        }
+    }
+
+    /// The occasions that it is for whatever the worker.
+    #[must_use]
+    pub fn listed(&self) -> &[Occasion] {
+        match self {
+            Self::Default => &DEFAULT,
+            Self::These(these) => these,
+        }
+    }
 }
 
 /// Where a notification goes.
@@ -129,8 +157,10 @@ fn sink(entry: &Value, index: usize) -> Checked<Sink> {
     }
     let to = target(given, &at)?;
     let on = match list(given.get("on"), place("on"))? {
-        None => DEFAULT_ON.to_vec(),
-        Some(words) => words.iter().map(|word| occasion(word, place("on"))).collect::<Checked<_>>()?,
+        None => On::Default,
+        Some(words) => {
+            On::These(words.iter().map(|word| occasion(word, place("on"))).collect::<Checked<_>>()?)
+        }
     };
     let selector = match given.get("where").filter(|value| !value.is_null()) {
         None => None,

@@ -103,6 +103,7 @@ const ROOT: Shape = Of(&[
     ("approvals", Of(&[("timeoutSeconds", Any), ("onTimeout", Any)])),
     ("budgets", Any),
     ("delegation", Any),
+    ("titles", Any),
     ("hooks", Any),
     ("notify", Any),
     ("worktrees", Of(&[("dir", Any), ("setup", Any), ("copy", Any), ("check", Any), ("protected", Any)])),

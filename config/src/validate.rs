@@ -16,7 +16,9 @@ use crate::check::{
 };
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
-use crate::{approvals, budgets, delegation, hooks, idle, mcp, notify, policy, sandbox, session, worktrees};
+use crate::{
+    approvals, budgets, delegation, hooks, idle, mcp, notify, policy, sandbox, session, titles, worktrees,
+};
 
 /// More messages may never wait.
 const MOST_QUEUE_LIMIT: u32 = 1_000;
@@ -31,6 +33,7 @@ pub(crate) fn config(document: &Value) -> Checked<Config> {
         approvals: approvals::approvals(root)?,
         budgets: budgets::budgets(root)?,
         delegation: delegation::delegation(root)?,
+        titles: titles::titles(root)?,
         hooks: hooks::of_config(root)?,
         notify: notify::sinks(root)?,
         worktrees: worktrees::worktrees(root)?,

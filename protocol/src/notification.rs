@@ -110,6 +110,9 @@ pub struct SinkView {
     pub to: String,
     /// What it is notified of.
     pub on: Vec<Occasion>,
+    /// Whether it is also notified of `done` of workers that `run -d` has started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub done_of_detached: bool,
     /// Which workers it is for, by their tags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,

@@ -31,6 +31,9 @@ pub struct TaskTerms {
     pub pre_approved: Vec<PolicyRule>,
     /// For how many hours it can be resumed after its end.
     pub ttl_hours: u32,
+    /// Whether the agent of its parent hears nothing of its end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ends_silently: bool,
 }
 
 impl Default for TaskTerms {
@@ -43,6 +46,7 @@ impl Default for TaskTerms {
             result_max_tokens: RESULT_TOKENS.into(),
             pre_approved: Vec::new(),
             ttl_hours: TTL_HOURS,
+            ends_silently: false,
         }
     }
 }

@@ -17,13 +17,19 @@ pub fn spec(
 ) -> Option<DelegationSpec> {
     let config = &place.loaded.config.delegation;
     let delegates = said.unwrap_or_else(|| config.is_some() || definition.is_some_and(policy::lets_tasks));
-    delegates.then(|| DelegationSpec {
+    delegates.then(|| of_place(agents, place))
+}
+
+/// What tasks of a worker that is started here are made of.
+#[must_use]
+pub fn of_place(agents: Option<String>, place: &Place<'_>) -> DelegationSpec {
+    DelegationSpec {
         workspace: place.workspace.to_owned(),
         home: policy::home(place.env),
         config: place.loaded.loaded.then(|| place.loaded.path.clone()),
         user_config: place.loaded.user_file().map(Path::to_owned),
         agents: agents.filter(|text| !text.trim().is_empty()),
-        limits: config.unwrap_or_default(),
+        limits: place.loaded.config.delegation.unwrap_or_default(),
         token_hash: None,
-    })
+    }
 }

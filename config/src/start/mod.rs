@@ -18,7 +18,9 @@ pub mod worktree;
 
 use std::path::{Path, PathBuf};
 
-use subagent_protocol::api::{ControllerChoice, OnTimeout, SetOptions, StartWorker, WorktreeChoice};
+use subagent_protocol::api::{
+    ControllerChoice, OnTimeout, SetOptions, StartWorker, UNLABELED, UNLABELED_RUN, WorktreeChoice,
+};
 use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::policy::PolicyRule;
@@ -46,6 +48,8 @@ pub struct Wanted {
     pub label: String,
     /// Whether no agent is started until a message needs one.
     pub debug_mode: bool,
+    /// Whether no command waits for its turns.
+    pub detached: bool,
     /// What is chosen of its session.
     pub options: SetOptions,
     /// A file of MCP servers.
@@ -201,6 +205,12 @@ impl<'a> Composition<'a> {
         let ground = sandbox::Ground { cwd: &place.cwd, roots: &writable, env: place.env };
         let sandbox = sandbox::spec(wish, launcher.sandbox.as_ref(), config, ground)?;
         let hooks = hooks::of_worker(place.loaded, &writable, place.env, own_hooks)?;
+        let has_label = match wanted.label.as_str() {
+            UNLABELED => false,
+            UNLABELED_RUN => !wanted.detached,
+            _ => true,
+        };
+        let titles = (config.titles && !has_label).then(|| delegation::of_place(None, &place));
         let delegation = delegation::spec(wanted.delegate, wanted.agents, layer.as_ref(), &place);
         let rules = policy::Said {
             flags: &wanted.rules,
@@ -223,6 +233,7 @@ impl<'a> Composition<'a> {
             umask: place.umask,
             nofile: place.nofile,
             debug_mode: wanted.debug_mode,
+            detached: wanted.detached,
             idle_timeout_ms: wanted.options.idle_timeout_ms.or(launcher.idle_timeout.map(millis)),
             queue_limit: launcher.queue_limit,
             options: options::of_start(wanted.options, &configured),
@@ -237,6 +248,7 @@ impl<'a> Composition<'a> {
             )?,
             agent,
             delegation,
+            titles,
             hooks,
             worktree,
             worktree_of: wanted.worktree_of,

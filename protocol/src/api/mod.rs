@@ -63,8 +63,8 @@ pub use turns::{
 };
 pub use waits::{MOST_WORKERS, WaitMany, WaitMode, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome};
 pub use workers::{
-    AgentView, LauncherSpec, RenameWorker, StartWorker, WorkerList, WorkerLogs, WorkerRenamed, WorkerShown,
-    WorkerStopped, WorkerView,
+    AgentView, LauncherSpec, RenameWorker, StartWorker, UNLABELED, UNLABELED_RUN, WorkerList, WorkerLogs,
+    WorkerRenamed, WorkerShown, WorkerStopped, WorkerView,
 };
 pub use worktrees::{
     ChangeWorktree, GIT_VARIABLES, GitEnvironment, LandWorktree, NewWorktree, PruneWorktrees, WorktreeChoice,

@@ -87,6 +87,9 @@ pub struct StartWorker {
     /// Start no agent: the worker is idle at once. Its first message that is not simulated starts one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug_mode: bool,
+    /// No command waits for the worker's turns (`run -d`), so their ends are worth a notification.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
     /// MCP servers for the agent's sessions. Only their names are stored.
     #[serde(default, skip_serializing_if = "McpServers::is_empty")]
     pub mcp_servers: McpServers,
@@ -124,6 +127,9 @@ pub struct StartWorker {
     /// Whether its agent may give tasks to others; without it it may not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<DelegationSpec>,
+    /// Where the definition `title` is looked for, which labels the worker after its first message; absent: nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub titles: Option<DelegationSpec>,
     /// Commands that run before and after what it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
@@ -137,6 +143,11 @@ pub struct StartWorker {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxSpec>,
 }
+
+/// The label of a worker that was given none.
+pub const UNLABELED: &str = "worker";
+/// The same for a worker of `run`.
+pub const UNLABELED_RUN: &str = "run";
 
 /// A worker, as `worker.started` and `worker.listed` have it.
 #[derive(Debug, Clone, Serialize, Deserialize)]

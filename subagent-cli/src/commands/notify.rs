@@ -27,7 +27,13 @@ fn list(args: &NotifyList, context: &Context) -> Result<Outcome> {
     let mut shown = data.clone();
     for item in shown["items"].as_array_mut().into_iter().flatten() {
         let on: Vec<&str> = item["on"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        item["on"] = on.join(",").into();
+        let of_detached = item["doneOfDetached"] == true;
+        item["on"] = on
+            .into_iter()
+            .chain(of_detached.then_some("done of run -d"))
+            .collect::<Vec<_>>()
+            .join(",")
+            .into();
     }
     let lines = text::rows(&shown, &["name", "to", "on", "selector", "pending", "error"], "");
     let problem = data["error"].as_str().map(str::to_owned);

@@ -13,7 +13,7 @@ use subagent_config::start::budgets::of_config;
 use subagent_config::start::{self, Composition, Place, sandbox};
 use subagent_config::{LoadedConfig, Workspace, controller_hint};
 use subagent_protocol::Code;
-use subagent_protocol::api::{ControllerChoice, StartWorker};
+use subagent_protocol::api::{ControllerChoice, StartWorker, UNLABELED};
 use subagent_protocol::options::PATIENCE;
 use subagent_protocol::tags::Tags;
 use tokio::time::Instant;
@@ -63,8 +63,9 @@ impl Wanted {
             launcher_or_agent: None,
             role: either(args.role, "role"),
             name: either(args.name, "name"),
-            label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
+            label: either(args.label, "label").unwrap_or_else(|| UNLABELED.to_owned()),
             debug_mode: false,
+            detached: false,
             options: chosen_options::typed(args.options, input)?,
             mcp_config: present_path(args.mcp_config).or_else(|| input.text("mcpConfig").map(PathBuf::from)),
             add_dirs: match args.add_dir.is_empty() {

@@ -9,7 +9,7 @@ use subagent_config::agents::{Catalog, Given};
 use subagent_config::discovery::{self, LoadedConfig};
 use subagent_config::environment::account_home;
 use subagent_config::{Environment, Workspace, workspace};
-use subagent_protocol::api::TurnProgress;
+use subagent_protocol::api::{TurnProgress, UNLABELED};
 
 use super::candidate::Candidate;
 use super::kinds::{Asked, Turns};
@@ -203,7 +203,7 @@ impl Facts {
 
 fn addresses(worker: &Value, typed: &str) -> Vec<Candidate> {
     let label = match word(worker, "label") {
-        "worker" => "",
+        UNLABELED => "",
         label => label,
     };
     let about = format!("{} {label}", word(worker, "state"));

@@ -36,9 +36,9 @@ struct Running {
 impl Running {
     fn wants(&self, event: &Candidate) -> Option<&'static str> {
         let occasion = facts::occasion(event)?;
-        let fits = |selector: &Selector| selector.matches(&tags(&event.spec));
+        let fits = |selector: &Selector| selector.matches(&Addressed::of(event).tags);
         let wanted = event.seq > self.since
-            && self.sink.on.contains(&occasion)
+            && self.sink.on.includes(occasion, || Addressed::of(event).detached)
             && self.selector.as_ref().is_none_or(fits);
         wanted.then(|| occasion.as_str())
     }
@@ -50,13 +50,19 @@ impl Drop for Running {
     }
 }
 
-fn tags(spec: &str) -> Tags {
-    #[derive(serde::Deserialize)]
-    struct Tagged {
-        #[serde(default)]
-        tags: Tags,
+/// What of the spec of an event's worker decides which sinks get the event.
+#[derive(Default, serde::Deserialize)]
+struct Addressed {
+    #[serde(default)]
+    tags: Tags,
+    #[serde(default)]
+    detached: bool,
+}
+
+impl Addressed {
+    fn of(event: &Candidate) -> Self {
+        serde_json::from_str(&event.spec).unwrap_or_default()
     }
-    serde_json::from_str::<Tagged>(spec).map_or_else(|_| Tags::default(), |spec| spec.tags)
 }
 
 #[derive(Default)]

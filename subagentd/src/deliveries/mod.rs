@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagent_config::notify::Sink;
+use subagent_config::notify::{On, Sink};
 use subagent_config::{Environment, StateIdentity};
 use subagent_protocol::notification::{DeliveryLog, SinkTest, SinkTests, SinkView, Sinks, TestSinks};
 use subagent_protocol::{Code, Error, Result};
@@ -70,7 +70,8 @@ impl Deliveries {
             SinkView {
                 name: sink.name.clone(),
                 to: sink.to.as_str().to_owned(),
-                on: sink.on.clone(),
+                on: sink.on.listed().to_vec(),
+                done_of_detached: sink.on == On::Default,
                 selector: sink.selector.clone(),
                 pending,
                 failed,

@@ -186,6 +186,7 @@ impl Tx<'_> {
             "INSERT INTO task_deliveries (task, run, parent, task_id, name, status, text)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM workers w
               WHERE w.id = ?3 AND w.desired = 'run' AND w.removed_at IS NULL
+                AND NOT EXISTS (SELECT 1 FROM tasks s WHERE s.worker = ?1 AND s.terms ->> '$.endsSilently')
                 AND NOT EXISTS (SELECT 1 FROM tasks p WHERE p.worker = ?3 AND {WAS_ENDED})"
         );
         self.execute(

@@ -16,6 +16,7 @@ use super::error::StoreError;
 use super::rows::{self, RowId, WorkerRow};
 use super::tasks_below::Unwanted;
 use super::tx::Tx;
+use super::workers;
 use crate::core::Fact;
 use crate::core::task::{TaskEnding, folded, made_name};
 
@@ -455,6 +456,25 @@ pub(crate) fn hidden(connection: &Connection) -> Result<std::collections::HashSe
         .map_err(StoreError::from)?;
     let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
     Ok(found.map_err(StoreError::from)?)
+}
+
+/// The workers that have given a task to the agent of this definition, and the id of the task.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn of_agent(connection: &Connection, agent: &str) -> Result<Vec<(WorkerRow, String)>> {
+    let sql = "SELECT t.parent_id, w.worker_id FROM tasks t JOIN workers w ON w.id = t.worker
+               WHERE t.agent = ?1 AND t.parent_id IS NOT NULL AND w.removed_at IS NULL ORDER BY t.worker";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found: Vec<(String, String)> = statement
+        .query_map([agent], |row| Ok((row.get(0)?, row.get(1)?)))
+        .and_then(Iterator::collect)
+        .map_err(StoreError::from)?;
+    let mut given = Vec::new();
+    for (parent, task) in found {
+        given.extend(workers::get(connection, &parent)?.map(|row| (row, task)));
+    }
+    Ok(given)
 }
 
 /// The tasks that somebody may mean by this id or name: those of one parent, or of all.

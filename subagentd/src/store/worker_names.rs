@@ -8,6 +8,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result, worker_name};
 
+use subagent_protocol::api::{UNLABELED, UNLABELED_RUN};
+
 use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
@@ -69,6 +71,18 @@ impl Tx<'_> {
     pub(crate) fn rename_worker(&self, id: RowId, name: &str) -> Result<()> {
         self.check_free(name, Some(id))?;
         self.set_name(id, name)
+    }
+
+    /// Labels a worker that was given no label.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn label_unlabeled(&self, id: RowId, label: &str) -> Result<()> {
+        self.execute(
+            "UPDATE workers SET label = ?2 WHERE id = ?1 AND label IN (?3, ?4)",
+            params![id.0, label, UNLABELED, UNLABELED_RUN],
+        )?;
+        Ok(())
     }
 
     fn set_name(&self, id: RowId, name: &str) -> Result<()> {

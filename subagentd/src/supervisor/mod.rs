@@ -69,6 +69,7 @@ pub mod strays;
 mod stream;
 mod task_archive;
 mod tasks;
+mod titles;
 mod turns;
 mod views;
 mod wait;
@@ -152,6 +153,7 @@ impl Supervisor {
         worktrees::recover_landings(&shared).await?;
         let roster = Arc::new(Roster::adopt(&shared).await?);
         let supervisor = Self { shared, roster };
+        supervisor.take_up_titles().await?;
         tokio::spawn(adoption::run(Arc::clone(&supervisor.shared), supervisor.roster.all()));
         tokio::spawn(janitor::run(supervisor.clone()));
         Ok(supervisor)

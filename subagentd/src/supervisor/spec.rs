@@ -57,6 +57,9 @@ pub(super) struct Spec {
     /// That its agent may give tasks to others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) delegation: Option<DelegationSpec>,
+    /// Where the definition is looked for that labels it after its first message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) titles: Option<DelegationSpec>,
     /// Commands that run before and after what it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) hooks: Vec<Hook>,
@@ -75,6 +78,9 @@ pub(super) struct Spec {
     /// Whether it works in a git worktree of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) has_worktree: bool,
+    /// Whether no command waits for its turns.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) detached: bool,
 }
 
 /// What views show of it. The rest, which is far longer, is only skipped.
@@ -155,12 +161,14 @@ impl Spec {
             answer_time: request.answer_time,
             agent: request.agent.clone(),
             delegation: request.delegation.clone(),
+            titles: request.titles.clone(),
             hooks: request.hooks.clone(),
             sandbox: None,
             own: Options::default(),
             began: Options::default(),
             agent_since: None,
             has_worktree: false,
+            detached: request.detached,
         }
     }
 

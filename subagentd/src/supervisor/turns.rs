@@ -91,6 +91,7 @@ impl Supervisor {
             By::Runtime | By::Local => None,
         };
         let message = message(&request);
+        let text = if request.simulate.is_none() { request.text.clone() } else { String::new() };
         let started = json!({"text": request.text, "blocksCount": request.blocks.len()});
         let urgency = match if_busy {
             // A simulated turn is for an idle worker.
@@ -117,7 +118,10 @@ impl Supervisor {
             response
         });
         match self.order_also(&handle, Some(owner), key, input, respond, environment, also).await {
-            Ok(response) => read_response(response),
+            Ok(response) => {
+                self.label_after(&row, &text);
+                read_response(response)
+            }
             Err(error) => Err(self.shared.refused(&row, of_worker(error, worker))),
         }
     }

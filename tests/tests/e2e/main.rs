@@ -68,6 +68,7 @@ mod story;
 mod summary;
 mod systemd;
 mod tidy;
+mod titles;
 mod trees;
 mod views;
 mod worktrees;

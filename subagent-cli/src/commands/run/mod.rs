@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use subagent_config::start::budgets::of_config;
 use subagent_config::{LoadedConfig, Workspace};
-use subagent_protocol::api::SendTurn;
+use subagent_protocol::api::{SendTurn, UNLABELED_RUN};
 use subagent_protocol::mcp::McpServers;
 use subagent_runtime::work_tree::Changes;
 use tokio::time::{Instant, timeout};
@@ -83,9 +83,10 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     };
     wanted.start.launcher_or_agent = agent;
     if !named {
-        wanted.start.label = "run".to_owned();
+        wanted.start.label = UNLABELED_RUN.to_owned();
     }
     let run_id = random()?;
+    wanted.start.detached = args.detach;
     if !args.detach {
         wanted.start.tags.0.insert(TAG.to_owned(), run_id.clone());
     }

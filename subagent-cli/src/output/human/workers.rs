@@ -1,6 +1,7 @@
 //! Workers: list, one of them, start, stop, inspection.
 
 use serde_json::Value;
+use subagent_protocol::api::{UNLABELED, UNLABELED_RUN};
 
 use super::event::write as write_event;
 use super::questions::{elicitation, open};
@@ -62,7 +63,7 @@ pub(super) fn overview(view: &mut View, data: &Value) -> Option<()> {
     for item in items {
         let (style, state) = state(item);
         let changed = view.ago(&item["updatedAt"]);
-        let label = Some(word(item, "label")).filter(|label| !matches!(*label, "worker" | "run"));
+        let label = Some(word(item, "label")).filter(|label| !matches!(*label, UNLABELED | UNLABELED_RUN));
         table.row([
             (Style::Strong, named(item)),
             (style, &state),

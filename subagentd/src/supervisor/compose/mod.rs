@@ -24,7 +24,7 @@ use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Code, Error, Result};
 
 use ground::Ground;
-pub(super) use parent::Parent;
+pub(super) use parent::{Gives, Parent};
 
 /// The level of what no definition says, but the call alone.
 const CALLER: &str = "caller";
@@ -56,7 +56,12 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
         Some(name) => Some(ground.definition(name, &parent.callable(&ground))?),
         None => None,
     };
-    permitted(&parent.policy, definition.map(|definition| definition.name.as_str()))?;
+    let name = definition.map(|definition| definition.name.as_str());
+    permitted(&parent.policy, name).or_else(|refusal| match parent.gives {
+        // Its agent may give no tasks, but this one is the owner's.
+        Gives::Title if refusal.details["rule"].is_null() => Ok(()),
+        _ => Err(refusal),
+    })?;
     let config = &ground.loaded.config;
     let launched = parent.launched(definition, &ground)?;
     let at = (launched.spec.name.as_str(), &launched.launcher);
@@ -80,7 +85,8 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     mcp_servers.0.retain(|server| !own.names().iter().any(|name| server["name"] == name.as_str()));
     mcp_servers.0.extend(own.0);
 
-    let (terms, mode) = narrow::terms(definition, request, &parent.delegation.limits)?;
+    let (mut terms, mode) = narrow::terms(definition, request, &parent.delegation.limits)?;
+    terms.ends_silently = parent.gives == Gives::Title;
     narrow::prompt(&mut resolved.spec, &request.overrides);
     narrow::model(&mut resolved.spec, &request.overrides, at);
     let layer = narrow::layer(resolved.layer, &request.overrides)?;
@@ -121,6 +127,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             umask: spec.umask,
             nofile: spec.nofile,
             debug_mode: false,
+            detached: false,
             mcp_servers,
             additional_directories: spec.additional_directories.clone(),
             options,
@@ -144,6 +151,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             budget: start::budgets::of_config(&config.budgets.worker),
             agent: told(definition, resolved.spec),
             delegation,
+            titles: None,
             hooks: hooks::of_task(&spec.hooks, resolved.hooks),
             worktree_of: None,
             worktree: match (&request.worktree, resolved.isolation) {

@@ -62,6 +62,7 @@ pub(super) fn terms(
         // Whoever waits for it can be asked.
         pre_approved: rules.iter().filter(|_| background).map(travels).collect(),
         ttl_hours: limits.task_ttl_hours,
+        ends_silently: false,
     };
     Ok((terms, if background { TaskMode::Background } else { TaskMode::Foreground }))
 }

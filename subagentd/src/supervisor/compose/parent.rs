@@ -26,6 +26,15 @@ use crate::supervisor::{Supervisor, policy};
 const MODE: &str = "mode";
 const MODEL: &str = "model";
 
+/// What a worker gives to another agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::supervisor) enum Gives {
+    /// What its agent asks for.
+    Tasks,
+    /// The task that labels the worker itself.
+    Title,
+}
+
 /// A worker that may give tasks, and all that is stored and kept of it.
 pub(in crate::supervisor) struct Parent {
     pub(super) row: WorkerRow,
@@ -34,6 +43,7 @@ pub(in crate::supervisor) struct Parent {
     pub(super) spec: Spec,
     pub(super) kept: Kept,
     pub(super) delegation: DelegationSpec,
+    pub(super) gives: Gives,
     pub(super) cwd: PathBuf,
     /// The rules of the whole chain, with those that decisions became.
     pub(super) policy: Policy,
@@ -44,11 +54,15 @@ impl Supervisor {
     ///
     /// # Errors
     /// `FORBIDDEN_FROM_WORKER` for one that was not started so that it delegates, `ENV_REQUIRED`, `STORAGE_ERROR`.
-    pub(in crate::supervisor) async fn parent(&self, row: WorkerRow) -> Result<Parent> {
+    pub(in crate::supervisor) async fn parent(&self, row: WorkerRow, gives: Gives) -> Result<Parent> {
         let stored = spec::stored(&row);
         let stored = stored
             .ok_or_else(|| Error::new(Code::Internal, "what the worker was started with cannot be read"))?;
-        let Some(delegation) = stored.delegation.clone() else {
+        let delegation = match gives {
+            Gives::Tasks => stored.delegation.clone(),
+            Gives::Title => stored.titles.clone(),
+        };
+        let Some(delegation) = delegation else {
             let message = "the worker was not started so that it may give tasks to other agents";
             return Err(Error::new(Code::ForbiddenFromWorker, message)
                 .with("workerId", row.worker_id.as_str())
@@ -63,7 +77,7 @@ impl Supervisor {
             Ok((policy, tasks::name_in_a_path(connection, &asked)?))
         });
         let (policy, name) = read.await?;
-        Ok(Parent { policy, name, row, spec: stored, kept, delegation, cwd })
+        Ok(Parent { policy, name, row, spec: stored, kept, delegation, gives, cwd })
     }
 }
 

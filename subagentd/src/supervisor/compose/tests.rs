@@ -79,6 +79,7 @@ impl World {
             launcher: Some("one".to_owned()),
             label: "Release".to_owned(),
             debug_mode: true,
+            detached: false,
             rules: rules::Flags {
                 deny: deny.iter().map(|&rule| rule.to_owned()).collect(),
                 ..Default::default()
@@ -99,7 +100,7 @@ impl World {
         let started = self.supervisor.start_worker(caller(None), request).await.unwrap();
         assert!(started.delegates);
         let row = self.supervisor.row(started.worker_id.as_str()).await.unwrap();
-        self.supervisor.parent(row).await.unwrap()
+        self.supervisor.parent(row, Gives::Tasks).await.unwrap()
     }
 
     fn place(&self) -> TaskPlace {

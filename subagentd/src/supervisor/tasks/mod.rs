@@ -15,6 +15,7 @@ pub use shown::TaskFilter;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 
+use super::compose::Gives;
 use super::delegation::TaskToken;
 use super::orders::Reached;
 use super::{Caller, Supervisor, spec};
@@ -33,14 +34,27 @@ pub enum TaskCaller {
         /// The idempotency key.
         idempotency_key: Option<String>,
     },
+    /// The daemon, for the task that labels this worker. There is one for each worker.
+    Title {
+        /// The worker.
+        worker: WorkerId,
+    },
 }
 
 impl TaskCaller {
+    /// What its tasks are for.
+    pub(super) const fn gives(&self) -> Gives {
+        match self {
+            Self::Manager(_) | Self::Parent { .. } => Gives::Tasks,
+            Self::Title { .. } => Gives::Title,
+        }
+    }
+
     /// The only worker whose tasks it can see.
     pub(super) fn parent(&self) -> Option<&WorkerId> {
         match self {
             Self::Manager(_) => None,
-            Self::Parent { worker, .. } => Some(worker),
+            Self::Parent { worker, .. } | Self::Title { worker } => Some(worker),
         }
     }
 }
@@ -66,6 +80,11 @@ impl Supervisor {
                 let (_, key) = self.guarded(caller, &format!("{what} of {worker}"), request)?;
                 // Of one agent another one's key says nothing.
                 Ok((None, key.map(|(key, fingerprint)| (format!("{worker} {key}"), fingerprint))))
+            }
+            TaskCaller::Title { worker } => {
+                let caller = Caller { handle: None, idempotency_key: Some(format!("title of {worker}")) };
+                let (_, key) = self.guarded(caller, "label", request)?;
+                Ok((None, key))
             }
         }
     }

@@ -7,7 +7,7 @@ use subagent_protocol::ids::{PlaceholderSessionId, TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::super::compose::{self, Composed};
+use super::super::compose::{self, Composed, Gives};
 use super::super::worktrees::Planned;
 use super::super::{Supervisor, controllers, delegation, entropy, environment, sandbox, start, turns};
 use super::{TaskCaller, gives_tasks, shown};
@@ -63,12 +63,13 @@ impl Supervisor {
             Some(worker) => Some(self.row(worker.as_str()).await?),
             None => None,
         };
+        let gives = caller.gives();
         let (owner, key) = self.guarded_task(caller, "task", &request)?;
         if let Some(earlier) = self.recall(&key).await? {
             let task_id: String = super::super::orders::read_response(earlier)?;
             return self.spawned(&task_id).await;
         }
-        let composed = self.composed(parent.as_ref(), &request).await?;
+        let composed = self.composed(parent.as_ref().map(|row| (row, gives)), &request).await?;
         start::check(&composed.request)?;
         let (wanted, cwd) = (composed.request.worktree.as_ref(), &composed.request.cwd);
         let planned = self.plan_worktree(wanted, cwd, &composed.request.env).await?;
@@ -116,11 +117,11 @@ impl Supervisor {
     }
 
     /// What its worker is made of.
-    async fn composed(&self, parent: Option<&WorkerRow>, request: &RunTask) -> Result<Composed> {
+    async fn composed(&self, parent: Option<(&WorkerRow, Gives)>, request: &RunTask) -> Result<Composed> {
         let wrong = |message: &str| Error::new(Code::InvalidInput, message).with("field", "manager");
         match (parent, &request.manager) {
-            (Some(row), None) => {
-                let (parent, request) = (self.parent(row.clone()).await?, request.clone());
+            (Some((row, gives)), None) => {
+                let (parent, request) = (self.parent(row.clone(), gives).await?, request.clone());
                 self.in_files(move || compose::for_parent(&parent, &request)).await
             }
             (None, Some(place)) => {
@@ -155,7 +156,7 @@ impl Supervisor {
             let message = "this says to whom the agent of a worker may give tasks; whoever is none looks into the definitions";
             return Err(Error::new(Code::InvalidArgument, message).recommend("run `subagent agent list`"));
         };
-        let parent = self.parent(self.row(worker.as_str()).await?).await?;
+        let parent = self.parent(self.row(worker.as_str()).await?, Gives::Tasks).await?;
         Ok(CallableAgents {
             worker_id: worker.clone(),
             agents: self.in_files(move || compose::callable(&parent)).await?,

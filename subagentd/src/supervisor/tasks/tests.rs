@@ -46,7 +46,9 @@ async fn world(limits: TaskLimits) -> World {
     };
     let start = StartWorker {
         debug_mode: true,
+        detached: false,
         delegation: Some(delegation),
+        titles: None,
         hooks: Vec::new(),
         policy: Some(policy),
         ..request(dir.path())

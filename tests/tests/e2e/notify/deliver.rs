@@ -65,6 +65,19 @@ fn questions_of_one_second_are_one_notification_and_answered_ones_are_none() {
 }
 
 #[test]
+fn a_sink_without_occasions_hears_the_end_of_a_detached_run_alone() {
+    let server = Server::https();
+    let (sandbox, worker) = world(&format!("  - {{name: hook, to: webhook, url: '{}'}}", server.url()));
+    let _ = sandbox.send(&worker, "somebody waits");
+    let _ = sandbox.run(&["run", "-d", "demo", "nobody waits"]).data_of("run.detached");
+    let done = server.wait_for(1).remove(0).json();
+    assert_eq!((&done["type"], &done["data"]["worker"]["label"]), (&json!("done"), &json!("run")), "{done}");
+    assert_eq!(log(&sandbox).len(), 1);
+    let shown = sandbox.command("subagent").args(["notify", "list"]).run();
+    assert!(shown.text().contains("question,failed,lost,done of run -d"), "{shown}");
+}
+
+#[test]
 fn a_sink_gets_what_it_is_for_and_a_selector_chooses_workers() {
     let (failures, reviews) = (Server::https(), Server::https());
     let (sandbox, worker) = world(&format!(

@@ -1,0 +1,43 @@
+//! Whether workers are named after their first message: the key `titles`. Pure.
+
+use serde_json::{Map, Value};
+
+use crate::check::{Checked, mismatch, refuse};
+use crate::error::Place;
+
+const KEY: &str = "titles";
+
+/// Whether the definition `title` names workers that were given no label.
+pub(crate) fn titles(root: &Map<String, Value>) -> Checked<bool> {
+    let place = || Place::Field(KEY.to_owned());
+    match root.get(KEY) {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(false),
+        Some(Value::String(word)) if word == "auto" => Ok(true),
+        Some(Value::String(word)) if word == "off" => Ok(false),
+        Some(Value::String(word)) => refuse(place(), format!("is `{word}`; write `auto` or `off`")),
+        Some(other) => mismatch(place(), "`auto` or `off`", other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: &Value) -> Checked<bool> {
+        titles(json!({"titles": value}).as_object().unwrap())
+    }
+
+    #[test]
+    fn workers_are_named_only_where_the_file_says_auto() {
+        assert!(!titles(&Map::new()).unwrap());
+        assert!(read(&json!("auto")).unwrap());
+        for off in [json!(null), json!(false), json!("off")] {
+            assert!(!read(&off).unwrap(), "{off}");
+        }
+        for wrong in [json!(true), json!("on"), json!(["auto"])] {
+            assert!(read(&wrong).is_err(), "{wrong}");
+        }
+    }
+}
