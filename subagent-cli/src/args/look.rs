@@ -30,6 +30,8 @@ pub struct Show {
 /// turn began. What was changed before that does not count. Elsewhere: the
 /// changes that its agent has reported.
 ///
+/// With several workers: the files that more than one of them has changed.
+///
 /// At a terminal the output goes through $GIT_PAGER, $PAGER or less.
 #[derive(Debug, Args)]
 #[command(
@@ -38,12 +40,13 @@ pub struct Show {
 Examples:
   subagent diff
   subagent diff w_0123456789 --stat
-  subagent diff w_0123456789 --name-only"
+  subagent diff w_0123456789 --name-only
+  subagent diff auth api"
 )]
 pub struct Diff {
-    /// The worker [default: the only one that is not stopped]
+    /// The workers [default: the only one that is not stopped]
     #[arg(value_name = "WORKER")]
-    pub worker: Option<String>,
+    pub workers: Vec<String>,
     /// Show the number of changed lines for each file
     #[arg(long, conflicts_with = "name_only")]
     pub stat: bool,

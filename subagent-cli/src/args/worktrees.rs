@@ -45,6 +45,7 @@ pub enum WorktreeCommand {
     Setup(WorktreeSetup),
     Remove(WorktreeRemove),
     Discard(WorktreeDiscard),
+    Land(Box<Land>),
     Prune(WorktreePrune),
 }
 
@@ -59,6 +60,7 @@ impl WorktreeCommand {
             Self::Setup(args) => args.one.json.json,
             Self::Remove(args) => args.one.json.json,
             Self::Discard(args) => args.one.json.json,
+            Self::Land(args) => args.json.json,
             Self::Prune(args) => args.json.json,
         }
     }

@@ -419,6 +419,32 @@ fn a_diff_is_that_of_the_worker_in_the_worktree() {
 }
 
 #[test]
+fn files_that_two_workers_have_changed_are_listed_before_they_meet() {
+    let sandbox = repository();
+    for (name, edits) in [
+        ("auth", "!edit replace a.txt 1 ONE\n!edit create mine.txt x"),
+        ("docs", "!edit replace a.txt 3 THREE\n!edit create its.txt x"),
+        ("idle", "nothing"),
+    ] {
+        let _ = start(&sandbox, name, &[]);
+        let _ = sandbox.run(&["send", name, edits]).data();
+    }
+    for command in [&["diff"][..], &["worktree", "diff"]] {
+        let both = sandbox.run(&[command, &["auth", "docs", "idle"]].concat()).data_of("workers.diff");
+        assert_eq!(both["items"], json!([{"path": "a.txt", "workers": ["auth", "docs"]}]), "{both}");
+    }
+    let typed = |args: &[&str]| sandbox.command("subagent").args(args).run();
+    assert_eq!(typed(&["diff", "auth", "docs"]).text(), "a.txt\tauth docs\n");
+    assert_eq!(typed(&["diff", "auth", "docs", "--name-only"]).text(), "a.txt\n");
+    assert_eq!(typed(&["diff", "auth", "auth"]).text(), "", "one worker is not two");
+    assert_eq!(typed(&["diff", "auth", "docs", "--stat"]).status.code(), Some(2));
+    let landed = sandbox.run(&["worktree", "land", "auth", "docs"]).data_of("worktrees.landed");
+    assert_eq!(landed["count"], 2);
+    assert_eq!(text(&sandbox.workspace().join("a.txt")), "ONE\ntwo\nTHREE\n");
+    sandbox.finish();
+}
+
+#[test]
 fn hooks_run_when_a_worktree_is_made_and_when_it_is_removed_after_its_worker() {
     let sandbox = repository();
     let file = sandbox.file("read");

@@ -175,6 +175,7 @@ impl Scene<'_> {
             | "subagent worktree setup"
             | "subagent worktree remove"
             | "subagent worktree discard"
+            | "subagent worktree land"
             | "subagent land" => (words(&["none"]), &["WORKTREE_NOT_FOUND"]),
             "subagent worker list"
             | "subagent worktree list"

@@ -3,6 +3,7 @@
 //! Must not run anything that the folder names, and must not let its text act on a terminal.
 
 mod from_events;
+mod overlap;
 mod pager;
 mod rendered;
 
@@ -38,9 +39,12 @@ pub(super) struct Found {
     pub(super) reason: Option<String>,
 }
 
-pub(super) fn run(args: Diff, context: &Context) -> Result<Outcome> {
+pub(super) fn run(mut args: Diff, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let (shown, found) = look(args.worker, &workspace, context)?;
+    if args.workers.len() > 1 {
+        return overlap::run(args, &workspace, context);
+    }
+    let (shown, found) = look(args.workers.pop(), true, &workspace, context)?;
     if context.format == Format::Json {
         return Ok(Outcome::report("worker.diff", data(&shown, &found), String::new()));
     }
@@ -57,15 +61,21 @@ pub(super) fn run(args: Diff, context: &Context) -> Result<Outcome> {
 /// # Errors
 /// Those of [`overview::of`].
 pub(super) fn of_worker(worker: String, workspace: &Workspace, context: &Context) -> Result<Value> {
-    look(Some(worker), workspace, context).map(|(shown, found)| data(&shown, &found))
+    look(Some(worker), true, workspace, context).map(|(shown, found)| data(&shown, &found))
 }
 
-fn look(worker: Option<String>, workspace: &Workspace, context: &Context) -> Result<(Value, Found)> {
+/// A worker with its changes; with patches only if they are wanted.
+fn look(
+    worker: Option<String>,
+    patches: bool,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<(Value, Found)> {
     let mut client = Client::new(context, workspace);
     block_on(async move {
         let data = overview::of(&mut client, worker, workspace).await?;
         let worker: WorkerOverview = read(data.clone())?;
-        let found = found(&mut client, &worker, context, true, PATIENCE).await?;
+        let found = found(&mut client, &worker, context, patches, PATIENCE).await?;
         Ok((data, found))
     })
 }

@@ -43,6 +43,7 @@ pub(super) fn run(command: WorktreeCommand, context: &Context) -> Result<Outcome
             let keys = ["name", "branch", "retired"];
             changed(&args.one, ("discard", GIT_LIMIT), "worktree.discarded", &keys, context)
         }
+        WorktreeCommand::Land(args) => land::run(*args, context),
         WorktreeCommand::Prune(args) => prune(&args, context),
     }
 }
@@ -71,17 +72,14 @@ fn show(one: &OneWorktree, context: &Context) -> Result<Outcome> {
     Ok(Outcome::report("worktree.shown", data, shown))
 }
 
-/// Shows the diff of the worker of a worktree.
+/// Shows the diff of the workers of worktrees.
 fn diff_of(mut args: Diff, context: &Context) -> Result<Outcome> {
-    if let Some(name) = &args.worker {
-        let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-        let path = format!("/v1/worktrees/{}", segment(name));
-        let mut client = Client::new(context, &workspace);
-        let view: WorktreeView =
-            read(block_on(
-                async move { client.ask(&Ask::get(Query::new(path)).within(Some(GIT_LIMIT))).await },
-            )?)?;
-        args.worker = Some(view.worker_id.to_string());
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let mut client = Client::new(context, &workspace);
+    for name in &mut args.workers {
+        let ask = Ask::get(Query::new(format!("/v1/worktrees/{}", segment(name)))).within(Some(GIT_LIMIT));
+        let view: WorktreeView = read(block_on(client.ask(&ask))?)?;
+        *name = view.worker_id.to_string();
     }
     diff::run(args, context)
 }

@@ -176,6 +176,9 @@ fn help_is_a_success_on_stdout() {
 /// The commands that take as many workers as are typed.
 const TAKES_SEVERAL: &[&str] = &[
     "land",
+    "worktree land",
+    "diff",
+    "worktree diff",
     "cancel",
     "wait",
     "watch",

@@ -58,6 +58,7 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "worktree setup",
     "worktree remove",
     "worktree discard",
+    "worktree land",
     "worktree prune",
 ];
 
