@@ -47,6 +47,14 @@ impl World {
         self.sandbox.start("fast")
     }
 
+    /// Starts a worker with these flags and stops it: how long the start took, in ms.
+    pub(crate) fn start_and_stop(&self, more: &[&str]) -> f64 {
+        let args = [&["worker", "start", "--launcher", "fast"], more].concat();
+        let (took, data) = self.timed(&args);
+        self.timed(&["worker", "stop", data["workerId"].as_str().unwrap()]);
+        took
+    }
+
     /// Runs `subagent ARGS --json`: how long the whole process took, in ms, and its data.
     pub(crate) fn timed(&self, args: &[&str]) -> (f64, Value) {
         timed(&mut self.sandbox.subagent(args).process())

@@ -9,10 +9,12 @@ mod journal;
 mod latency;
 mod line;
 mod restart;
+mod sandbox;
 mod send;
 mod silence;
 mod start;
 mod streaming;
+mod worktree;
 
 use subagent_tests::measure::Row;
 
@@ -21,10 +23,12 @@ use crate::Bench;
 type Run = fn(&Bench) -> Row;
 
 /// All of them, by the name that runs one alone.
-pub(crate) const ROWS: [(&str, Run); 13] = [
+pub(crate) const ROWS: [(&str, Run); 15] = [
     ("list", commands::run),
     ("silence", silence::run),
     ("start", start::run),
+    ("worktree", worktree::run),
+    ("sandbox", sandbox::run),
     ("send", send::run),
     ("events", events::run),
     ("latency", latency::run),
