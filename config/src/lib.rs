@@ -30,6 +30,7 @@ pub mod launcher;
 mod layers;
 mod markers;
 pub mod mcp;
+pub mod memory;
 pub mod model;
 pub mod notify;
 mod paths;

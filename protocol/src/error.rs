@@ -39,6 +39,10 @@ words! {
         TaskNotPermitted = "TASK_NOT_PERMITTED",
         /// The definition of the agent cannot be read, or asks for what cannot be given.
         AgentNotUsable = "AGENT_NOT_USABLE",
+        /// The agent has no notes.
+        MemoryNotFound = "MEMORY_NOT_FOUND",
+        /// A link or anything but a file or folder is in the way to an agent's notes, or they cannot be read.
+        MemoryNotUsable = "MEMORY_NOT_USABLE",
         /// Another task of the same parent has this name.
         TaskNameTaken = "TASK_NAME_TAKEN",
         /// No such task of the caller.

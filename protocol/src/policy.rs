@@ -30,6 +30,11 @@ pub struct PolicySpec {
     /// Whether they are those of a task: a task keeps no list of what is to do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_task: bool,
+    /// The folder of the agent's notes, absolute and without links. It reads and writes files there unless a rule says
+    /// otherwise; see `memory` of definitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub memory: Option<PathBuf>,
 }
 
 /// One of those above a task, with the rules that it was started with.
@@ -53,7 +58,15 @@ impl PolicySpec {
     /// A worker's own rules, of nobody's task.
     #[must_use]
     pub fn own(workspace: PathBuf, home: Option<PathBuf>, layers: Vec<PolicyLayer>) -> Self {
-        Self { workspace, home, layers, ancestors: Vec::new(), pre_approved: None, is_task: false }
+        Self {
+            workspace,
+            home,
+            layers,
+            ancestors: Vec::new(),
+            pre_approved: None,
+            is_task: false,
+            memory: None,
+        }
     }
 
     /// All those above a task of the worker with these rules, from the root to this worker itself.

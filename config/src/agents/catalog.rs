@@ -9,6 +9,7 @@ use super::problem::Problem;
 use super::read::of_entry;
 use super::{Definition, Mode, Reading, Source, builtin, read, skills};
 use crate::environment::Environment;
+use crate::memory::Folder;
 
 /// What `--agents` says: a text of JSON, from names to definitions.
 #[derive(Debug, Clone, Default)]
@@ -125,11 +126,17 @@ impl Catalog {
         catalog
     }
 
-    /// Notes which definitions name skills that there are not, or that cannot be read, as a start would find it.
-    pub fn look_for_skills(&mut self, workspace: &Path, env: &Environment) {
+    /// Notes which definitions name skills that there are not, or a memory or skills that cannot be read, as a start would
+    /// find it.
+    pub fn look_at_files(&mut self, workspace: &Path, env: &Environment) {
         for definition in self.found.iter_mut().map(|found| &mut found.definition) {
             if let Err(reason) = skills::load(definition, workspace, env) {
                 definition.refusals.push(Problem::error(reason).of_key("skills"));
+            }
+            let Some(memory) = definition.memory else { continue };
+            let folder = Folder::of(memory.scope, &definition.name, workspace, env);
+            if let Err(reason) = folder.and_then(|folder| folder.notes(memory.lines)) {
+                definition.refusals.push(Problem::error(reason).of_key("memory"));
             }
         }
     }

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
+use crate::memory::Memory;
 use crate::policy::{Action, Rule};
 use crate::sandbox::Profile;
 use crate::worktrees::Isolation;
@@ -32,6 +33,13 @@ pub use read::{Reading, read};
 pub const MOST_BYTES: usize = 256 * 1024;
 /// The longest name, in characters.
 pub const MOST_NAME_CHARS: usize = 64;
+
+/// Whether a definition can have this name: it is a part of paths, of rules and of prompts.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let fits = name.chars().all(|char| char.is_alphanumeric() || char == '-');
+    fits && !name.is_empty() && name.chars().count() <= MOST_NAME_CHARS
+}
 
 /// A tool that somebody names, as a rule: `Bash(git:*)` is `Bash(git *)`.
 ///
@@ -188,6 +196,8 @@ pub struct Definition {
     pub pre_approved: Vec<Rule>,
     /// Names of folders with a `SKILL.md`.
     pub skills: Vec<String>,
+    /// Where its agents keep notes for their next run.
+    pub memory: Option<Memory>,
     /// Its MCP servers.
     pub mcp_servers: Vec<McpWish>,
     /// Of its own servers those without which it is not to work (`required`).

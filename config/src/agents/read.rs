@@ -6,11 +6,12 @@ use super::front::{self, Front};
 use super::keys::Keys;
 use super::lists;
 use super::problem::Problem;
-use super::{Definition, MOST_BYTES, MOST_NAME_CHARS, McpWish, Mode, Source};
+use super::{Definition, MOST_BYTES, MOST_NAME_CHARS, McpWish, Mode, Source, is_name};
 use crate::check::{Checked, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
 use crate::error::Place;
 use crate::hooks;
 use crate::mcp;
+use crate::memory::{DEFAULT_LINES, MAX_LINES, Memory, Scope};
 use crate::policy::{self, Action, Rule};
 use crate::result_schema::ResultSchema;
 use crate::sandbox::{self, Profile};
@@ -250,6 +251,7 @@ fn definition(
         timeout_seconds: seconds(front, "timeoutSeconds")?,
         pre_approved: pre_approved(front, keys)?,
         skills: lists::names(front.get("skills"), "skills")?,
+        memory: memory(front)?,
         mcp_servers: mcp_servers(front)?,
         required_servers,
         background: flag(front, "background")?.unwrap_or(false),
@@ -273,8 +275,7 @@ fn text(front: &Map<String, Value>, key: &str) -> Checked<Option<String>> {
 
 fn name(front: &Map<String, Value>, stem: &str) -> Checked<String> {
     let name = text(front, "name")?.unwrap_or_else(|| stem.to_owned());
-    let fits = name.chars().all(|char| char.is_alphanumeric() || char == '-');
-    if !fits || name.is_empty() || name.chars().count() > MOST_NAME_CHARS {
+    if !is_name(&name) {
         let what = format!("must be 1 to {MOST_NAME_CHARS} letters, digits and `-`, not `{name}`");
         return refuse(Place::Field("name".to_owned()), what);
     }
@@ -349,6 +350,18 @@ fn schema(front: &Map<String, Value>) -> Checked<Option<Value>> {
     }
 }
 
+/// The keys `memory` and `memoryLines`.
+fn memory(front: &Map<String, Value>) -> Checked<Option<Memory>> {
+    const NONE: &str = "none";
+    let lines = whole(front, "memoryLines", 1..=MAX_LINES)?.unwrap_or(DEFAULT_LINES);
+    if front.get("memory") == Some(&Value::Bool(false)) {
+        return Ok(None);
+    }
+    let [user, project, local] = Scope::ALL.map(Scope::as_str);
+    let scope = word(front, "memory", &[user, project, local, NONE])?;
+    Ok(scope.and_then(|scope| Scope::parse(&scope)).map(|scope| Memory { scope, lines }))
+}
+
 /// The keys `filesystem` and `sandbox`: what they take away together.
 fn sandbox(front: &Map<String, Value>) -> Checked<Profile> {
     let own = match front.get("sandbox") {
@@ -375,7 +388,7 @@ fn not_yet(front: &Map<String, Value>, keys: &Keys) -> Vec<Problem> {
         _ => false,
     };
     let mut refusals = Vec::new();
-    for key in ["memory", "writeBack", "filesystem"] {
+    for key in ["writeBack", "filesystem"] {
         let Some(value) = front.get(key).filter(|value| !empty(value)) else { continue };
         if key == "filesystem" && value != "isolated" {
             continue;

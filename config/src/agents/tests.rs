@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::environment::Environment;
+use crate::memory::Scope;
 use crate::policy::{Action, Position};
 
 fn reading(bytes: impl AsRef<[u8]>) -> Result<Reading, Problem> {
@@ -194,7 +195,6 @@ fn what_this_version_does_not_do_refuses_the_start() {
     for line in [
         "filesystem: isolated",
         "sand_box: {filesystem: shared_ro}",
-        "memory: user",
         "hook: {PreToolUse: []}",
         "writeBack: auto",
         "disallowedTools: Frobnicate",
@@ -223,6 +223,29 @@ fn what_this_version_does_not_do_refuses_the_start() {
         "memory: ''",
     ] {
         assert!(definition(format!("---\ndescription: d\n{line}\n---\n")).refusals.is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn a_memory_has_a_scope_and_a_number_of_lines() {
+    let memory = |lines: &str| definition(format!("---\ndescription: d\n{lines}\n---\n")).memory;
+    let of = |scope, lines| Some(Memory { scope, lines });
+    assert_eq!(memory("memory: user"), of(Scope::User, 200));
+    assert_eq!(memory("memory: project\nmemoryLines: 5"), of(Scope::Project, 5));
+    assert_eq!(memory("memory: local"), of(Scope::Local, 200));
+    for none in ["memory:", "memory: ''", "memory: none", "memory: false", "memoryLines: 5"] {
+        assert_eq!(memory(none), None, "{none}");
+    }
+    for (wrong, key) in [
+        ("memory: team", "memory"),
+        ("memory: true", "memory"),
+        ("memory: [user]", "memory"),
+        ("memory: user\nmemoryLines: 0", "memoryLines"),
+        ("memoryLines: many", "memoryLines"),
+        ("memory: user\nmemoryLines: 10001", "memoryLines"),
+    ] {
+        let problem = reading(format!("---\ndescription: d\n{wrong}\n---\n")).expect_err(wrong);
+        assert_eq!(problem.key.as_deref(), Some(key), "{wrong}: {problem}");
     }
 }
 
@@ -419,9 +442,18 @@ fn skills_are_read_whole_and_a_missing_one_is_named() {
     }
     world.put("ws/.agents/agents/x.md", "---\ndescription: d\nskills: rust, none\n---\n");
     let mut catalog = world.find("");
-    catalog.look_for_skills(&world.dir.path().join("ws"), &env);
+    catalog.look_at_files(&world.dir.path().join("ws"), &env);
     let refused = &catalog.named("x").unwrap().definition.refusals;
     assert_eq!((refused.len(), keys(refused)), (1, vec!["skills"]));
+    world.put("ws/.agents/agents/x.md", "---\ndescription: d\nmemory: project\n---\n");
+    for (link, expected) in [(false, vec![]), (true, vec!["memory"])] {
+        if link {
+            symlink("/", world.dir.path().join("ws/.agents/agent-memory")).unwrap();
+        }
+        let mut catalog = world.find("");
+        catalog.look_at_files(&world.dir.path().join("ws"), &env);
+        assert_eq!(keys(&catalog.named("x").unwrap().definition.refusals), expected);
+    }
     fs::write(world.dir.path().join("ws/.agents/skills/rust/SKILL.md"), vec![b'x'; MOST_BYTES + 1]).unwrap();
     assert!(load("rust").unwrap_err().contains("larger"));
 }

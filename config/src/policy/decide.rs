@@ -4,6 +4,7 @@ mod any_agent;
 mod execute;
 mod granted;
 mod listed;
+mod memory;
 mod undeclared;
 
 use std::path::{Path, PathBuf};
@@ -293,7 +294,9 @@ impl Judge<'_> {
         let places = &self.policy.places;
         let spellings = places.spellings(path, real);
         let answers = spellings.iter().map(|spelling| {
-            let guarded = places.is_protected(kind, spelling);
+            // Its notes say nothing of what anybody may do.
+            let notes = self.policy.chain.last().is_some_and(|node| node.keeps_notes(kind, spelling));
+            let guarded = places.is_protected(kind, spelling) && !notes;
             let doubt = paths::is_of_a_process(&spelling.absolute);
             self.answer(&Query { guarded, doubt, ..Query::of(kind, name, Subject::Path(spelling)) })
         });
@@ -306,7 +309,8 @@ impl Judge<'_> {
         let mut held: Option<Answer> = None;
         for (depth, node) in chain.iter().enumerate() {
             let above = held.clone();
-            let own = node.answer(places, query).map(|own| query.limits(own).at(depth));
+            let own = node.in_memory(query, node.answer(places, query));
+            let own = own.map(|own| query.limits(own).at(depth));
             held = above.iter().cloned().chain(own).reduce(stricter);
             if node.granted.is_some() {
                 let asked = held.unwrap_or_else(|| self.nobody_answers(query, depth + 1));

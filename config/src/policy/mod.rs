@@ -5,6 +5,8 @@
 //! final; over the chain the strictest answer counts. Whoever has no rule that fits abstains; if all do, the owner is
 //! asked. A node may have been granted some of what it would be asked for: then the rest of that is denied.
 
+use std::path::PathBuf;
+
 mod address;
 pub mod call;
 mod decide;
@@ -89,6 +91,8 @@ pub struct Node {
     granted: Option<Vec<Rule>>,
     /// Whether it is a task.
     is_task: bool,
+    /// The folder of its notes, absolute and without links.
+    memory: Option<PathBuf>,
 }
 
 impl Node {
@@ -96,7 +100,7 @@ impl Node {
     #[must_use]
     pub fn new(name: impl Into<String>, mut layers: Vec<Layer>) -> Self {
         layers.sort_by_key(|layer| layer.kind);
-        Self { name: name.into(), layers, listed: Vec::new(), granted: None, is_task: false }
+        Self { name: name.into(), layers, listed: Vec::new(), granted: None, is_task: false, memory: None }
     }
 
     /// The same, with the tools alone that are in all of these lists; an empty list is none.
@@ -118,6 +122,13 @@ impl Node {
     #[must_use]
     pub const fn of_task(mut self, is_task: bool) -> Self {
         self.is_task = is_task;
+        self
+    }
+
+    /// The same, with a folder in which it keeps notes.
+    #[must_use]
+    pub fn with_memory(mut self, memory: Option<PathBuf>) -> Self {
+        self.memory = memory;
         self
     }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::syntax;
 
+mod memory;
 mod tasks;
 mod told;
 

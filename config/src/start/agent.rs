@@ -2,7 +2,7 @@
 //! for its launcher. What is resolved here never changes for that worker or task.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use subagent_protocol::api::TASK_SERVER;
@@ -18,6 +18,7 @@ use super::wire::{argument, path_value};
 use crate::agents::{self, Catalog, Definition, Found, Given, McpWish, Mode, Problem, Source, Tier};
 use crate::environment::Environment;
 use crate::mcp::McpServer;
+use crate::memory::{Folder, Notes};
 use crate::model::{Config, Launcher};
 use crate::policy::{Action, LayerKind, Rule};
 use crate::sandbox::Profile;
@@ -63,6 +64,8 @@ pub struct Resolved {
     pub isolation: Option<Isolation>,
     /// What it takes away from the sandbox of its worker.
     pub sandbox: Profile,
+    /// The folder of its notes, which exists.
+    pub memory: Option<PathBuf>,
 }
 
 /// What was found, before there is a launcher.
@@ -108,6 +111,15 @@ impl Chosen {
         match self {
             Self::Definition(definition) => definition.launcher.as_deref(),
             Self::None | Self::Kept(_) => None,
+        }
+    }
+
+    /// Whether its agents keep notes.
+    fn remembers(&self) -> bool {
+        match self {
+            Self::Definition(definition) => definition.memory.is_some(),
+            Self::Kept(resolved) => resolved.memory.is_some(),
+            Self::None => false,
         }
     }
 
@@ -174,7 +186,10 @@ pub fn change(
     if let Some(other) = chosen.launcher().filter(|other| *other != at.0) {
         return cannot("launcher", format!("it needs the launcher `{other}`, and the worker has `{}`", at.0));
     }
-    let Some(Resolved { spec, layer, servers, hooks, isolation, sandbox }) =
+    if chosen.remembers() {
+        return cannot("memory", "it has a memory, which its session may write from its start on".to_owned());
+    }
+    let Some(Resolved { spec, layer, servers, hooks, isolation, sandbox, memory: _ }) =
         chosen.resolve(at, config, workspace, env, false)?
     else {
         return cannot("name", "it is no definition".to_owned());
@@ -230,18 +245,20 @@ pub fn resolved(
     let mut not_honoured = of_nobody(definition);
     let model = model(definition.model.as_deref(), launcher_name, launcher, &mut not_honoured);
     let servers = servers(definition, config, launcher)?;
+    let memory = memory(definition, workspace, env)?;
     let spec = AgentSpec {
         name: definition.name.clone(),
         level: definition.source.level().to_owned(),
         source: definition.source.path().map(|path| path.to_string_lossy().into_owned()),
-        prompt: prompt(definition, workspace, env)?,
+        prompt: prompt(definition, memory.as_ref(), workspace, env)?,
         model,
         mode: definition.permission_mode.clone(),
         not_honoured,
     };
     let hooks = hooks::of_definition(definition).hooks().collect();
     let (isolation, sandbox) = (definition.isolation, definition.sandbox.clone());
-    Ok(Resolved { spec, layer: Some(layer(definition)), servers, hooks, isolation, sandbox })
+    let memory = memory.map(|(folder, _)| folder.path());
+    Ok(Resolved { spec, layer: Some(layer(definition)), servers, hooks, isolation, sandbox, memory })
 }
 
 /// The definition of this name, if it can be started.
@@ -405,8 +422,28 @@ fn servers(
     Ok(own)
 }
 
-/// Its prompt, what it says of its caller, and its skills.
-fn prompt(definition: &Definition, workspace: &Path, env: &Environment) -> Result<String> {
+/// The memory of its agents, made if it is not there, and what is in it.
+fn memory(definition: &Definition, workspace: &Path, env: &Environment) -> Result<Option<(Folder, Notes)>> {
+    let Some(memory) = definition.memory else { return Ok(None) };
+    let open = || {
+        let folder = Folder::of(memory.scope, &definition.name, workspace, env)?;
+        folder.make()?;
+        let notes = folder.notes(memory.lines)?;
+        Ok(Some((folder, notes)))
+    };
+    open().map_err(|reason| {
+        lacks(definition, "memory", reason)
+            .recommend("`subagent memory list` shows where memories are; move what is in the way")
+    })
+}
+
+/// Its prompt, what it says of its caller, its skills, and its notes.
+fn prompt(
+    definition: &Definition,
+    memory: Option<&(Folder, Notes)>,
+    workspace: &Path,
+    env: &Environment,
+) -> Result<String> {
     let skills = agents::skills::load(definition, workspace, env)
         .map_err(|reason| lacks(definition, "skills", reason))?;
     let mut parts = vec![definition.prompt.clone()];
@@ -417,6 +454,7 @@ fn prompt(definition: &Definition, workspace: &Path, env: &Environment) -> Resul
         let folder = skill.folder.to_string_lossy();
         parts.push(format!("<skill name=\"{}\" folder=\"{folder}\">\n{}\n</skill>", skill.name, skill.text));
     }
+    parts.extend(memory.map(|(folder, notes)| notes.block(&folder.path())));
     parts.retain(|part| !part.is_empty());
     Ok(parts.join("\n\n"))
 }

@@ -188,9 +188,9 @@ impl<'a> Composition<'a> {
         let mcp_servers = servers::of(config, launcher, own, mcp_config, &place.cwd, place.env)?;
         let isolation = agent.as_ref().and_then(|agent| agent.isolation);
         let worktree = worktree::of(wanted.worktree, isolation, launcher, config, place.env)?;
-        let (agent, layer, own_hooks, confines) = match agent {
-            Some(agent) => (Some(agent.spec), agent.layer, agent.hooks, Some(agent.sandbox)),
-            None => (None, None, Vec::new(), None),
+        let (agent, layer, own_hooks, confines, memory) = match agent {
+            Some(agent) => (Some(agent.spec), agent.layer, agent.hooks, Some(agent.sandbox), agent.memory),
+            None => (None, None, Vec::new(), None, None),
         };
         let mut configured = launcher.options.clone();
         if let Some(agent) = &agent {
@@ -204,6 +204,7 @@ impl<'a> Composition<'a> {
         wish.narrower.extend(confines);
         let ground = sandbox::Ground { cwd: &place.cwd, roots: &writable, env: place.env };
         let sandbox = sandbox::spec(wish, launcher.sandbox.as_ref(), config, ground)?;
+        let sandbox = sandbox.map(|spec| sandbox::with_memory(spec, memory.as_deref()));
         let hooks = hooks::of_worker(place.loaded, &writable, place.env, own_hooks)?;
         let has_label = match wanted.label.as_str() {
             UNLABELED => false,
@@ -221,6 +222,7 @@ impl<'a> Composition<'a> {
                 (Some(_), _) => policy::Delegates::Configured,
             },
             definition: layer,
+            memory,
         };
         Ok(StartWorker {
             mcp_servers,

@@ -1,6 +1,6 @@
 //! The rules that a worker is started with, as they travel: those of its definition, of the config, and of who starts it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use subagent_protocol::Result;
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
@@ -43,6 +43,8 @@ pub struct Said<'a> {
     pub delegates: Delegates,
     /// The rules of the agent that it is.
     pub definition: Option<PolicyLayer>,
+    /// The folder of that agent's notes.
+    pub memory: Option<PathBuf>,
 }
 
 /// The layers that the config and the flags make; none if neither says anything.
@@ -102,7 +104,7 @@ pub fn spec(
     workspace: &Path,
     env: &Environment,
 ) -> Result<Option<PolicySpec>> {
-    let Said { flags, inherited, delegates, definition } = said;
+    let Said { flags, inherited, delegates, definition, memory } = said;
     let mut layers = layers(loaded, flags)?;
     // Without a word on tasks they are denied, and this is one: unless it is said which ones are allowed. A definition says
     // by itself what it lets its agent do.
@@ -125,12 +127,12 @@ pub fn spec(
     let before = PolicyLayer { layer: owner, source: None, rules: inherited, tools: Vec::new() };
     let before = Some(before).filter(|layer| !layer.rules.is_empty());
     let layers = definition.into_iter().chain(layers.into_iter().map(wire)).chain(before).collect();
-    Ok(Some(PolicySpec::own(workspace.to_owned(), home(env), layers)))
+    Ok(Some(PolicySpec { memory, ..PolicySpec::own(workspace.to_owned(), home(env), layers) }))
 }
 
 /// The home for patterns. Paths that are no text match no rule.
 #[must_use]
-pub fn home(env: &Environment) -> Option<std::path::PathBuf> {
+pub fn home(env: &Environment) -> Option<PathBuf> {
     env.home.clone().filter(|home| home.to_str().is_some())
 }
 
@@ -196,7 +198,7 @@ mod tests {
         flags: &Flags,
         definition: Option<PolicyLayer>,
     ) -> Option<Vec<String>> {
-        let said = Said { flags, inherited: Vec::new(), delegates, definition };
+        let said = Said { flags, inherited: Vec::new(), delegates, definition, memory: None };
         let env = Environment::new([], "/");
         let spec = spec(loaded, said, Path::new("/w"), &env).unwrap()?;
         let rules = spec.layers.iter().flat_map(|layer| &layer.rules);

@@ -75,6 +75,13 @@ pub fn spec(
     })
 }
 
+/// The same, with the folder of the agent's notes among what may be written. It is the one thing that a definition gives.
+#[must_use]
+pub fn with_memory(mut spec: SandboxSpec, memory: Option<&Path>) -> SandboxSpec {
+    spec.write.extend(memory.map(Path::to_owned));
+    SandboxSpec { write: outermost(spec.write), ..spec }
+}
+
 fn by_name(name: &str, config: &Config) -> Result<Option<(Option<String>, Profile)>> {
     if name == NONE {
         return Ok(None);

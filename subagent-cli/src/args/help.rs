@@ -18,7 +18,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("Work", &["run", "send", "wait", "watch", "show", "result", "diff", "land", "cancel"]),
     ("Questions", &["approve", "answer", "approval"]),
     ("Overview", &["ls", "status", "tree", "budget", "summary"]),
-    ("Agents", &["init", "launcher", "agent", "role", "policy", "config"]),
+    ("Agents", &["init", "launcher", "agent", "memory", "role", "policy", "config"]),
     (
         MORE,
         &[

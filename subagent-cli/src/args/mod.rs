@@ -19,6 +19,7 @@ pub mod hooks;
 pub mod inbox;
 pub mod local;
 pub mod look;
+pub mod memory;
 pub mod notify;
 pub mod numbers;
 pub mod options;
@@ -131,6 +132,9 @@ pub enum Command {
     /// Definitions of agents: purpose, rules and prompt of each
     #[command(subcommand)]
     Agent(AgentCommand),
+    /// List, show, edit and clear the notes that agents keep
+    #[command(subcommand)]
+    Memory(memory::MemoryCommand),
     /// Test and list the rules for what agents may do
     #[command(subcommand)]
     Policy(PolicyCommand),

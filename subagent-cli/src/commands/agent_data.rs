@@ -14,15 +14,15 @@ use crate::failure::Result;
 
 /// All definitions that count there, and the folder whose files they are. Outside of a workspace that is the folder itself.
 pub(super) fn catalog(place: &DefinitionPlace, context: &Context) -> Result<(Catalog, PathBuf)> {
-    let root = workspace_of(place, context)?;
+    let root = workspace_of(place.cwd.as_deref(), context)?;
     let given = given(place.agents.as_deref())?;
     Ok((Catalog::find(&given, &root, &context.env), root))
 }
 
 /// The workspace, or the folder outside of one.
-pub(super) fn workspace_of(place: &DefinitionPlace, context: &Context) -> Result<PathBuf> {
-    let cwd = workspace::resolve_cwd(place.cwd.as_deref(), &context.env)?;
-    Ok(context.workspace(place.cwd.as_deref()).map_or(cwd, |workspace| workspace.root))
+pub(super) fn workspace_of(typed_cwd: Option<&Path>, context: &Context) -> Result<PathBuf> {
+    let cwd = workspace::resolve_cwd(typed_cwd, &context.env)?;
+    Ok(context.workspace(typed_cwd).map_or(cwd, |workspace| workspace.root))
 }
 
 /// One definition, in short.
@@ -61,6 +61,8 @@ pub(super) fn whole(found: &Found) -> Value {
         "timeoutSeconds": definition.timeout_seconds,
         "preApproved": definition.pre_approved.iter().map(Rule::text).collect::<Vec<_>>(),
         "skills": definition.skills,
+        "memory": definition.memory.map(|memory| memory.scope.as_str()),
+        "memoryLines": definition.memory.map(|memory| memory.lines),
         "mcpServers": servers.collect::<Vec<_>>(),
         "background": definition.background,
         "inspectable": definition.inspectable,

@@ -23,6 +23,7 @@ const KEYS: &[&str] = &[
     "maxSteps",
     "timeoutSeconds",
     "skills",
+    "memory",
     "mcpServers",
     "hides",
 ];

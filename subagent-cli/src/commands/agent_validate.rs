@@ -16,9 +16,9 @@ pub(super) fn run(args: &AgentValidate, context: &Context) -> Result<Outcome> {
     let paths: Vec<PathBuf> = typed.map(|path| context.env.cwd.join(path)).collect();
     let (mut catalog, root) = match paths.is_empty() {
         true => agent_data::catalog(&args.place, context)?,
-        false => (Catalog::of_paths(&paths), agent_data::workspace_of(&args.place, context)?),
+        false => (Catalog::of_paths(&paths), agent_data::workspace_of(args.place.cwd.as_deref(), context)?),
     };
-    catalog.look_for_skills(&root, &context.env);
+    catalog.look_at_files(&root, &context.env);
     let problems = agent_data::problems(&catalog);
     let errors = problems.iter().filter(|problem| problem["severity"] == "error").count();
     let looked: Vec<Value> = paths.iter().map(|path| path_value(path)).collect();

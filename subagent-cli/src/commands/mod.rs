@@ -21,6 +21,7 @@ pub(crate) mod completions;
 mod config_check;
 mod config_init;
 mod config_show;
+mod confirm;
 mod contract_form;
 mod controller_attach;
 mod controller_grant;
@@ -44,6 +45,7 @@ mod launcher_show;
 mod live_wait;
 mod ls;
 mod mcp;
+mod memory;
 mod notify;
 mod open_request;
 mod overview;
@@ -129,6 +131,7 @@ pub fn format(command: &Command) -> Format {
         Command::Agent(AgentCommand::List(args)) => args.place.json.json,
         Command::Agent(AgentCommand::Show(args)) => args.place.json.json,
         Command::Agent(AgentCommand::Validate(args)) => args.place.json.json,
+        Command::Memory(command) => command.json(),
         Command::Policy(PolicyCommand::Test(args)) => args.json.json,
         Command::Policy(PolicyCommand::Rules(RulesCommand::List(args))) => args.json.json,
         Command::Policy(PolicyCommand::Rules(RulesCommand::Remove(args))) => args.json.json,
@@ -212,6 +215,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Agent(AgentCommand::List(args)) => agent_list::run(&args, context),
         Command::Agent(AgentCommand::Show(args)) => agent_show::run(&args, context),
         Command::Agent(AgentCommand::Validate(args)) => agent_validate::run(&args, context),
+        Command::Memory(command) => memory::run(command, context),
         Command::Policy(PolicyCommand::Test(args)) => policy::test(&args, context),
         Command::Policy(PolicyCommand::Rules(command)) => policy_rules::run(&command, context),
         Command::Hook(command) => hook::run(command, context),

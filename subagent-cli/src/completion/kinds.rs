@@ -70,6 +70,9 @@ const EVENTS: Kind = Kind::Words(&[
     "elicitation.answered",
 ]);
 
+/// Whose runs share a memory.
+const MEMORIES: Kind = Kind::Words(&["user", "project", "local"]);
+
 /// Arguments by their ids, behind the command if an id means something else there.
 const KINDS: &[(&str, Kind)] = &[
     ("approve target", Kind::WorkerOrRequest(Asked::Permission)),
@@ -98,6 +101,12 @@ const KINDS: &[(&str, Kind)] = &[
     ("launcher logout name", Kind::Launcher),
     ("agent", Kind::Agent),
     ("agent show name", Kind::Agent),
+    ("memory show agent", Kind::Agent),
+    ("memory edit agent", Kind::Agent),
+    ("memory clear agent", Kind::Agent),
+    ("memory show scope", MEMORIES),
+    ("memory edit scope", MEMORIES),
+    ("memory clear scope", MEMORIES),
     ("role", Kind::Role),
     ("role show name", Kind::Role),
     ("send worker", ALIVE),

@@ -28,6 +28,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::RuleNotFound
         | Code::SessionNotFound
         | Code::AgentNotFound
+        | Code::MemoryNotFound
         | Code::WorktreeNotFound
         | Code::TaskNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
@@ -62,6 +63,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::AgentNotPrimary
         | Code::AgentNotASubagent
         | Code::AgentNotUsable
+        | Code::MemoryNotUsable
         | Code::TaskNameTaken
         | Code::NameTaken
         | Code::AmbiguousWorker

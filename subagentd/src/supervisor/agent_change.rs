@@ -103,6 +103,7 @@ impl Spec {
             (Some(policy), layer) => {
                 policy.layers.retain(|layer| layer.layer != definition);
                 policy.layers.splice(0..0, layer);
+                policy.memory = None;
             }
             (none, Some(layer)) => *none = Some(PolicySpec::own(workspace, home, vec![layer])),
             (None, None) => {}

@@ -116,6 +116,11 @@ fn the_definitions() {
 }
 
 #[test]
+fn the_memory() {
+    run("docs/memory.md", "notes");
+}
+
+#[test]
 fn the_tasks() {
     run("docs/delegation.md", "tasks");
 }

@@ -44,6 +44,7 @@ mod manager_died;
 mod many;
 mod many_workers;
 mod mcp;
+mod memory;
 mod names;
 mod notify;
 mod openapi;

@@ -160,6 +160,8 @@ impl Scene<'_> {
             "subagent policy rules remove" => (words(&["rule_0123456789"]), &["RULE_NOT_FOUND"]),
             "subagent policy test" => (words(&["execute", "git push"]), &[]),
             "subagent agent show" => (words(&["explore"]), &[]),
+            "subagent memory show" | "subagent memory edit" => (words(&["none"]), &["MEMORY_NOT_FOUND"]),
+            "subagent memory clear" => (words(&["none", "--yes"]), &["MEMORY_NOT_FOUND"]),
             "subagent completions" => (words(&["bash"]), &[]),
             "subagent task run" => (words(&["--launcher", "demo", "--text", "!stream 50"]), &[]),
             "subagent task message" => (words(&[&self.task(), "--text", "!stream 50", "--allow-fresh"]), &[]),
@@ -206,6 +208,7 @@ impl Scene<'_> {
             | "subagent launcher list"
             | "subagent role list"
             | "subagent agent list"
+            | "subagent memory list"
             | "subagent agent validate"
             | "subagent prompt render"
             | "subagent demo"

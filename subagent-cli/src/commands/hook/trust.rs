@@ -1,20 +1,18 @@
 //! `hook trust`: which contents of files may run their hooks.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::Path;
 
 use serde_json::{Value, json};
 use subagent_config::hooks::{FileHooks, HookEntry, load};
-use subagent_protocol::Code;
 use subagent_protocol::api::{DistrustHooks, TrustHooks};
 use subagent_protocol::clean::one_line;
 
 use crate::args::hooks::HookTrust;
 use crate::client::{Ask, Client, block_on};
-use crate::commands::has_state;
+use crate::commands::{confirm as ask, has_state};
 use crate::context::{Context, present_path};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, complain, tell, text};
+use crate::output::{Outcome, complain, text};
 
 pub(super) fn run(args: &HookTrust, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
@@ -61,20 +59,16 @@ fn line(entry: &HookEntry) -> String {
 
 /// Shows what the file runs, and asks.
 fn confirm(file: &Path, hooks: &FileHooks) -> Result<()> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let message = "trust needs an answer, and there is no terminal to ask at";
-        return Err(Failure::new(Code::TerminalRequired, message)
+    ask::needs_terminal("trust").map_err(|failure| {
+        failure
             .with("file", file.to_string_lossy())
-            .recommend("look at the file, then repeat the command with --yes"));
-    }
+            .recommend("look at the file, then repeat the command with --yes")
+    })?;
     complain(&format!("{} runs as you, outside of any sandbox:", file.display()));
     for entry in &hooks.entries {
         complain(&format!("  {}", line(entry)));
     }
-    tell("Trust them? [y/N] ");
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    match read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+    match ask::says_yes("Trust them?") {
         true => Ok(()),
         false => Err(Failure::argument("the hooks were not trusted").with("file", file.to_string_lossy())),
     }

@@ -163,14 +163,14 @@ fn definition(data: &Value) -> Result<Option<Resolved>> {
         return Ok(None);
     };
     let policy = Option::<PolicySpec>::deserialize(&data["policy"]).map_err(unknown)?;
-    let layers = policy.map(|policy| policy.layers).unwrap_or_default();
+    let (layers, memory) = policy.map(|policy| (policy.layers, policy.memory)).unwrap_or_default();
     let layer = layers.into_iter().find(|layer| layer.layer == LayerKind::Definition.as_str());
     let hooks = Option::<Vec<Hook>>::deserialize(&data["hooks"]).map_err(unknown)?.unwrap_or_default();
     let own = |hook: &Hook| matches!(hook.origin, HookOrigin::Definition | HookOrigin::Command);
     let hooks = hooks.into_iter().filter(own).collect();
     // What it takes away is in the sandbox of the worker.
     let sandbox = subagent_config::sandbox::Profile::default();
-    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new(), hooks, isolation: None, sandbox }))
+    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new(), hooks, isolation: None, sandbox, memory }))
 }
 
 /// The file, and what the checkpoint beside it says.

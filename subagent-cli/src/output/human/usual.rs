@@ -59,6 +59,18 @@ const LISTS: &[Columns] = &[
         ],
     ),
     (
+        "memory.listed",
+        &[
+            ("AGENT", "agent", Name),
+            ("SCOPE", "scope", Text),
+            ("LINES", "lines", Text),
+            ("CHANGED", "changedAt", Time),
+            ("BYTES", "bytes", Text),
+            ("PROBLEM", "problem", Text),
+            ("FILE", "path", Text),
+        ],
+    ),
+    (
         "daemons.listed",
         &[
             ("PID", "pid", Name),
@@ -145,6 +157,21 @@ const RESULTS: &[Facts] = &[
         &[("for the next worker", "handoffPath", Text), ("for programs", "checkpointPath", Text)],
     ),
     ("state.backed_up", "path", &[("bytes", "sizeBytes", Text), ("schema", "schema", Text)]),
+    (
+        "memory.edited",
+        "agent",
+        &[
+            ("scope", "scope", Text),
+            ("lines", "lines", Text),
+            ("bytes", "bytes", Text),
+            ("file", "path", Text),
+        ],
+    ),
+    (
+        "memory.cleared",
+        "agent",
+        &[("scope", "scope", Text), ("removed", "removed", Text), ("folder", "path", Text)],
+    ),
     ("controller.released", "controllerId", &[("released", "released", Text)]),
     (
         "daemon.shown",

@@ -104,13 +104,14 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     let spec = &parent.spec;
     let wish = sandbox::Wish {
         name: None,
-        kept: spec.sandbox.as_ref().map(|sandbox| sandbox.spec.clone()),
+        kept: parent.sandbox(),
         narrower: [resolved.sandbox].into_iter().chain(narrow::files(&request.overrides)).collect(),
     };
     let mut roots = vec![parent.delegation.workspace.as_path(), &parent.cwd];
     roots.extend(spec.additional_directories.iter().map(std::path::PathBuf::as_path));
     let at = sandbox::Ground { cwd: &parent.cwd, roots: &roots, env: &launched.env };
     let sandbox = sandbox::spec(wish, launched.launcher.sandbox.as_ref(), config, at)?;
+    let sandbox = sandbox.map(|spec| sandbox::with_memory(spec, resolved.memory.as_deref()));
     Ok(Composed {
         request: StartWorker {
             choice: ControllerChoice {
@@ -146,6 +147,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
                 ),
                 pre_approved: pre_approved(&terms),
                 is_task: true,
+                memory: resolved.memory,
             }),
             answer_time: spec.answer_time,
             budget: start::budgets::of_config(&config.budgets.worker),
@@ -296,6 +298,7 @@ fn unnamed() -> Resolved {
         hooks: Vec::new(),
         isolation: None,
         sandbox: Profile::default(),
+        memory: None,
     }
 }
 

@@ -12,6 +12,7 @@ use subagent_protocol::api::SetOptions;
 use subagent_protocol::definition::AgentSpec;
 use subagent_protocol::delegation::DelegationSpec;
 use subagent_protocol::options::Options;
+use subagent_protocol::sandbox::SandboxSpec;
 use subagent_protocol::{Code, Error, Result};
 
 use super::ground::Ground;
@@ -94,6 +95,14 @@ impl Parent {
     pub(super) fn policy_workspace(&self) -> PathBuf {
         let own = self.spec.policy.as_ref().filter(|_| self.spec.has_worktree);
         own.map_or_else(|| self.delegation.workspace.clone(), |policy| policy.workspace.clone())
+    }
+
+    /// Its sandbox, but for the folder of its notes: these are its own.
+    pub(super) fn sandbox(&self) -> Option<SandboxSpec> {
+        let mut sandbox = self.spec.sandbox.as_ref()?.spec.clone();
+        let memory = self.spec.policy.as_ref().and_then(|policy| policy.memory.as_ref());
+        sandbox.write.retain(|path| Some(path) != memory);
+        Some(sandbox)
     }
 
     /// The agents that its rules let it call.

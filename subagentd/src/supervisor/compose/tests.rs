@@ -7,7 +7,7 @@ use subagent_config::{Environment, discovery};
 use subagent_protocol::api::{StartWorker, TASK_SERVER, TaskMode, TaskOverrides};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::options::OptionValue;
-use subagent_protocol::sandbox::FileSystem;
+use subagent_protocol::sandbox::{FileSystem, Layers, Network, Sandbox, SandboxSpec};
 use tempfile::TempDir;
 
 use super::*;
@@ -57,7 +57,7 @@ impl World {
         fs::write(dir.path().join(".subagent/config.yaml"), CONFIG).unwrap();
         fs::write(agents.join("reviewer.md"), REVIEWER).unwrap();
         fs::write(agents.join("boss.md"), "---\ndescription: d\nmode: primary\n---\n").unwrap();
-        fs::write(agents.join("broken.md"), "---\ndescription: d\nmemory: user\n---\n").unwrap();
+        fs::write(agents.join("broken.md"), "---\ndescription: d\nwriteBack: auto\n---\n").unwrap();
         fs::write(agents.join("eager.md"), "---\ndescription: d\npermissionMode: yolo\n---\n").unwrap();
         let own = "---\ndescription: d\nmcpServers: {subagent: {command: deploy-mcp}}\n---\n";
         fs::write(agents.join("server.md"), own).unwrap();
@@ -221,6 +221,45 @@ async fn m3_a_call_and_a_manager_name_what_a_task_may_reach() {
 }
 
 #[tokio::test]
+async fn a_task_has_the_memory_of_its_definition_and_never_that_of_its_parent() {
+    let world = World::new().await;
+    let base = world.dir.path().canonicalize().unwrap();
+    let text = "---\ndescription: d\nmemory: project\nfilesystem: shared_ro\n---\nTest.\n";
+    fs::write(base.join(".agents/agents/noter.md"), text).unwrap();
+    let own = base.join(".agents/agent-memory/noter");
+    let mut parent = world.parent(&[], |_| ()).await;
+    let above = base.join(".agents/agent-memory/boss");
+    parent.spec.policy.as_mut().unwrap().memory = Some(above.clone());
+    let composed = [
+        for_parent(&parent, &task(Some("noter"))).unwrap(),
+        for_manager(&world.place(), &task(Some("noter"))).unwrap(),
+    ];
+    for request in composed.map(|composed| composed.request) {
+        assert_eq!(request.policy.as_ref().unwrap().memory.as_ref(), Some(&own));
+        assert_eq!(request.sandbox.as_ref().unwrap().write, std::slice::from_ref(&own));
+        assert!(own.is_dir() && request.agent.as_ref().unwrap().prompt.contains("There are no notes yet."));
+        crate::supervisor::start::check(&request).unwrap();
+    }
+    fs::write(own.join("MEMORY.md"), "Use make.\n").unwrap();
+    let prompt = for_parent(&parent, &task(Some("noter"))).unwrap().request.agent.unwrap().prompt;
+    assert!(prompt.starts_with("Test.\n\n<agent_memory>") && prompt.contains("\n| Use make.\n"), "{prompt}");
+    let plain = for_parent(&parent, &task(Some("general"))).unwrap().request;
+    assert_eq!((plain.policy.unwrap().memory, plain.sandbox), (None, None));
+    let kept = SandboxSpec {
+        name: None,
+        filesystem: FileSystem::SharedRo,
+        write: vec![above, base.join("target")],
+        read: None,
+        hide: Vec::new(),
+        network: Network::All,
+    };
+    parent.spec.sandbox = Some(Sandbox { spec: kept, layers: Layers::default() });
+    let confined = for_parent(&parent, &task(Some("general"))).unwrap().request.sandbox.unwrap();
+    assert_eq!(confined.write, [base.join("target")]);
+    world.supervisor.shutdown(false).await.unwrap();
+}
+
+#[tokio::test]
 async fn m6_whom_a_task_cannot_be_given_to_is_said() {
     let world = World::new().await;
     let parent = world.parent(&["task(plan)", "task(reviewer)", "task(e*)", "task(server)"], |_| ()).await;
@@ -250,7 +289,7 @@ async fn m6_whom_a_task_cannot_be_given_to_is_said() {
     assert_eq!(fails("nobody", Code::AgentNotFound)["available"], json!(names));
     assert_eq!(fails("boss", Code::AgentNotASubagent)["mode"], "primary");
     assert_eq!(fails("plan", Code::TaskNotPermitted)["rule"], "task(plan): deny");
-    assert_eq!(fails("broken", Code::AgentNotUsable)["key"], "memory");
+    assert_eq!(fails("broken", Code::AgentNotUsable)["key"], "writeBack");
     assert_eq!(fails("server", Code::AgentNotUsable)["mcpServer"], TASK_SERVER);
     let details = fails("eager", Code::AgentNotUsable);
     assert_eq!((&details["key"], &details["mode"]), (&json!("permissionMode"), &json!("yolo")));

@@ -37,6 +37,9 @@ pub(in crate::supervisor) fn check_spec(spec: &PolicySpec, cwd: &Path) -> Result
     if !spec.workspace.is_absolute() || spec.home.as_ref().is_some_and(|home| !home.is_absolute()) {
         return refused("the workspace and the home of a policy are absolute paths");
     }
+    if spec.memory.as_ref().is_some_and(|memory| !memory.is_absolute() || memory.parent().is_none()) {
+        return refused("the memory of a policy is an absolute path");
+    }
     if spec.ancestors.len() > MOST_ANCESTORS {
         return refused("there are too many ancestors");
     }
@@ -65,7 +68,7 @@ pub(super) fn compiled(spec: &PolicySpec, added: &OfChain, cwd: &Path) -> Result
         chain.push(node(&above.name, &above.layers, above.pre_approved.as_deref(), added)?);
     }
     let own = node("worker", &spec.layers, spec.pre_approved.as_deref(), &added.own)?;
-    chain.push(own.of_task(spec.is_task));
+    chain.push(own.of_task(spec.is_task).with_memory(spec.memory.clone()));
     Ok(Policy { places, chain })
 }
 

@@ -43,6 +43,7 @@ async fn world(limits: TaskLimits) -> World {
         ancestors: Vec::new(),
         pre_approved: None,
         is_task: false,
+        memory: None,
     };
     let start = StartWorker {
         debug_mode: true,

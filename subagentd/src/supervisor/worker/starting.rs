@@ -346,7 +346,12 @@ impl Actor {
             restore_failures: self.restore_failures.clone(),
             timeouts: launcher.timeouts,
             limits: Limits::default(),
-            roots: [&self.cwd].into_iter().chain(&self.spec.additional_directories).cloned().collect(),
+            roots: [&self.cwd]
+                .into_iter()
+                .chain(&self.spec.additional_directories)
+                .chain(self.spec.policy.iter().filter_map(|policy| policy.memory.as_ref()))
+                .cloned()
+                .collect(),
             private: self.shared.setup.own_folders().map(Path::to_owned).into(),
             options: self.spec.options.clone(),
             mcp_servers,

@@ -82,3 +82,42 @@ fn a_confined_agent_cannot_approve_itself() {
         sandbox.finish();
     }
 }
+
+#[test]
+fn a_confined_agent_writes_its_memory_and_nothing_else() {
+    if !has_layers() {
+        return;
+    }
+    for layers in Layers::ALL {
+        let mut sandbox = world(layers);
+        let agent = sandbox.test_agent("sdk-agent", &[]);
+        sandbox.launcher("sdk", agent);
+        sandbox.init();
+        let definitions = sandbox.file("ws/.agents/agents");
+        fs::create_dir_all(&definitions).unwrap();
+        let text = "---\ndescription: notes\nlauncher: sdk\nfilesystem: shared_ro\nmemory: project\n---\n";
+        fs::write(definitions.join("noter.md"), text).unwrap();
+        let started = sandbox.run(&["worker", "start", "--agent", "noter"]).data_of("worker.started");
+        let worker = started["workerId"].as_str().unwrap();
+        let memory = sandbox.file("ws/.agents/agent-memory/noter");
+        let shown = sandbox.show(worker);
+        assert_eq!(shown["sandbox"]["write"], json!([memory]), "{shown}");
+        let says = |line: String| sandbox.send(worker, &line)["assistantText"].as_str().unwrap().to_owned();
+        let at = |name: &str| memory.join(name).to_str().unwrap().to_owned();
+        assert!(says(format!("write {} x", at("MEMORY.md"))).contains("written"), "{layers:?}");
+        let said = says(format!("run echo y >> {}", at("MEMORY.md")));
+        assert!(said.starts_with("exit Some(0)"), "{layers:?}: {said}");
+        assert_eq!(fs::read_to_string(memory.join("MEMORY.md")).unwrap(), "xy\n");
+        for other in ["../x.md", "../../agents/noter.md", "../../../file"] {
+            let said = says(format!("run echo z >> {}", at(other)));
+            assert!(
+                said.starts_with("exit Some(") && !said.starts_with("exit Some(0)"),
+                "{layers:?} {other}: {said}"
+            );
+            assert!(!says(format!("write {} z", at(other))).contains("written"), "{layers:?} {other}");
+        }
+        assert_eq!(fs::read_to_string(definitions.join("noter.md")).unwrap(), text);
+        let _ = sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
+        sandbox.finish();
+    }
+}

@@ -224,3 +224,25 @@ fn an_older_spec_has_nobody_above_it() {
     let names: Vec<&str> = lineage.iter().map(|node| node.name.as_str()).collect();
     assert_eq!((names, &lineage[0].layers), (vec!["Release", "Test Runner"], &spec.layers));
 }
+
+#[test]
+fn a_memory_is_a_folder_and_for_its_own_worker_alone() {
+    let memory = |path: &str| PolicySpec { memory: Some(path.into()), ..task(Vec::new(), &[], None) };
+    for wrong in ["", "notes", "/"] {
+        assert_eq!(
+            check_spec(&memory(wrong), Path::new("/ws")).unwrap_err().code,
+            Code::InvalidInput,
+            "{wrong}"
+        );
+    }
+    let own = memory("/ws/.agents/agent-memory/x");
+    check_spec(&own, Path::new("/ws")).unwrap();
+    let edit =
+        Call::of(&json!({"kind": "edit", "locations": [{"path": "/ws/.agents/agent-memory/x/MEMORY.md"}]}));
+    let says = |spec: &PolicySpec| {
+        compiled(spec, &OfChain::default(), Path::new("/ws")).unwrap().decide(&edit, &real_path).action
+    };
+    assert_eq!(says(&own), Action::Allow);
+    let lineage = PolicySpec::lineage(Some(&own), "Release".to_owned(), WorkerId::from_random([7; 5]));
+    assert_eq!(says(&task(lineage, &[], None)), Action::Ask);
+}

@@ -1,0 +1,149 @@
+//! The git repository around a workspace: its main work tree, and what it ignores. Reads git's own files; starts no git.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::open::{self, Make};
+use crate::{markers, regular};
+
+/// A repository with a work tree.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Repository {
+    /// The folder with `.git`.
+    top: PathBuf,
+    /// The git directory that all work trees share.
+    common: PathBuf,
+    /// Whether `top` is a linked worktree.
+    linked: bool,
+}
+
+impl Repository {
+    /// The repository that an absolute folder without links is in. None for a `.git` that git would not take either.
+    pub(super) fn around(folder: &Path) -> Option<Self> {
+        let top = markers::nearest(folder, &[PathBuf::from(".git")])?;
+        let dot_git = top.join(".git");
+        let own = match dot_git.is_dir() {
+            true => dot_git.canonicalize().ok()?,
+            false => path_in(&dot_git, "gitdir: ", top)?,
+        };
+        let shared = path_in(&own.join("commondir"), "", &own);
+        // A `.git` that somebody has made up names a worktree that does not name it.
+        let linked = shared.is_some();
+        if linked && path_in(&own.join("gitdir"), "", &own) != dot_git.canonicalize().ok() {
+            return None;
+        }
+        let common = shared.unwrap_or(own);
+        (common.join("objects").is_dir() && common.join("HEAD").exists()).then(|| Self {
+            top: top.to_owned(),
+            common,
+            linked,
+        })
+    }
+
+    /// Where a folder of this work tree is in the main one; the folder itself in a repository without one.
+    pub(super) fn in_main(&self, folder: &Path) -> Option<PathBuf> {
+        let main = self.common.parent().filter(|_| self.linked && self.common.ends_with(".git"))?;
+        let rest = folder.strip_prefix(&self.top).ok()?;
+        // `join` of an empty path would end in a slash.
+        Some(if rest.as_os_str().is_empty() { main.to_owned() } else { main.join(rest) })
+    }
+
+    /// Has git ignore paths of this pattern in all work trees, through `info/exclude`. A line that is there is not
+    /// written again.
+    ///
+    /// # Errors
+    /// What the system says; `InvalidInput` for an `exclude` that is no regular file.
+    pub(super) fn ignore(&self, pattern: &str) -> io::Result<()> {
+        let file = self.common.join("info/exclude");
+        let there = match regular::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        if there.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == pattern.as_bytes()) {
+            return Ok(());
+        }
+        let Some(info) = open::folder(&self.common, &["info"], Make::Missing)? else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let ends = there.last().is_none_or(|byte| *byte == b'\n');
+        let line = format!("{}{pattern}\n", if ends { "" } else { "\n" });
+        // In one call: what another process appends meanwhile stays whole.
+        open::append(&info, "exclude")?.write_all(line.as_bytes())
+    }
+}
+
+/// The path that a small file of git holds behind a prefix, relative to a folder; without links.
+fn path_in(file: &Path, prefix: &str, folder: &Path) -> Option<PathBuf> {
+    let text = String::from_utf8(regular::read(file).ok()?).ok()?;
+    let path = text.strip_prefix(prefix)?.trim_end_matches(['\n', '\r']);
+    fs::canonicalize(folder.join(path)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A repository with a linked worktree, as git makes them.
+    fn world() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(base.join("main/.git/objects")).unwrap();
+        fs::create_dir_all(base.join("main/.git/worktrees/tree")).unwrap();
+        fs::create_dir_all(base.join("main/sub")).unwrap();
+        fs::create_dir_all(base.join("tree/sub")).unwrap();
+        fs::write(base.join("main/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        let own = base.join("main/.git/worktrees/tree");
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        fs::write(own.join("gitdir"), format!("{}\n", base.join("tree/.git").display())).unwrap();
+        fs::write(base.join("tree/.git"), format!("gitdir: {}\n", own.display())).unwrap();
+        (dir, base)
+    }
+
+    #[test]
+    fn a_linked_worktree_leads_to_the_main_one() {
+        let (_dir, base) = world();
+        let of = |folder: &str| {
+            let folder = base.join(folder);
+            Repository::around(&folder).and_then(|repository| repository.in_main(&folder))
+        };
+        assert_eq!(of("tree"), Some(base.join("main")));
+        assert_eq!(of("tree/sub"), Some(base.join("main/sub")));
+        assert_eq!(of("main/sub"), None);
+        assert_eq!(of("."), None);
+    }
+
+    #[test]
+    fn a_made_up_worktree_leads_nowhere() {
+        let (_dir, base) = world();
+        fs::create_dir(base.join("trap")).unwrap();
+        fs::copy(base.join("tree/.git"), base.join("trap/.git")).unwrap();
+        assert_eq!(Repository::around(&base.join("trap")), None);
+        fs::write(base.join("trap/.git"), format!("gitdir: {}\n", base.join("tree").display())).unwrap();
+        assert_eq!(Repository::around(&base.join("trap")), None, "that is no git directory");
+    }
+
+    #[test]
+    fn a_pattern_is_added_once_and_for_all_work_trees() {
+        let (_dir, base) = world();
+        let exclude = base.join("main/.git/info/exclude");
+        for folder in ["main/sub", "tree", "main"] {
+            Repository::around(&base.join(folder)).unwrap().ignore("**/x/").unwrap();
+            assert_eq!(fs::read_to_string(&exclude).unwrap(), "**/x/\n");
+        }
+        fs::write(&exclude, "# own").unwrap();
+        Repository::around(&base.join("main")).unwrap().ignore("**/x/").unwrap();
+        assert_eq!(fs::read_to_string(&exclude).unwrap(), "# own\n**/x/\n");
+    }
+
+    #[test]
+    fn no_link_is_written_through() {
+        let (_dir, base) = world();
+        fs::create_dir(base.join("main/.git/info")).unwrap();
+        fs::write(base.join("target"), "own\n").unwrap();
+        std::os::unix::fs::symlink(base.join("target"), base.join("main/.git/info/exclude")).unwrap();
+        assert!(Repository::around(&base.join("main")).unwrap().ignore("**/x/").is_err());
+        assert_eq!(fs::read_to_string(base.join("target")).unwrap(), "own\n");
+    }
+}

@@ -1,0 +1,96 @@
+//! Opens what lies below a trusted folder without following a link, and waits for no pipe or device.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open as open_root, openat};
+use nix::sys::stat::{Mode, mkdirat};
+
+/// What becomes of folders that are not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Make {
+    /// Nothing.
+    Nothing,
+    /// They are made.
+    Missing,
+}
+
+const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+/// Without `O_NONBLOCK` the opening of a pipe waits for its other end.
+const FILE: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
+
+/// Opens the folder with these names below `root`, which may itself be reached through links. None if it is not there.
+///
+/// # Errors
+/// `NotADirectory` for a link or a file on the way, and what else the system says.
+pub(super) fn folder(root: &Path, names: &[&str], make: Make) -> io::Result<Option<OwnedFd>> {
+    if make == Make::Missing {
+        std::fs::create_dir_all(root)?;
+    }
+    let mut at = match open_root(root, FOLDER, Mode::empty()) {
+        Err(Errno::ENOENT) => return Ok(None),
+        opened => opened?,
+    };
+    for name in names {
+        if make == Make::Missing {
+            match mkdirat(&at, *name, Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        at = match openat(&at, *name, FOLDER | OFlag::O_NOFOLLOW, Mode::empty()) {
+            Ok(next) => next,
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(Errno::ELOOP | Errno::ENOTDIR) => {
+                let what = format!("`{name}` is a link or no folder");
+                return Err(io::Error::new(io::ErrorKind::NotADirectory, what));
+            }
+            Err(error) => return Err(error.into()),
+        };
+    }
+    Ok(Some(at))
+}
+
+/// Opens a regular file of an open folder to read it. None if it is not there.
+///
+/// # Errors
+/// `InvalidInput` for anything but a regular file, and what else the system says.
+pub(super) fn file(folder: &OwnedFd, name: &str) -> io::Result<Option<File>> {
+    match regular(folder, name, OFlag::O_RDONLY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+/// Opens a regular file of an open folder to append to it, and makes it if it is not there.
+///
+/// # Errors
+/// As [`file`].
+pub(super) fn append(folder: &OwnedFd, name: &str) -> io::Result<File> {
+    regular(folder, name, OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT)
+}
+
+fn regular(folder: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
+    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "it is a link or no regular file");
+    let mode = Mode::from_bits_truncate(0o666);
+    let file = match openat(folder, name, FILE | flags, mode) {
+        Ok(file) => File::from(file),
+        // A link, a socket, a pipe that nobody reads, a folder to be written.
+        Err(Errno::ELOOP | Errno::ENXIO | Errno::EISDIR) => return Err(wrong()),
+        Err(error) => return Err(error.into()),
+    };
+    if file.metadata()?.is_file() { Ok(file) } else { Err(wrong()) }
+}
+
+/// The first bytes of a file, at most so many.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn first_bytes(file: &File, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(u64::try_from(most).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
