@@ -99,6 +99,13 @@ fn its_agent_edits_files_in_its_memory_and_asks_for_all_others() {
     let memory = Some((json!("y"), json!("memory")));
     assert_eq!(leave(&sandbox, &noter, &own.join("MEMORY.md")), memory);
     assert_eq!(leave(&sandbox, &noter, &own.join("more/x.md")), memory);
+    let from = noter["workerId"].as_str().unwrap();
+    let continued = sandbox.run(&["worker", "continue", "--from-worker", from]).data_of("worker.continued");
+    assert_eq!(
+        leave(&sandbox, &continued["worker"], &own.join("MEMORY.md")),
+        memory,
+        "who goes on has it as well"
+    );
     symlink("../../agents", own.join("link")).unwrap();
     let denied = start(&sandbox, "denied", &["--launcher", "demo"]);
     let refused = leave(&sandbox, &denied, &folder(&sandbox, "denied").join("MEMORY.md"));
