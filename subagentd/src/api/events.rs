@@ -1,4 +1,5 @@
-//! Events as NDJSON: one event per line, resumable by the cursor of the last line that arrived.
+//! Streams of events, resumable by the cursor of the last event that arrived: NDJSON, one event per line, or server-sent
+//! events where the client accepts these.
 //!
 //! The status is sent with the first byte. Whatever ends the stream later than that, other than its end, is its last
 //! line: an error envelope, told from an event by its `ok`.
@@ -7,7 +8,8 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::HeaderMap;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use axum::response::Response;
 use futures_util::stream;
 use serde::Deserialize;
@@ -23,6 +25,7 @@ use super::body::{Params, flag};
 use super::caller::Reader;
 use super::control::{Control, Phase, ending};
 use super::reply::{Failure, Outcome, Reply, error_line};
+use super::sse;
 use super::state::Api;
 use crate::supervisor::{AllFollower, Chosen, Follower, Sight};
 
@@ -45,15 +48,17 @@ pub(super) struct Choice {
 }
 
 /// `GET /v1/workers/{worker}/events?from=&follow=&raw=&tree=&until_ms=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("tree" = Option<bool>, Query, description = "With all events of the tasks below it, wrapped; what is told of them is there anyway"), ("until_ms" = Option<u64>, Query, description = "Follow for this many milliseconds")), responses((status = 200, description = "One event per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("tree" = Option<bool>, Query, description = "With all events of the tasks below it, wrapped; what is told of them is there anyway"), ("until_ms" = Option<u64>, Query, description = "Follow for this many milliseconds")), responses((status = 200, description = "One event per line; an error that comes later is the last line. With `Accept: text/event-stream` server-sent events, which go on at their end", content((Event = "application/x-ndjson"), (String = "text/event-stream"))))))]
 pub(super) async fn follow(
     State(api): State<Api>,
     reader: Reader,
     Addressed(worker): Addressed,
     Params(choice): Params<Choice>,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
     reader.may_see(&api, &worker).await?;
-    let from = choice.from.filter(|from| !from.is_empty());
+    let (form, from) = form(&headers, choice.from)?;
+    let follow = choice.follow || form == Form::ServerSent;
     let sight = match (reader.only(), choice.tree) {
         (None, false) => Sight::Told,
         (None, true) => Sight::Tree,
@@ -61,18 +66,45 @@ pub(super) async fn follow(
         (Some(_), false) => Sight::Alone,
         (Some(only), true) => return Err(reader.refuse(&api, only).await),
     };
-    let follower = api.supervisor.follow(&worker, from, choice.follow, choice.raw, sight).await?;
+    let follower = api.supervisor.follow(&worker, from, follow, choice.raw, sight).await?;
     // A time beyond what the clock can hold is no limit.
     let until = choice
         .until_ms
-        .filter(|_| choice.follow)
+        .filter(|_| follow)
         .and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-    Ok(streamed(Source::One(Box::new(follower)), api.control, until))
+    Ok(streamed(Source::One(Box::new(follower)), form, api.control, until))
 }
 
-fn streamed(source: Source, control: Control, until: Option<Instant>) -> Response {
-    let pages = Pages { source, control, until };
-    let lines = stream::unfold(Some(pages), |pages| async move {
+/// How a stream is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// One line for each event.
+    Lines,
+    /// One frame for each event. Such a stream goes on at its end.
+    ServerSent,
+}
+
+impl Form {
+    fn write(self, lines: Vec<u8>) -> Bytes {
+        match self {
+            Self::Lines => lines.into(),
+            Self::ServerSent => sse::frames(&lines).into(),
+        }
+    }
+}
+
+/// The form and the cursor that a client asks for.
+fn form(headers: &HeaderMap, from: Option<String>) -> Result<(Form, Option<String>)> {
+    let from = from.filter(|from| !from.is_empty());
+    if !sse::is_wanted(headers) {
+        return Ok((Form::Lines, from));
+    }
+    Ok((Form::ServerSent, sse::last_event_id(headers)?.or(from)))
+}
+
+fn streamed(source: Source, form: Form, control: Control, until: Option<Instant>) -> Response {
+    let pages = Pages { source, form, control, until };
+    let pieces = stream::unfold(Some(pages), move |pages| async move {
         let mut pages = pages?;
         match pages.next().await {
             Ok(Some(bytes)) => Some((Ok::<_, std::convert::Infallible>(bytes), Some(pages))),
@@ -80,12 +112,21 @@ fn streamed(source: Source, control: Control, until: Option<Instant>) -> Respons
             Err(error) => {
                 let mut line = error_line(error);
                 line.push(b'\n');
-                Some((Ok(line.into()), None))
+                Some((Ok(form.write(line)), None))
             }
         }
     });
-    let mut response = Response::new(Body::from_stream(lines));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    match form {
+        Form::Lines => {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+        }
+        Form::ServerSent => {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(sse::EVENT_STREAM));
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        }
+    }
     response
 }
 
@@ -111,21 +152,23 @@ pub(super) struct ChoiceOfAll {
 }
 
 /// `GET /v1/events?controllerId=&selector=&from=&follow=&raw=&milestones=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/events", params(("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached, also with workers that are started then"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("milestones" = Option<bool>, Query, description = "Without `progress.message` and `progress.update`, but for what agents tell of sessions below theirs")), responses((status = 200, description = "The events of all workers in one order, one per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/events", params(("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached, also with workers that are started then"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("milestones" = Option<bool>, Query, description = "Without `progress.message` and `progress.update`, but for what agents tell of sessions below theirs")), responses((status = 200, description = "The events of all workers in one order, one per line; an error that comes later is the last line. With `Accept: text/event-stream` server-sent events, which go on at their end", content((Event = "application/x-ndjson"), (String = "text/event-stream"))))))]
 pub(super) async fn follow_all(
     State(api): State<Api>,
     reader: Reader,
     Params(choice): Params<ChoiceOfAll>,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
+    let (form, from) = form(&headers, choice.from)?;
+    let follow = choice.follow || form == Form::ServerSent;
     let chosen = Chosen {
         controller_id: choice.controller_id,
         selector: choice.selector,
         only: reader.only().cloned(),
         milestones: choice.milestones,
     };
-    let from = choice.from.filter(|from| !from.is_empty());
-    let follower = api.supervisor.follow_all(chosen, from, choice.follow, choice.raw).await?;
-    Ok(streamed(Source::All(Box::new(follower)), api.control, None))
+    let follower = api.supervisor.follow_all(chosen, from, follow, choice.raw).await?;
+    Ok(streamed(Source::All(Box::new(follower)), form, api.control, None))
 }
 
 /// `GET /v1/workers/{worker}/events/latest`
@@ -163,12 +206,13 @@ impl Source {
 /// The pages of a follower, cut at the deadline and at the daemon's end.
 struct Pages {
     source: Source,
+    form: Form,
     control: Control,
     until: Option<Instant>,
 }
 
 impl Pages {
-    /// The next page as lines; `None` at the end.
+    /// The next page in its form, or a comment in a silent stream of server-sent events; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>> {
         let deadline = async {
             match self.until {
@@ -181,7 +225,12 @@ impl Pages {
             biased;
             () = self.control.reached(Phase::EndWaits) => Err(ending()),
             () = deadline => Ok(None),
-            page = self.source.next() => page.map(|lines| (!lines.is_empty()).then(|| lines.into())),
+            page = self.source.next() => {
+                page.map(|lines| (!lines.is_empty()).then(|| self.form.write(lines)))
+            }
+            () = tokio::time::sleep(sse::KEEP_ALIVE), if self.form == Form::ServerSent => {
+                Ok(Some(Bytes::from_static(sse::COMMENT)))
+            }
         }
     }
 }

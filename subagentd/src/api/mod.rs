@@ -29,6 +29,7 @@ mod queue;
 mod removal;
 mod reply;
 mod server;
+mod sse;
 mod state;
 mod status;
 mod tasks;

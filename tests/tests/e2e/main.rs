@@ -63,6 +63,7 @@ mod revival;
 mod run;
 mod sandbox;
 mod sdk_agent;
+mod server_sent_events;
 mod state_dir;
 mod state_dir_damage;
 mod story;

@@ -10,14 +10,16 @@ use crate::Bench;
 use crate::world::{World, millis, timed_program};
 
 const FILES: usize = 10_000;
+/// Of a repository with many worktrees.
+const FEW_FILES: usize = 200;
 const FILES_OF_A_FOLDER: usize = 100;
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("worktree", "`worker start --worktree`, in a repository of 10,000 files");
     let world = World::new();
-    repository(&world);
+    repository(&world, FILES);
     let (mut git, mut plain, mut whole, mut over) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for warm in [true].into_iter().chain(std::iter::repeat_n(false, bench.pick(20, 1))) {
+    for warm in [true].into_iter().chain(std::iter::repeat_n(false, bench.pick(7, 1))) {
         let alone = git_alone(&world);
         let of_plain = world.start_and_stop(&[]);
         let of_worktree = world.start_and_stop(&["--worktree"]);
@@ -33,19 +35,23 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row.figure("the same with `--worktree`", Unit::Millis, &whole);
     let over = row.figure("the difference without what git takes", Unit::Millis, &over).median;
     row.at_most("at most 50 ms over a plain start and git", Unit::Millis, 50.0, over);
+    world.finish();
+
+    let many = World::new();
+    repository(&many, FEW_FILES);
     let count = bench.pick(50, 2);
     row.figure(
-        format!("{count} of them at once, until all are started"),
+        format!("{count} of them at once with {FEW_FILES} files each, until all are started"),
         Unit::Millis,
-        &[at_once(&world, count)],
+        &[at_once(&many, count)],
     );
-    world.finish();
+    many.finish();
     row
 }
 
-fn repository(world: &World) {
+fn repository(world: &World, files: usize) {
     let root = world.sandbox.workspace();
-    for number in 0..FILES {
+    for number in 0..files {
         let folder = root.join(format!("src/{}", number / FILES_OF_A_FOLDER));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join(format!("{number}.txt")), format!("file {number}\n").repeat(50)).unwrap();
