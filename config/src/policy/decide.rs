@@ -98,6 +98,8 @@ struct Query<'a> {
     doubt: bool,
     /// Whether it changes files that say what agents may do: only a rule that names them allows that.
     guarded: bool,
+    /// Whether the shell opens it to read. A rule that asks for everything does not ask for this.
+    opened: bool,
 }
 
 /// An answer, and who gave it.
@@ -230,14 +232,16 @@ impl Judge<'_> {
     fn unknown(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {
         // It may be one of the files that say what agents may do.
         let doubt = kind.changes_files();
-        let answer = self.answer(&Query { doubt, ..Query::of(kind, name, Subject::Unknown) });
-        Judged { note: Some(note.to_owned()), ..answer.judged(kind, None) }
+        self.noted(&Query { doubt, ..Query::of(kind, name, Subject::Unknown) }, note)
+    }
+
+    fn noted(&self, about: &Query<'_>, note: &str) -> Judged {
+        Judged { note: Some(note.to_owned()), ..self.answer(about).judged(about.kind, None) }
     }
 
     /// What is not told in full is not allowed, whatever is told.
     fn doubtful(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {
-        let answer = self.answer(&Query { doubt: true, ..Query::of(kind, name, Subject::Unknown) });
-        Judged { note: Some(note.to_owned()), ..answer.judged(kind, None) }
+        self.noted(&Query { doubt: true, ..Query::of(kind, name, Subject::Unknown) }, note)
     }
 
     fn word(&self, kind: Kind, name: Option<&str>, word: Option<&str>) -> Judged {
@@ -291,6 +295,12 @@ impl Judge<'_> {
     }
 
     fn path(&self, kind: Kind, name: Option<&str>, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Judged {
+        self.known_path(&Query::of(kind, name, Subject::Unknown), path, real)
+    }
+
+    /// What becomes of a path, with what else is known of it.
+    fn known_path(&self, about: &Query<'_>, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Judged {
+        let Query { kind, name, opened, .. } = *about;
         let places = &self.policy.places;
         let spellings = places.spellings(path, real);
         let answers = spellings.iter().map(|spelling| {
@@ -298,7 +308,7 @@ impl Judge<'_> {
             let notes = self.policy.chain.last().is_some_and(|node| node.keeps_notes(kind, spelling));
             let guarded = places.is_protected(kind, spelling) && !notes;
             let doubt = paths::is_of_a_process(&spelling.absolute);
-            self.answer(&Query { guarded, doubt, ..Query::of(kind, name, Subject::Path(spelling)) })
+            self.answer(&Query { guarded, doubt, opened, ..Query::of(kind, name, Subject::Path(spelling)) })
         });
         strictest(answers).judged(kind, Some(path.to_owned()))
     }
@@ -310,6 +320,7 @@ impl Judge<'_> {
         for (depth, node) in chain.iter().enumerate() {
             let above = held.clone();
             let own = node.in_memory(query, node.answer(places, query));
+            let own = own.filter(|own| !(query.opened && own.asks_for_everything()));
             let own = own.map(|own| query.limits(own).at(depth));
             held = above.iter().cloned().chain(own).reduce(stricter);
             if node.granted.is_some() {
@@ -356,7 +367,7 @@ impl Judge<'_> {
 
 impl<'a> Query<'a> {
     fn of(kind: Kind, name: Option<&'a str>, subject: Subject<'a>) -> Self {
-        Self { kind, name, labels: &[], subject, doubt: false, guarded: false }
+        Self { kind, name, labels: &[], subject, doubt: false, guarded: false, opened: false }
     }
 
     /// What becomes of an answer by what is known of the call.
@@ -522,6 +533,11 @@ impl Answer {
     /// Whether a rule that names what is done denies it or asks, and not one that speaks of everything.
     fn restricts_itself(&self) -> bool {
         self.action > Action::Allow && self.by.is_some() && self.pattern != "*"
+    }
+
+    /// Whether a rule for everything asks.
+    fn asks_for_everything(&self) -> bool {
+        self.action == Action::Ask && self.by.as_ref().is_some_and(|by| by.rule == "*")
     }
 
     /// Whether a rule that names what is done denies it, and not one that denies everything.

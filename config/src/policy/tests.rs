@@ -389,3 +389,16 @@ fn a_command_that_takes_too_long_to_judge_is_asked() {
     let short = policy(&[(LayerKind::Config, &rules)]).decide(&call("execute", "sudo a b"), &real);
     assert_eq!(short.action, Action::Allow);
 }
+
+#[test]
+fn who_asks_for_reading_is_heard_below_one_who_asks_for_everything() {
+    let above = policy(&[(LayerKind::Owner, "{'*': ask, execute: allow}")]);
+    let below = policy(&[(LayerKind::Config, "{execute: allow, read: ask}")]);
+    let mut both = above.clone();
+    both.chain.extend(below.chain.iter().cloned());
+    for line in ["ls < b.env", "ls < \"$file\""] {
+        let says = |policy: &Policy| policy.decide(&call("execute", line), &real).action;
+        assert_eq!(says(&above), Action::Allow, "reading from a file needs no rule: {line}");
+        assert_eq!((says(&below), says(&both)), (Action::Ask, Action::Ask), "{line}");
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Answer, Decider, Judge, Judged, Query, Subject, stricter, strictest};
+use super::{Answer, Judge, Judged, Query, Subject, stricter, strictest};
 use crate::policy::call::Command;
 use crate::policy::paths::{self, Places};
 use crate::policy::rule::{Action, Rule};
@@ -162,14 +162,14 @@ impl Judge<'_> {
     ) {
         for redirect in &line.redirects {
             let kind = if redirect.writes { Kind::Edit } else { Kind::Read };
+            let doubt = kind.changes_files();
+            let about = Query { doubt, opened: !redirect.writes, ..Query::of(kind, None, Subject::Unknown) };
             let found = match redirect.path.as_deref().filter(|path| !moved || path.starts_with('/')) {
-                Some(path) => self.path(kind, None, &Places::from(cwd, path), real),
-                None => self.unknown(kind, None, "which file the shell opens is known only when it runs"),
+                Some(path) => self.known_path(&about, &Places::from(cwd, path), real),
+                None => self.noted(&about, "which file the shell opens is known only when it runs"),
             };
-            // Reading from a file needs no rule. One that asks for everything does not ask for it.
-            let restricts = |by: &Decider| by.rule != "*" || by.action != Action::Ask;
-            let restricted = found.action > Action::Allow && found.by.as_ref().is_some_and(restricts);
-            if redirect.writes || restricted {
+            // Reading from a file needs no rule.
+            if redirect.writes || (found.action > Action::Allow && found.by.is_some()) {
                 judged.push(found);
             }
         }
