@@ -33,7 +33,11 @@ impl Repository {
         if linked && path_in(&own.join("gitdir"), "", &own) != dot_git.canonicalize().ok() {
             return None;
         }
-        let common = shared.unwrap_or(own);
+        let common = shared.unwrap_or_else(|| own.clone());
+        // Both files may be made up: git keeps what belongs to a worktree in its repository.
+        if linked && own.parent() != Some(&common.join("worktrees")) {
+            return None;
+        }
         (common.join("objects").is_dir() && common.join("HEAD").exists()).then(|| Self {
             top: top.to_owned(),
             common,
@@ -122,6 +126,12 @@ mod tests {
         assert_eq!(Repository::around(&base.join("trap")), None);
         fs::write(base.join("trap/.git"), format!("gitdir: {}\n", base.join("tree").display())).unwrap();
         assert_eq!(Repository::around(&base.join("trap")), None, "that is no git directory");
+        let own = base.join("trap/x");
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join("commondir"), format!("{}\n", base.join("main/.git").display())).unwrap();
+        fs::write(own.join("gitdir"), format!("{}\n", base.join("trap/.git").display())).unwrap();
+        fs::write(base.join("trap/.git"), format!("gitdir: {}\n", own.display())).unwrap();
+        assert_eq!(Repository::around(&base.join("trap")), None, "the repository does not know it");
     }
 
     #[test]

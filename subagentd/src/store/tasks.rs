@@ -458,13 +458,13 @@ pub(crate) fn hidden(connection: &Connection) -> Result<std::collections::HashSe
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// The workers that have given a task to the agent of this definition, and the id of the task.
+/// The workers for which the daemon gave a task to the agent of this definition, and the id of the task.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn of_agent(connection: &Connection, agent: &str) -> Result<Vec<(WorkerRow, String)>> {
     let sql = "SELECT t.parent_id, w.worker_id FROM tasks t JOIN workers w ON w.id = t.worker
-               WHERE t.agent = ?1 AND t.parent_id IS NOT NULL AND w.removed_at IS NULL ORDER BY t.worker";
+               WHERE t.agent = ?1 AND t.parent_id IS NOT NULL AND t.terms ->> '$.endsSilently' AND w.removed_at IS NULL ORDER BY t.worker";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let found: Vec<(String, String)> = statement
         .query_map([agent], |row| Ok((row.get(0)?, row.get(1)?)))

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use subagent_protocol::api::{WorktreeState, WorktreeView};
 use subagent_protocol::ids::{ControllerId, WorkerId};
+use subagent_protocol::state::Desired;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Setup, Worktree};
 use subagent_protocol::{Code, Error, Result};
@@ -220,12 +221,8 @@ pub(crate) fn check_owner(connection: &Connection, owner: &OwnerCheck, row: &Wor
 
 /// The state of a worktree after a landing that left it in place: `ready` while it has a worker, else `kept`.
 pub(crate) fn after_landing(connection: &Connection, row: &WorktreeRow) -> Result<WorktreeState> {
-    let now = by_name(connection, &row.worktree.name)?.map(|now| now.state);
-    if let Some(state) = now.filter(|state| *state != WorktreeState::Landing) {
-        // The worker's end was stored during the landing.
-        return Ok(state);
-    }
     let worker = workers::get(connection, row.worker_id.as_str())?;
-    let is_live = worker.is_some_and(|worker| worker.state != "stopped");
+    // A worker that is being stopped has no look at it after the landing.
+    let is_live = worker.is_some_and(|worker| worker.state != "stopped" && worker.desired == Desired::Run);
     Ok(if is_live { WorktreeState::Ready } else { WorktreeState::Kept })
 }

@@ -103,7 +103,10 @@ impl Spec {
             (Some(policy), layer) => {
                 policy.layers.retain(|layer| layer.layer != definition);
                 policy.layers.splice(0..0, layer);
-                policy.memory = None;
+                let notes = policy.memory.take();
+                if let (Some(notes), Some(sandbox)) = (notes, &mut self.sandbox) {
+                    sandbox.spec.write.retain(|path| *path != notes);
+                }
             }
             (none, Some(layer)) => *none = Some(PolicySpec::own(workspace, home, vec![layer])),
             (None, None) => {}
@@ -124,5 +127,39 @@ impl Spec {
         };
         let instructions = definition::instructions(agent, false, true);
         Some(Change { instructions, options, client_rules })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use subagent_protocol::sandbox::{FileSystem, Layers, Network, Sandbox, SandboxSpec};
+
+    use super::super::start::tests::request;
+    use super::*;
+
+    #[test]
+    fn notes_of_the_definition_before_are_no_longer_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (notes, target) = (PathBuf::from("/ws/.agents/agent-memory/noter"), PathBuf::from("/ws/target"));
+        let mut spec = Spec::of(&request(dir.path()));
+        let policy = PolicySpec::own("/ws".into(), None, Vec::new());
+        spec.policy = Some(PolicySpec { memory: Some(notes.clone()), ..policy });
+        let sandbox = SandboxSpec {
+            name: None,
+            filesystem: FileSystem::SharedRo,
+            write: vec![notes, target.clone()],
+            read: None,
+            hide: Vec::new(),
+            network: Network::All,
+        };
+        spec.sandbox = Some(Sandbox { spec: sandbox, layers: Layers::default() });
+        let change = json!({
+            "agent": {"name": "other", "level": "user", "prompt": ""}, "configured": {}, "workspace": "/ws",
+        });
+        spec.take_agent(serde_json::from_value(change).unwrap(), Some(1));
+        assert_eq!(spec.sandbox.unwrap().spec.write, [target]);
+        assert_eq!(spec.policy.unwrap().memory, None);
     }
 }

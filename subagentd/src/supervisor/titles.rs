@@ -20,12 +20,14 @@ const MAX_MESSAGE_CHARS: usize = 4_000;
 const MAX_TITLE_CHARS: usize = 60;
 
 impl Supervisor {
-    /// Labels a worker after this message, if it is to be labeled and no message before has done so. Returns at once.
-    pub(super) fn label_after(&self, row: &WorkerRow, message: &str) {
-        if !is_wanted(row) || message.trim().is_empty() {
-            return;
-        }
-        let (this, row, prompt) = (self.clone(), row.clone(), prompt(message));
+    /// The prompt of the task that labels a worker after this message; `None` if the worker is not to be labeled.
+    pub(super) fn title_prompt(&self, row: &WorkerRow, message: &str) -> Option<String> {
+        (is_wanted(row) && !message.trim().is_empty()).then(|| prompt(message))
+    }
+
+    /// Labels a worker, unless an earlier message has done so. Returns at once.
+    pub(super) fn label_by_task(&self, row: &WorkerRow, prompt: String) {
+        let (this, row) = (self.clone(), row.clone());
         tokio::spawn(async move {
             let caller = TaskCaller::Title { worker: row.worker_id.clone() };
             match this.run_task(caller, task(prompt)).await {

@@ -91,7 +91,7 @@ impl Supervisor {
             By::Runtime | By::Local => None,
         };
         let message = message(&request);
-        let text = if request.simulate.is_none() { request.text.clone() } else { String::new() };
+        let title = self.title_prompt(&row, &request.text).filter(|_| by == By::Runtime);
         let started = json!({"text": request.text, "blocksCount": request.blocks.len()});
         let urgency = match if_busy {
             // A simulated turn is for an idle worker.
@@ -119,7 +119,9 @@ impl Supervisor {
         });
         match self.order_also(&handle, Some(owner), key, input, respond, environment, also).await {
             Ok(response) => {
-                self.label_after(&row, &text);
+                if let Some(prompt) = title {
+                    self.label_by_task(&row, prompt);
+                }
                 read_response(response)
             }
             Err(error) => Err(self.shared.refused(&row, of_worker(error, worker))),

@@ -381,7 +381,8 @@ fn the_output_of_a_failed_check_goes_to_the_worker_which_mends_it() {
 #[test]
 fn a_worker_that_is_stopped_during_a_landing_leaves_a_worktree_that_can_be_removed() {
     let sandbox = repository();
-    let _ = start(&sandbox, "auth", &[]);
+    let started = start(&sandbox, "auth", &[]);
+    let worker = started["workerId"].as_str().unwrap();
     let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();
     let (begun, go_on) = (sandbox.file("begun"), sandbox.file("go-on"));
     let mkfifo = std::process::Command::new("mkfifo").arg(&go_on).status().unwrap();
@@ -392,8 +393,10 @@ fn a_worker_that_is_stopped_during_a_landing_leaves_a_worktree_that_can_be_remov
     let stopped = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
     assert_eq!(
         (&stopped["worktree"]["outcome"], &stopped["worktree"]["state"]),
-        (&json!("kept"), &json!("kept"))
+        (&json!("kept"), &json!("landing"))
     );
+    sandbox.run(&["land", worker]).error("WORKTREE_BUSY");
+    sandbox.run(&["worker", "continue", "--from-worker", "auth"]).error("WORKTREE_BUSY");
     fs::write(&go_on, "now\n").unwrap();
     let landed = landing.output().data_of("worktree.landed");
     assert_eq!(landed["files"], json!(["b.txt"]));

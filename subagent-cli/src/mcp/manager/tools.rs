@@ -142,7 +142,8 @@ pub(in crate::mcp) fn tools() -> Vec<Tool> {
         tool(
             "land",
             "Bring the changes of a worker's git worktree to the branch that it came from, as one commit. A conflict or a check \
-             that fails changes nothing: send the error to the worker, then call this again. Ask your user before.",
+             that fails changes nothing: send the error to the worker, then call this again. Checks may take minutes: if the call \
+             times out, get_events has `worktree.landed` when it is done. Ask your user before.",
             json!({
                 "worker_id": worker,
                 "into": {"type": "string", "description": "Another branch"},

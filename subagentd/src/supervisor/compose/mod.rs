@@ -10,7 +10,7 @@ mod narrow;
 mod parent;
 
 use serde_json::json;
-use subagent_config::agents::Definition;
+use subagent_config::agents::{Definition, Source};
 use subagent_config::policy::{Action, Call, LayerKind, Policy, real_path};
 use subagent_config::sandbox::Profile;
 use subagent_config::start::agent::{self, Resolved, Wish};
@@ -57,6 +57,12 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
         None => None,
     };
     let name = definition.map(|definition| definition.name.as_str());
+    let is_projects = definition.is_some_and(|definition| matches!(definition.source, Source::Project(_)));
+    if parent.gives == Gives::Title && is_projects {
+        // Nobody has chosen it: it came with the files of the workspace.
+        let message = "a definition of the project labels no workers";
+        return Err(Error::new(Code::TaskNotPermitted, message).with("agent", name.map(str::to_owned)));
+    }
     permitted(&parent.policy, name).or_else(|refusal| match parent.gives {
         // Its agent may give no tasks, but this one is the owner's.
         Gives::Title if refusal.details["rule"].is_null() => Ok(()),

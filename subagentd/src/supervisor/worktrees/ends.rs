@@ -52,7 +52,11 @@ async fn store_end(shared: &Shared, row: WorktreeRow, removed: bool) -> Result<O
         if removed {
             return delete(tx, &row, None).map(|(_, seq)| seq);
         }
-        tx.update_worktree(&WorktreeRow { state: WorktreeState::Kept, ..row }, entropy::now())?;
+        let now = worktrees::by_name(tx.connection(), &row.worktree.name)?;
+        // A landing stores what becomes of its worktree when it ends.
+        if let Some(row) = now.filter(|now| now.state != WorktreeState::Landing) {
+            tx.update_worktree(&WorktreeRow { state: WorktreeState::Kept, ..row }, entropy::now())?;
+        }
         Ok(None)
     });
     write.await

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use subagent_protocol::api::{NewWorktree, WorktreeEnd, WorktreeView, WorktreesListed};
+use subagent_protocol::api::{NewWorktree, WorktreeEnd, WorktreeState, WorktreeView, WorktreesListed};
 use subagent_protocol::worktree::{Answer, Operation};
 use subagent_protocol::{Code, Error, Result};
 
@@ -92,7 +92,7 @@ impl Supervisor {
         let row =
             self.shared.store.read(move |connection| worktrees::of_worker(connection, &worker_id)).await?;
         let Some(row) = row else { return Ok(Some(WorktreeEnd::Removed { name: before.name })) };
-        if row.landing_at.is_some() {
+        if row.state == WorktreeState::Landing {
             // A look would wait for the landing.
             return Ok(Some(WorktreeEnd::Kept(row.view())));
         }

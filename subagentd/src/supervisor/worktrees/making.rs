@@ -52,7 +52,7 @@ fn works_in(tx: &Tx<'_>, worker: RowId, spec: &str, worktree: &Worktree) -> Resu
 /// Gives the worktree of a worker, if it has one, to a worker that was inserted in this transaction and goes on there.
 ///
 /// # Errors
-/// `STORAGE_ERROR`.
+/// `WORKTREE_BUSY{reason}` while it is being landed, `STORAGE_ERROR`.
 pub(in crate::supervisor) fn take_over(
     tx: &Tx<'_>,
     from: &str,
@@ -61,8 +61,14 @@ pub(in crate::supervisor) fn take_over(
 ) -> Result<()> {
     let Some(row) = worktrees::of_worker(tx.connection(), from)? else { return Ok(()) };
     let Some(worker) = workers::get(tx.connection(), worker_id)? else { return Ok(()) };
-    let is_there = matches!(row.state, WorktreeState::Ready | WorktreeState::Kept);
-    if !is_there || !std::path::Path::new(&worker.cwd).starts_with(&row.worktree.path) {
+    let works_there = std::path::Path::new(&worker.cwd).starts_with(&row.worktree.path);
+    if works_there && row.state == WorktreeState::Landing {
+        return Err(Error::new(Code::WorktreeBusy, "the worktree is being landed")
+            .with("worktree", row.worktree.name)
+            .with("reason", "landing")
+            .retryable());
+    }
+    if !works_there || !matches!(row.state, WorktreeState::Ready | WorktreeState::Kept) {
         return Ok(());
     }
     tx.move_worktree(row.id, &worker.worker_id, now)?;
