@@ -180,7 +180,11 @@ fn requests_of_a_client_of_the_first_version_are_carried_out() {
             Value::Null => String::new(),
             body => body.to_string(),
         };
-        let answer = request(&socket, &head, &body);
+        // The recorded client did not wait for the end of the turn before.
+        let answer = wait_until("a worker that takes the message", LONG, || {
+            let answer = request(&socket, &head, &body);
+            (!answer.body.contains("\"code\":\"WORKER_BUSY\"")).then_some(answer)
+        });
         assert_eq!(answer.status, 200, "{filled}\n{answer:?}");
         let kind = asked["type"].as_str().unwrap();
         if kind == "ndjson" {
