@@ -55,7 +55,7 @@ impl On {
         }
     }
 
-    /// The occasions that it is for whatever the worker.
+    /// The occasions that it is for with every worker.
     #[must_use]
     pub fn listed(&self) -> &[Occasion] {
         match self {

@@ -32,13 +32,13 @@ pub use read::{Reading, read};
 /// The longest file that is read, in bytes: it becomes part of a prompt.
 pub const MOST_BYTES: usize = 256 * 1024;
 /// The longest name, in characters.
-pub const MOST_NAME_CHARS: usize = 64;
+pub const MAX_NAME_CHARS: usize = 64;
 
 /// Whether a definition can have this name: it is a part of paths, of rules and of prompts.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let fits = name.chars().all(|char| char.is_alphanumeric() || char == '-');
-    fits && !name.is_empty() && name.chars().count() <= MOST_NAME_CHARS
+    fits && !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS
 }
 
 /// A tool that somebody names, as a rule: `Bash(git:*)` is `Bash(git *)`.

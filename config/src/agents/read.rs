@@ -6,7 +6,7 @@ use super::front::{self, Front};
 use super::keys::Keys;
 use super::lists;
 use super::problem::Problem;
-use super::{Definition, MOST_BYTES, MOST_NAME_CHARS, McpWish, Mode, Source, is_name};
+use super::{Definition, MAX_NAME_CHARS, MOST_BYTES, McpWish, Mode, Source, is_name};
 use crate::check::{Checked, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
 use crate::error::Place;
 use crate::hooks;
@@ -276,7 +276,7 @@ fn text(front: &Map<String, Value>, key: &str) -> Checked<Option<String>> {
 fn name(front: &Map<String, Value>, stem: &str) -> Checked<String> {
     let name = text(front, "name")?.unwrap_or_else(|| stem.to_owned());
     if !is_name(&name) {
-        let what = format!("must be 1 to {MOST_NAME_CHARS} letters, digits and `-`, not `{name}`");
+        let what = format!("must be 1 to {MAX_NAME_CHARS} letters, digits and `-`, not `{name}`");
         return refuse(Place::Field("name".to_owned()), what);
     }
     Ok(name)

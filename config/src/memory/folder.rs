@@ -122,7 +122,7 @@ impl Folder {
         })
     }
 
-    /// Its notes for a prompt: at most so many lines, and [`MAX_NOTES_BYTES`].
+    /// Its notes for a prompt: at most `lines` lines and [`MAX_NOTES_BYTES`] bytes.
     ///
     /// # Errors
     /// A sentence: a link or anything but a regular file, or what the system says.

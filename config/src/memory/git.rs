@@ -28,13 +28,13 @@ impl Repository {
             false => path_in(&dot_git, "gitdir: ", top)?,
         };
         let shared = path_in(&own.join("commondir"), "", &own);
-        // A `.git` that somebody has made up names a worktree that does not name it.
+        // A forged `.git` names a worktree whose `gitdir` names another folder.
         let linked = shared.is_some();
         if linked && path_in(&own.join("gitdir"), "", &own) != dot_git.canonicalize().ok() {
             return None;
         }
         let common = shared.unwrap_or_else(|| own.clone());
-        // Both files may be made up: git keeps what belongs to a worktree in its repository.
+        // Both files may be forged. Git keeps the data of a worktree inside its repository.
         if linked && own.parent() != Some(&common.join("worktrees")) {
             return None;
         }

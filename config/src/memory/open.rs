@@ -78,14 +78,14 @@ fn regular(folder: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
     let mode = Mode::from_bits_truncate(0o666);
     let file = match openat(folder, name, FILE | flags, mode) {
         Ok(file) => File::from(file),
-        // A link, a socket, a pipe that nobody reads, a folder to be written.
+        // A link, a socket, a pipe without a reader, a folder opened to write.
         Err(Errno::ELOOP | Errno::ENXIO | Errno::EISDIR) => return Err(wrong()),
         Err(error) => return Err(error.into()),
     };
     if file.metadata()?.is_file() { Ok(file) } else { Err(wrong()) }
 }
 
-/// The first bytes of a file, at most so many.
+/// Reads at most `most` bytes from the beginning of a file.
 ///
 /// # Errors
 /// What the system says.

@@ -304,7 +304,7 @@ impl Judge<'_> {
         let places = &self.policy.places;
         let spellings = places.spellings(path, real);
         let answers = spellings.iter().map(|spelling| {
-            // Its notes say nothing of what anybody may do.
+            // The notes of the agent grant nothing, so they need no guard.
             let notes = self.policy.chain.last().is_some_and(|node| node.keeps_notes(kind, spelling));
             let guarded = places.is_protected(kind, spelling) && !notes;
             let doubt = paths::is_of_a_process(&spelling.absolute);

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use subagent_config::init::{self, Existing, Scope};
 use subagent_protocol::clean::one_line;
 
+use super::confirm::says_yes;
 use super::installing::{self, Target, There};
 use super::launcher_login;
 use crate::args::agents::LauncherLogin;
@@ -98,7 +99,7 @@ impl Steps {
         };
         match self.mode {
             Mode::Yes => return true,
-            Mode::Ask if confirmed(&question) => return true,
+            Mode::Ask if says_yes(&question) => return true,
             Mode::Ask => self.note(step, "skipped", what, path),
             Mode::Plan => self.note(step, "would do", what, path),
         }
@@ -208,12 +209,6 @@ impl Steps {
         }
         Ok(())
     }
-}
-
-/// Whether a person agrees; the end of the input is a no.
-fn confirmed(question: &str) -> bool {
-    tell(&format!("{question} [y/N] "));
-    answer().is_some_and(|text| ["y", "yes"].contains(&text.trim().to_lowercase().as_str()))
 }
 
 fn answer() -> Option<String> {

@@ -94,8 +94,8 @@ impl Commands {
         let config = self.context.config(self.config.as_deref(), self.cwd.as_deref())?;
         let NewLanding { worker_id, into, message } = landing;
         let _ = named_worker(&worker_id, &workspace)?;
-        let own = land::Own { into, message, ..land::Own::default() };
-        let request = own.request(&config.config.worktrees, &self.context);
+        let options = land::LandOptions { into, message, ..land::LandOptions::default() };
+        let request = options.request(&config.config.worktrees, &self.context);
         land::land(&mut Client::new(&self.context, &workspace), &worker_id, &request).await
     }
 }

@@ -31,8 +31,8 @@ fn list(args: &MemoryList, context: &Context) -> Result<Outcome> {
     let folders = Folder::all(&root, &context.env).map_err(unusable)?;
     // One that cannot be read does not hide the others.
     let item = |folder: &Folder| match folder.entry() {
-        Ok(entry) => told(folder, entry.as_ref(), None),
-        Err(problem) => told(folder, None, Some(problem)),
+        Ok(entry) => described(folder, entry.as_ref(), None),
+        Err(problem) => described(folder, None, Some(problem)),
     };
     let items: Vec<Value> = folders.iter().map(item).collect();
     let data = json!({"count": items.len(), "items": items, "workspace": path_value(&root)});
@@ -44,7 +44,7 @@ fn show(one: &OneMemory, context: &Context) -> Result<Outcome> {
     let folder = chosen(one, context)?;
     let entry = folder.entry().map_err(unusable)?;
     let Some(entry) = entry.filter(|entry| entry.changed.is_some()) else { return Err(nothing(&folder)) };
-    let mut data = told(&folder, Some(&entry), None);
+    let mut data = described(&folder, Some(&entry), None);
     data["text"] = entry.text.as_str().into();
     Ok(Outcome::report("memory.shown", data, entry.text.trim_end().to_owned()))
 }
@@ -74,7 +74,7 @@ fn edit(one: &OneMemory, context: &Context) -> Result<Outcome> {
         Err(error) => return Err(failed(format!("cannot be started: {error}"))),
     }
     let entry = folder.entry().map_err(unusable)?;
-    let data = told(&folder, entry.as_ref(), None);
+    let data = described(&folder, entry.as_ref(), None);
     let shown = text::fields(&data, &["agent", "scope", "lines", "bytes", "path"]);
     Ok(Outcome::report("memory.edited", data, shown))
 }
@@ -138,7 +138,7 @@ fn chosen(one: &OneMemory, context: &Context) -> Result<Folder> {
 }
 
 /// A memory as data.
-fn told(folder: &Folder, entry: Option<&Entry>, problem: Option<String>) -> Value {
+fn described(folder: &Folder, entry: Option<&Entry>, problem: Option<String>) -> Value {
     let changed = entry.and_then(|entry| entry.changed).and_then(timestamp);
     json!({
         "agent": folder.agent(), "scope": folder.scope().as_str(), "path": path_value(&folder.file()),

@@ -1,5 +1,6 @@
 //! Reads the events of all workers from a committed cursor, and stores which sinks get which of them.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,9 +37,10 @@ struct Running {
 impl Running {
     fn wants(&self, event: &Candidate) -> Option<&'static str> {
         let occasion = facts::occasion(event)?;
-        let fits = |selector: &Selector| selector.matches(&Addressed::of(event).tags);
+        let addressed = LazyCell::new(|| Addressed::of(event));
+        let fits = |selector: &Selector| selector.matches(&addressed.tags);
         let wanted = event.seq > self.since
-            && self.sink.on.includes(occasion, || Addressed::of(event).detached)
+            && self.sink.on.includes(occasion, || addressed.detached)
             && self.selector.as_ref().is_none_or(fits);
         wanted.then(|| occasion.as_str())
     }

@@ -1,4 +1,4 @@
-//! Agent memory: what one run of an agent notes, the next one is told; and what its notes can do to nobody.
+//! Agent memory: the notes of one run are in the prompt of the next one, and links and forged notes do no harm.
 
 use std::fs;
 use std::os::unix::fs::symlink;

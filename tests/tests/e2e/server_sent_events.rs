@@ -90,6 +90,17 @@ fn a_stream_has_the_events_as_frames_and_goes_on() {
 }
 
 #[test]
+fn a_silent_stream_has_a_comment() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let (_, Stream(mut lines)) = Stream::open(&sandbox, "/v1/events", None);
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, ":\n", "after 15 s");
+    sandbox.finish();
+}
+
+#[test]
 fn a_client_that_connects_again_misses_nothing_and_hears_nothing_twice_while_daemons_die() {
     let sandbox = Sandbox::new();
     sandbox.init();

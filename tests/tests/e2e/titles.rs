@@ -73,6 +73,31 @@ fn a_title_outlives_the_daemon_and_a_detached_run_gets_one() {
 }
 
 #[test]
+fn a_definition_of_the_project_labels_nothing_and_one_of_the_user_does() {
+    let sandbox = world("auto");
+    let define = |folder: &str, text: &str| {
+        let folder = sandbox.file(folder);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("title.md"), format!("---\ndescription: d\n---\n{text}\n")).unwrap();
+    };
+    define("ws/.agents/agents", "Mine.");
+    let worker = sandbox.start("demo");
+    let _ = sandbox.send(&worker, "Fix the login");
+    wait_until("the refusal", Duration::from_secs(30), || {
+        let log = fs::read_to_string(sandbox.state_dir().join("logs/subagentd.log")).unwrap();
+        log.contains("a definition of the project labels no workers").then_some(())
+    });
+    assert_eq!((label(&sandbox, &worker), tasks(&sandbox, &worker)), (json!("worker"), 0));
+    fs::remove_file(sandbox.file("ws/.agents/agents/title.md")).unwrap();
+    define("home/.config/subagent/agents", "Of the user.");
+    let _ = sandbox.send(&worker, "And the logout");
+    wait_until("a title", Duration::from_secs(30), || {
+        label(&sandbox, &worker).as_str().unwrap().contains("Of the user").then_some(())
+    });
+    sandbox.finish();
+}
+
+#[test]
 fn nothing_is_labeled_unless_the_config_says_so_and_a_rule_can_deny_it() {
     for (titles, deny) in [("off", None), ("auto", Some("task"))] {
         let sandbox = world(titles);

@@ -91,11 +91,6 @@ impl Seen {
     /// `INTERNAL_ERROR` for rules that this command does not understand: without them the next agent might do more.
     pub(super) fn source(&self) -> Result<Source> {
         let text = |key: &str| self.data["worker"][key].as_str().map(str::to_owned);
-        let mut sandbox = sandbox(&self.data["worker"]["sandbox"])?;
-        // The notes belong to the definition, which may be another one from now on.
-        if let (Some(sandbox), Some(notes)) = (&mut sandbox, self.data["policy"]["memory"].as_str()) {
-            sandbox.write.retain(|path| path.as_os_str() != notes);
-        }
         Ok(Source {
             worker_id: text("workerId"),
             launcher: text("launcher"),
@@ -106,7 +101,7 @@ impl Seen {
             agent: definition(&self.data)?,
             delegates: self.data["worker"]["delegates"] == true,
             worktree_of: text("workerId").and_then(|id| id.parse().ok()),
-            sandbox,
+            sandbox: sandbox(&self.data["worker"]["sandbox"])?,
         })
     }
 

@@ -32,7 +32,7 @@ pub(in crate::commands) fn run(args: Land, context: &Context) -> Result<Outcome>
         let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
         return patch(&read(data)?, &context.env.cwd.join(file), context);
     }
-    let own = Own {
+    let options = LandOptions {
         into: args.into.clone(),
         message: args.message.clone(),
         how: match (args.merge, args.rebase) {
@@ -43,7 +43,7 @@ pub(in crate::commands) fn run(args: Land, context: &Context) -> Result<Outcome>
         checks: args.check.clone(),
         keep: args.keep,
     };
-    let request = own.request(&config.config.worktrees, context);
+    let request = options.request(&config.config.worktrees, context);
     let mut landed: Vec<Value> = Vec::new();
     for name in &args.worktrees {
         let one = match block_on(land(&mut client, name, &request)) {
@@ -72,7 +72,7 @@ pub(in crate::commands) fn run(args: Land, context: &Context) -> Result<Outcome>
 
 /// What a caller says of a landing; the rest is in the config.
 #[derive(Debug, Default)]
-pub(in crate::commands) struct Own {
+pub(in crate::commands) struct LandOptions {
     pub(in crate::commands) into: Option<String>,
     pub(in crate::commands) message: Option<String>,
     pub(in crate::commands) how: LandingMode,
@@ -80,7 +80,7 @@ pub(in crate::commands) struct Own {
     pub(in crate::commands) keep: bool,
 }
 
-impl Own {
+impl LandOptions {
     pub(in crate::commands) fn request(self, config: &Worktrees, context: &Context) -> LandWorktree {
         LandWorktree {
             env: git_environment(context),

@@ -30,6 +30,7 @@ pub(in crate::mcp) fn result(answer: Result<Value>) -> CallToolResult {
             let mut text = format!("{}: {}\n{advice}", failure.code, failure.message).trim_end().to_owned();
             for key in FAILURE_DETAILS {
                 if let Some(detail) = failure.details.get(key) {
+                    let detail = cut(detail, MAX_REQUEST_BYTES);
                     let detail = detail.as_str().map_or_else(|| detail.to_string(), str::to_owned);
                     let _ = write!(text, "\n{key}: {detail}");
                 }
@@ -266,6 +267,16 @@ async fn get_events(client: &mut Client, worker: &str, cursor: Option<String>, l
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_landing_says_what_the_worker_needs_within_a_limit() {
+        let files: Vec<String> = (0..10_000).map(|number| format!("src/{number}.rs")).collect();
+        let failure = Failure::new(Code::LandConflict, "a conflict").with("files", files);
+        let shown = serde_json::to_value(result(Err(failure))).unwrap();
+        let text = shown["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with("LAND_CONFLICT: a conflict") && text.contains("src/0.rs"), "{text}");
+        assert!(text.len() < MAX_REQUEST_BYTES + 200, "{}", text.len());
+    }
 
     #[test]
     fn a_long_diff_keeps_the_files_that_fit() {

@@ -95,7 +95,6 @@ struct Worker {
     shared: Arc<Shared>,
     row: WorkerRow,
     hooks: Vec<Hook>,
-    /// None of a worker that was stopped before this daemon started.
     /// Events up to this one were looked at.
     seen: i64,
     /// Up to here that is stored.

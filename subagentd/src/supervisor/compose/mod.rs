@@ -59,15 +59,11 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     let name = definition.map(|definition| definition.name.as_str());
     let is_projects = definition.is_some_and(|definition| matches!(definition.source, Source::Project(_)));
     if parent.gives == Gives::Title && is_projects {
-        // Nobody has chosen it: it came with the files of the workspace.
+        // It came with the files of the workspace: the owner has not chosen it.
         let message = "a definition of the project labels no workers";
         return Err(Error::new(Code::TaskNotPermitted, message).with("agent", name.map(str::to_owned)));
     }
-    permitted(&parent.policy, name).or_else(|refusal| match parent.gives {
-        // Its agent may give no tasks, but this one is the owner's.
-        Gives::Title if refusal.details["rule"].is_null() => Ok(()),
-        _ => Err(refusal),
-    })?;
+    permitted(&parent.policy, name, parent.gives)?;
     let config = &ground.loaded.config;
     let launched = parent.launched(definition, &ground)?;
     let at = (launched.spec.name.as_str(), &launched.launcher);
@@ -259,7 +255,7 @@ pub(super) fn callable(parent: &Parent) -> Result<Vec<CallableAgent>> {
 }
 
 /// Whether the rules of a whole chain let its last node give a task to this agent; `ask` is for its agent to ask.
-fn permitted(policy: &Policy, agent: Option<&str>) -> Result<()> {
+fn permitted(policy: &Policy, agent: Option<&str>, gives: Gives) -> Result<()> {
     let call = Call::of(&json!({"name": "Task", "rawInput": {"agent": agent}}));
     let verdict = policy.decide(&call, &real_path);
     if verdict.action != Action::Deny {
@@ -267,6 +263,10 @@ fn permitted(policy: &Policy, agent: Option<&str>) -> Result<()> {
     }
     let by = verdict.decisive();
     let rule = by.and_then(|part| part.by.as_ref()).map(|by| format!("{}: {}", by.rule, by.action));
+    if rule.is_none() && gives == Gives::Title {
+        // Without a rule an agent gives no tasks. This one is the owner's.
+        return Ok(());
+    }
     let whom = agent
         .map_or_else(|| "an agent without a definition".to_owned(), |name| format!("the agent `{name}`"));
     let why =

@@ -107,7 +107,8 @@ impl Parent {
 
     /// The agents that its rules let it call.
     pub(super) fn callable<'a>(&self, ground: &'a Ground) -> Vec<&'a Definition> {
-        let may = |definition: &&Definition| permitted(&self.policy, Some(&definition.name)).is_ok();
+        let may =
+            |definition: &&Definition| permitted(&self.policy, Some(&definition.name), self.gives).is_ok();
         ground.callable().into_iter().filter(may).collect()
     }
 

@@ -12,7 +12,7 @@ use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 use super::super::start::tests::{request, supervisor};
 use super::super::testing::{caller, folder};
 use super::*;
-use crate::store::{Durability, queue};
+use crate::store::{Durability, queue, tasks};
 use crate::supervisor::TaskFilter;
 
 struct World {
@@ -48,8 +48,8 @@ async fn world(limits: TaskLimits) -> World {
     let start = StartWorker {
         debug_mode: true,
         detached: false,
+        titles: Some(delegation.clone()),
         delegation: Some(delegation),
-        titles: None,
         hooks: Vec::new(),
         policy: Some(policy),
         ..request(dir.path())
@@ -307,5 +307,24 @@ async fn a_repeated_cancel_of_an_ended_task_does_not_end_its_next_run() {
     let canceled =
         world.supervisor.cancel_task(world.caller(Some("another")), "works", CancelTask::default());
     assert_eq!(canceled.await.unwrap().status, TaskStatus::Cancelled);
+    drop(world.dir);
+}
+
+#[tokio::test]
+async fn only_the_daemons_own_task_is_a_title_and_its_end_is_silent() {
+    let world = world(TaskLimits::default()).await;
+    let title = || RunTask { agent: Some("title".to_owned()), ..given("", TaskMode::Background) };
+    let of_agent = world.run(title()).await.unwrap();
+    let caller = TaskCaller::Title { worker: world.parent.clone() };
+    let of_daemon = world.supervisor.run_task(caller.clone(), title()).await.unwrap();
+    let again = world.supervisor.run_task(caller, title()).await.unwrap();
+    assert_eq!(again.task_id, of_daemon.task_id, "one for each worker");
+    let found = world.supervisor.shared.store.read(|connection| tasks::of_agent(connection, "title"));
+    let found: Vec<String> = found.await.unwrap().into_iter().map(|(_, task)| task).collect();
+    assert_eq!(found, [of_daemon.task_id.as_str()]);
+    world.end(of_daemon.task_id.as_str()).await;
+    world.end(of_agent.task_id.as_str()).await;
+    let told = world.told_at_last(1).await;
+    assert!(told.len() == 1 && told[0].contains(of_agent.task_id.as_str()), "{told:?}");
     drop(world.dir);
 }

@@ -17,7 +17,7 @@ use crate::supervisor::entropy;
 use crate::supervisor::environment::Variables;
 use crate::supervisor::shared::Shared;
 
-/// Removes the worktree of a worker of which no process is left, if nothing would be lost. A failure keeps it, as does a
+/// Removes the worktree of a worker whose processes have ended, if nothing would be lost. A failure keeps it, as does a
 /// landing in progress: the end of a worker does not wait for checks.
 pub(in crate::supervisor) async fn finish(shared: &Shared, worker: RowId, worker_id: &str) {
     let id = worker_id.to_owned();

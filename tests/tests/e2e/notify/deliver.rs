@@ -68,8 +68,8 @@ fn questions_of_one_second_are_one_notification_and_answered_ones_are_none() {
 fn a_sink_without_occasions_hears_the_end_of_a_detached_run_alone() {
     let server = Server::https();
     let (sandbox, worker) = world(&format!("  - {{name: hook, to: webhook, url: '{}'}}", server.url()));
-    let _ = sandbox.send(&worker, "somebody waits");
-    let _ = sandbox.run(&["run", "-d", "demo", "nobody waits"]).data_of("run.detached");
+    let _ = sandbox.send(&worker, "with a wait");
+    let _ = sandbox.run(&["run", "-d", "demo", "detached"]).data_of("run.detached");
     let done = server.wait_for(1).remove(0).json();
     assert_eq!((&done["type"], &done["data"]["worker"]["label"]), (&json!("done"), &json!("run")), "{done}");
     assert_eq!(log(&sandbox).len(), 1);
