@@ -2,6 +2,7 @@
 
 mod bad;
 mod deliver;
+mod desktop;
 mod look;
 mod server;
 
