@@ -13,11 +13,11 @@ pub fn line(value: Value) -> String {
     written(value, Spaced)
 }
 
-/// Writes what [`line()`] gives, and a newline.
+/// Writes what [`line()`] gives, and a newline. Sorts the keys in place.
 ///
 /// # Errors
 /// The writer's.
-pub fn write_line(value: Value, out: &mut impl io::Write) -> io::Result<()> {
+pub fn write_line(value: &mut Value, out: &mut impl io::Write) -> io::Result<()> {
     write(value, Spaced, &mut *out)?;
     out.write_all(b"\n")
 }
@@ -28,14 +28,14 @@ pub fn indented(value: Value) -> String {
     written(value, PrettyFormatter::new()) + "\n"
 }
 
-fn written(value: Value, formatter: impl Formatter) -> String {
+fn written(mut value: Value, formatter: impl Formatter) -> String {
     let mut bytes = Vec::with_capacity(256);
     // Neither a Value nor a Vec can fail here; an empty line would be seen by whoever parses it.
-    let _ = write(value, formatter, &mut bytes);
+    let _ = write(&mut value, formatter, &mut bytes);
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-fn write(mut value: Value, formatter: impl Formatter, out: &mut impl io::Write) -> io::Result<()> {
+fn write(value: &mut Value, formatter: impl Formatter, out: &mut impl io::Write) -> io::Result<()> {
     // The workspace keeps the order of keys as they came (another crate asks serde_json for it).
     value.sort_all_objects();
     Ok(value.serialize(&mut Serializer::with_formatter(out, formatter))?)

@@ -516,7 +516,7 @@ mod tests {
                 );
             }
         }
-        below(&Cli::command(), "");
+        below(&documented(Cli::command()), "");
     }
 
     #[test]

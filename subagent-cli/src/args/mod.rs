@@ -13,6 +13,7 @@ pub mod daemon;
 pub mod definitions;
 pub mod doctor;
 mod flags;
+mod groups;
 pub mod handoff;
 mod help;
 pub mod hooks;
@@ -118,40 +119,28 @@ Exit codes: 0 success, 1 error, 2 wrong usage.";
 pub enum Command {
     Init(Init),
     /// Show, check and create the config file
-    #[command(subcommand)]
     Config(ConfigCommand),
     /// List, test and log in the agents that can be started
-    #[command(subcommand)]
     Launcher(LauncherCommand),
     /// Show the roles of workers
-    #[command(subcommand)]
     Role(RoleCommand),
     /// Print the prompt for a manager agent
-    #[command(subcommand)]
     Prompt(PromptCommand),
     /// Definitions of agents: purpose, rules and prompt of each
-    #[command(subcommand)]
     Agent(AgentCommand),
     /// List, show, edit and clear the notes that agents keep
-    #[command(subcommand)]
     Memory(memory::MemoryCommand),
     /// Test and list the rules for what agents may do
-    #[command(subcommand)]
     Policy(PolicyCommand),
     /// List, test and trust commands that run around turns
-    #[command(subcommand)]
     Hook(hooks::HookCommand),
     /// Share a workspace between managers: who owns which workers
-    #[command(subcommand)]
     Controller(ControllerCommand),
     /// Show and limit what workers use
-    #[command(subcommand)]
     Budget(Box<budgets::BudgetCommand>),
     /// Start, list, show, stop and remove workers
-    #[command(subcommand)]
     Worker(WorkerCommand),
     /// List and delete the sessions that an agent keeps
-    #[command(subcommand)]
     Session(SessionCommand),
     Ls(Ls),
     Status(StatusArgs),
@@ -166,32 +155,25 @@ pub enum Command {
     Diff(Diff),
     Result(ResultOf),
     /// List the open questions, or show one in full
-    #[command(subcommand)]
     Approval(ApprovalCommand),
     Approve(Approve),
     Answer(Box<Answer>),
     Land(Box<worktrees::Land>),
     /// List, show, remove and discard the git worktrees of workers
-    #[command(subcommand)]
     Worktree(worktrees::WorktreeCommand),
     Cancel(Cancel),
     /// List, show and change turns and queued messages
-    #[command(subcommand)]
     Turn(TurnCommand),
     /// Resume the queue of a worker
-    #[command(subcommand)]
     Queue(QueueCommand),
     /// Run and follow tasks: work that agents do for each other
-    #[command(subcommand)]
     Task(TaskCommand),
     Tree(Tree),
     Summary(Summary),
     /// List, test and trace notifications
-    #[command(subcommand)]
     Notify(notify::NotifyCommand),
     Mcp(Mcp),
     /// Start, stop and inspect the daemon of a workspace
-    #[command(subcommand)]
     Daemon(DaemonCommand),
     Doctor(Doctor),
     Prune(Prune),

@@ -27,13 +27,20 @@ fn leaves() -> Vec<String> {
         }
     }
     let mut found = Vec::new();
-    below(&Cli::command(), "", &mut found);
+    below(&documented(), "", &mut found);
     found
 }
 
 #[test]
 fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
+}
+
+#[test]
+fn a_group_of_commands_is_built_when_one_of_them_is_typed() {
+    let built: Vec<_> =
+        Cli::command().get_subcommands().filter(|group| group.has_subcommands()).cloned().collect();
+    assert!(built.is_empty(), "list these in groups.rs: {built:?}");
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub mod terminal;
 pub mod text;
 
 use std::io::{self, BufWriter, Write as _};
+use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 
 use serde_json::Value;
@@ -251,7 +252,9 @@ fn print_document(value: Value) -> io::Result<()> {
         return print(&document(value));
     }
     let mut out = BufWriter::with_capacity(WRITE_BYTES, io::stdout().lock());
-    json::write_line(value, &mut out)?;
+    // The process ends here. To free a long document takes as long as to write it.
+    let mut value = ManuallyDrop::new(value);
+    json::write_line(&mut value, &mut out)?;
     out.flush()
 }
 
