@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::post;
 use serde_json::{Value, json};
 
-use super::reply::{Wire, event, failure, stream};
+use super::reply::{Wire, event, failure, streamed};
 use super::sample::aside;
 use super::script::{Step, Turn};
 use super::seen::{Asked, Seen, id};
@@ -38,7 +38,7 @@ async fn messages(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Respo
     let wire =
         Anthropic { model: body["model"].as_str().unwrap_or_default().to_owned(), ..Default::default() };
     if body["stream"] == true {
-        return stream(wire, steps, offered);
+        return streamed(wire, steps, offered);
     }
     let text: String = steps.iter().filter_map(Step::text).collect();
     let mut message = wire.message(id("msg"));

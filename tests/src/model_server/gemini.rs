@@ -12,7 +12,7 @@ use axum::routing::post;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use super::reply::{Piece, Wire, event, failure, pieces, stream};
+use super::reply::{Piece, Wire, event, failure, pieces, streamed};
 use super::sample::sample;
 use super::script::{Step, Turn, answer};
 use super::seen::{Asked, ModelRequest, Seen};
@@ -45,7 +45,7 @@ async fn call(State(seen): State<Arc<Seen>>, Path(call): Path<String>, body: Byt
         ("streamGenerateContent", schema) => {
             let steps =
                 schema.map_or_else(|| seen.answer(&turn), |value| vec![Step::Text(value.to_string())]);
-            stream(Gemini { model: model.to_owned() }, steps, offered)
+            streamed(Gemini { model: model.to_owned() }, steps, offered)
         }
         ("generateContent", Some(value)) => {
             Json(response(model, json!([{"text": value.to_string()}]), true)).into_response()

@@ -1,17 +1,20 @@
 //! The Chat Completions API of OpenAI and of the many that speak it: `/v1/chat/completions`, streamed or not.
 //! Translates, decides nothing.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::post;
+use futures_util::StreamExt as _;
+use futures_util::stream;
 use serde_json::{Value, json};
 
-use super::reply::{Wire, event, failure, stream};
+use super::reply::{Piece, Wire, cut, event, failed, failure, pieces, streamed};
 use super::sample::aside;
 use super::script::{Step, Turn};
 use super::seen::{Asked, Seen, id};
@@ -30,15 +33,35 @@ async fn completions(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Re
     let steps = if offered.is_empty() { aside(&body) } else { seen.answer(&turn(&body)) };
     let model = body["model"].as_str().unwrap_or_default().to_owned();
     if body["stream"] == true {
-        return stream(Chat { id: id("chatcmpl"), model, calls: 0 }, steps, offered);
+        return streamed(Chat { id: id("chatcmpl"), model, calls: 0 }, steps, offered);
     }
-    let text: String = steps.iter().filter_map(Step::text).collect();
-    let choice = json!({
-        "index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text},
-    });
+    whole(Chat { id: id("chatcmpl"), model, calls: 0 }, steps, offered).await
+}
+
+/// The answer in one piece, when its last step is done.
+async fn whole(mut chat: Chat, steps: Vec<Step>, offered: Vec<Offer>) -> Response {
+    if let Some(failed) = failed::<Chat>(&steps) {
+        return failed;
+    }
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    let mut pieces = pin!(pieces(steps, offered));
+    while let Some(piece) = pieces.next().await {
+        match piece {
+            Piece::Text(more) => text += &more,
+            Piece::Call(call) => calls.push(chat.function(&call)),
+            Piece::End => {}
+            // The connection breaks off before a byte of the answer.
+            Piece::Cut => return Body::from_stream(stream::iter([Err::<Bytes, _>(cut())])).into_response(),
+        }
+    }
+    let reason = chat.finish_reason();
+    let mut message = json!({"role": "assistant", "content": text});
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
     let completion = json!({
-        "id": id("chatcmpl"), "object": "chat.completion", "created": 0, "model": model,
-        "choices": [choice], "usage": usage(),
+        "id": chat.id, "object": "chat.completion", "created": 0, "model": chat.model,
+        "choices": [{"index": 0, "finish_reason": reason, "message": message}], "usage": usage(),
     });
     Json(completion).into_response()
 }
@@ -95,6 +118,22 @@ impl Chat {
             "choices": [choice],
         })
     }
+
+    /// A call of a tool, as an entry of `tool_calls`.
+    fn function(&mut self, call: &Call) -> Value {
+        let arguments = match &call.input {
+            Input::Args(args) => args.to_string(),
+            Input::Text(text) => json!({"input": text}).to_string(),
+        };
+        let function = json!({"name": call.name, "arguments": arguments});
+        let call = json!({"index": self.calls, "id": id("call"), "type": "function", "function": function});
+        self.calls += 1;
+        call
+    }
+
+    fn finish_reason(&self) -> &'static str {
+        if self.calls > 0 { "tool_calls" } else { "stop" }
+    }
 }
 
 impl Wire for Chat {
@@ -103,19 +142,12 @@ impl Wire for Chat {
     }
 
     fn call(&mut self, call: &Call) -> String {
-        let arguments = match &call.input {
-            Input::Args(args) => args.to_string(),
-            Input::Text(text) => json!({"input": text}).to_string(),
-        };
-        let function = json!({"name": call.name, "arguments": arguments});
-        let call = json!({"index": self.calls, "id": id("call"), "type": "function", "function": function});
-        self.calls += 1;
+        let call = self.function(call);
         event(None, &self.chunk(&json!({"role": "assistant", "tool_calls": [call]}), &Value::Null))
     }
 
     fn end(&mut self) -> String {
-        let reason = if self.calls > 0 { "tool_calls" } else { "stop" };
-        let mut last = self.chunk(&json!({}), &json!(reason));
+        let mut last = self.chunk(&json!({}), &json!(self.finish_reason()));
         last["usage"] = usage();
         event(None, &last) + "data: [DONE]\r\n\r\n"
     }

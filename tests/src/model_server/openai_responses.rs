@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum::routing::post;
 use serde_json::{Value, json};
 
-use super::reply::{Wire, event, failure, stream};
+use super::reply::{Wire, event, failure, streamed};
 use super::sample::aside;
 use super::script::Turn;
 use super::seen::{Asked, Seen, id};
@@ -28,7 +28,7 @@ async fn responses(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Resp
     let offered = offered(&body);
     let steps = if offered.is_empty() { aside(&body) } else { seen.answer(&turn(&body)) };
     let model = body["model"].as_str().unwrap_or_default().to_owned();
-    stream(Responses { id: id("resp"), model, ..Default::default() }, steps, offered)
+    streamed(Responses { id: id("resp"), model, ..Default::default() }, steps, offered)
 }
 
 fn asked(body: &Value) -> Asked {

@@ -53,18 +53,29 @@ pub(super) fn failure<W: Wire>(status: StatusCode, message: &str) -> Response {
     (status, Json(W::failure(status, message))).into_response()
 }
 
+/// The error that the script wants in place of an answer.
+pub(super) fn failed<W: Wire>(steps: &[Step]) -> Option<Response> {
+    let Some(Step::Fail(status)) = steps.first() else { return None };
+    let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Some(failure::<W>(status, &format!("the script wants {status}")))
+}
+
+/// The error that ends the body of an answer.
+pub(super) fn cut() -> io::Error {
+    io::Error::other("the script wants the stream cut")
+}
+
 /// The answer piece by piece, as server-sent events.
-pub(super) fn stream<W: Wire>(mut wire: W, steps: Vec<Step>, offered: Vec<Offer>) -> Response {
-    if let Some(Step::Fail(status)) = steps.first() {
-        let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        return failure::<W>(status, &format!("the script wants {status}"));
+pub(super) fn streamed<W: Wire>(mut wire: W, steps: Vec<Step>, offered: Vec<Offer>) -> Response {
+    if let Some(failed) = failed::<W>(&steps) {
+        return failed;
     }
     let begin = wire.begin();
     let events = pieces(steps, offered).map(move |piece| match piece {
         Piece::Text(text) => Ok(wire.text(&text)),
         Piece::Call(call) => Ok(wire.call(&call)),
         Piece::End => Ok(wire.end()),
-        Piece::Cut => Err(io::Error::other("the script wants the stream cut")),
+        Piece::Cut => Err(cut()),
     });
     let events = stream::iter([Ok(begin)]).chain(events).map(|event| event.map(Bytes::from));
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()

@@ -78,7 +78,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
     };
     let (offer, input) = match tool {
         Tool::Shell(command) => {
-            let offer = first(&["Bash", "bash", "run_shell_command", "execute", "exec_command"])?;
+            let offer = first(&["Bash", "bash", "run_shell_command", "execute", "exec_command", "terminal"])?;
             let args = match offer.name.as_str() {
                 // Without it the command would run in a sandbox, and nobody be asked.
                 "exec_command" => json!({
@@ -86,26 +86,35 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
                     "sandbox_permissions": "require_escalated",
                     "justification": "May it run?",
                 }),
-                _ => json!({"command": command, "description": "A command"}),
+                _ => json!({"command": command, "description": "A command", "security_risk": "LOW"}),
             };
             (offer, offer.takes(args))
         }
         Tool::Read(path) => {
-            let offer = first(&["Read", "read", "read_file", "read_text_file", "exec_command"])?;
+            let offer =
+                first(&["Read", "read", "read_file", "read_text_file", "exec_command", "file_editor"])?;
             let args = match offer.name.as_str() {
                 // It has no other tool for that. Inside its sandbox nobody is asked.
                 "exec_command" => json!({"cmd": format!("cat '{path}'")}),
+                "file_editor" => json!({"command": "view", "path": path, "security_risk": "LOW"}),
                 _ => json!({offer.path(): path}),
             };
             (offer, offer.takes(args))
         }
         Tool::Write(path, text) => {
-            let offer = first(&["Write", "write", "write_file", "write_text_file", "apply_patch"])?;
+            let offer =
+                first(&["Write", "write", "write_file", "write_text_file", "apply_patch", "file_editor"])?;
             let input = match offer.name.as_str() {
                 "apply_patch" => {
                     let lines: String = text.lines().map(|line| format!("+{line}\n")).collect();
                     Input::Text(format!("*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n"))
                 }
+                "file_editor" => offer.takes(json!({
+                    "command": "create",
+                    "path": path,
+                    "file_text": text,
+                    "security_risk": "LOW",
+                })),
                 _ => Input::Args(json!({offer.path(): path, "content": text})),
             };
             (offer, input)
@@ -117,11 +126,13 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
                 name => {
                     let has = |name: &str| offered.iter().any(|offer| offer.name == name);
                     let kind = match name {
+                        "task" if has("file_editor") => "bash-runner",
                         "task" if !has("edit_file") => "general",
                         "Agent" if has("AgentSwarm") => "coder",
                         _ => "general-purpose",
                     };
-                    let mut args = json!({"description": "A child", "subagent_type": kind});
+                    let mut args =
+                        json!({"description": "A child", "subagent_type": kind, "security_risk": "LOW"});
                     args[offer.argument(["prompt", "description", "task"])] = json!(prompt);
                     args
                 }
@@ -148,8 +159,15 @@ fn mcp(name: &str, args: &Map<String, Value>, offered: &[Offer]) -> Result<Call,
         format!("mcp_{server}_{tool}"),
         format!("{server}_{tool}"),
         format!("{server}__{tool}"),
+        tool.to_owned(),
     ];
     if let Some(offer) = offered.iter().find(|offer| ways.contains(&offer.name)) {
+        let mut args = args.clone();
+        // An agent that gives tools no prefix adds an argument of its own to them.
+        if offer.arguments.iter().any(|argument| argument == "security_risk") {
+            args.insert("security_risk".into(), "LOW".into());
+        }
+        let input = Input::Args(Value::Object(args));
         return Ok(Call { namespace: None, name: offer.name.clone(), input });
     }
     // Such an agent has its model write a program that calls them.

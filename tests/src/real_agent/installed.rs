@@ -13,10 +13,11 @@ const FOLDER: &str = "SUBAGENT_REAL_AGENTS";
 /// The npm packages that must be installed.
 const PINNED: &str = include_str!("../../real-agents/package.json");
 /// The lock files of the virtual environments, with their names.
-const ENVIRONMENTS: [(&str, &str); 3] = [
+const ENVIRONMENTS: [(&str, &str); 4] = [
     ("vibe", include_str!("../../real-agents/python/vibe.txt")),
     ("fast-agent", include_str!("../../real-agents/python/fast-agent.txt")),
     ("deepagents", include_str!("../../real-agents/python/deepagents.txt")),
+    ("openhands", include_str!("../../real-agents/python/openhands.txt")),
 ];
 
 /// The folders and versions of an agent's packages, and of the Node.js for it.

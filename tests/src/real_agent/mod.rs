@@ -20,8 +20,8 @@ use known::{Places, Setup};
 const REQUIRE: &str = "SUBAGENT_REQUIRE_REAL_AGENTS";
 
 /// The agents that [`RealAgent::new`] knows.
-pub const AGENTS: [&str; 8] =
-    ["claude", "codex", "gemini", "opencode", "kimi", "vibe", "fast-agent", "deepagents"];
+pub const AGENTS: [&str; 9] =
+    ["claude", "codex", "gemini", "opencode", "kimi", "vibe", "fast-agent", "deepagents", "openhands"];
 
 /// How to start one agent. Its HOME, with all sessions in it, goes when this is dropped, so keep it until the
 /// agent has ended; two agents started from the same value share their stored sessions.
@@ -41,6 +41,8 @@ pub struct RealAgent {
     pub env: BTreeMap<String, String>,
     /// Whether it reports a failure of the provider within seconds; others ask again for minutes.
     pub gives_up: bool,
+    /// Whether it passes on its model's answer piece by piece.
+    pub streams: bool,
     /// Whether it can load a session only when the clock's minute is another one than at the session's start.
     pub loads_next_minute: bool,
     /// A mode that it is not in by itself, and a model that it does not take by itself, with the model server behind it
@@ -99,7 +101,20 @@ impl RealAgent {
         all.extend(env);
         let version = version.join(" / ");
         let (gives_up, loads_next_minute) = (name == "claude", name == "gemini");
-        Ok(Self { name, version, command, args, typed, env: all, gives_up, loads_next_minute, chosen, home })
+        let streams = name != "openhands";
+        Ok(Self {
+            name,
+            version,
+            command,
+            args,
+            typed,
+            env: all,
+            gives_up,
+            streams,
+            loads_next_minute,
+            chosen,
+            home,
+        })
     }
 
     /// The agent's HOME.

@@ -21,7 +21,9 @@ pub(crate) struct Crew {
 /// How an agent is started in a sandbox.
 pub(crate) fn launcher(agent: &RealAgent) -> Launcher {
     // Only for one that does not obey is it waited for in vain.
-    let obeys = table::expected(agent.name, "cancel during a command").is_none_or(|cell| cell != FORCED);
+    let obeys = ["cancel during a command", "cancel during text"]
+        .iter()
+        .all(|row| table::expected(agent.name, row).is_none_or(|cell| cell != FORCED));
     let grace = if obeys { 60.0 } else { 5.0 };
     let launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
         .startup_seconds(120.0)

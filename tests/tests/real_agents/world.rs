@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, Gate, Output, Sandbox, say};
+use subagent_tests::harness::{Command, Gate, Output, Sandbox, say, wait_until};
 use subagent_tests::model_server::{Asked, ModelRequest, ModelServer};
 use subagent_tests::real_agent::RealAgent;
 
@@ -182,9 +182,14 @@ impl World {
         events.into_iter().map(|mut event| event["data"].take()).collect()
     }
 
-    /// Sends a prompt that takes its time, and waits until the agent has begun to speak; gives the data of the acceptance.
+    /// Sends a prompt that takes its time, and waits until the agent has begun to speak, or until its model has been asked
+    /// if it does not stream; gives the data of the acceptance.
     pub(crate) fn speaking(&self, worker: &str, prompt: &str) -> Value {
         let accepted = self.sandbox.send_no_wait(worker, prompt);
+        if !self.agent.streams {
+            wait_until("its model is asked", DEADLINE, || (self.asked(prompt) > 0).then_some(()));
+            return accepted;
+        }
         let speaks = self.waiting_for(worker, &accepted["acceptedEventId"], "progress.message");
         speaks.run().data_of("event.matched");
         accepted

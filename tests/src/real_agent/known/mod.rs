@@ -86,6 +86,7 @@ pub(super) fn packages(name: &str) -> Packages {
         "vibe" => Packages::Python { environment: "vibe", package: "mistral-vibe" },
         "fast-agent" => Packages::Python { environment: "fast-agent", package: "fast-agent-mcp" },
         "deepagents" => Packages::Python { environment: "deepagents", package: "deepagents-acp" },
+        "openhands" => Packages::Python { environment: "openhands", package: "openhands" },
         other => panic!("no agent {other} is known"),
     }
 }
@@ -100,6 +101,7 @@ pub(super) fn set_up(name: &str, places: &Places) -> Setup {
         "vibe" => python::vibe(places),
         "fast-agent" => python::fast_agent(places),
         "deepagents" => python::deepagents(places),
+        "openhands" => python::openhands(places),
         _ => node::opencode(places),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use super::{Places, Setup, pairs, text};
 
 pub(super) fn vibe(at: &Places) -> Setup {
@@ -68,6 +70,36 @@ pub(super) fn deepagents(at: &Places) -> Setup {
         args: vec![text(&script), "mock-model".into(), text(&at.home.join("sessions.sqlite"))],
         env: pairs([("OPENAI_API_KEY", "unused".into()), ("OPENAI_BASE_URL", format!("{}/v1", at.models))]),
         files: vec![],
+        chosen: None,
+    }
+}
+
+pub(super) fn openhands(at: &Places) -> Setup {
+    let openhands = at.packages[0].join("bin/openhands");
+    let settings = json!({
+        "kind": "Agent",
+        "llm": {
+            "usage_id": "agent",
+            "model": "openai/mock-model",
+            "api_key": "unused",
+            "base_url": format!("{}/v1", at.models),
+        },
+        "tools": [{"name": "terminal"}, {"name": "file_editor"}, {"name": "task_tracker"}, {"name": "task_tool_set"}],
+        "system_prompt_kwargs": {"cli_mode": true},
+    });
+    Setup {
+        command: openhands.clone(),
+        args: vec!["acp".to_owned()],
+        typed: vec![openhands],
+        env: pairs([
+            ("OPENHANDS_SUPPRESS_BANNER", "1".into()),
+            ("DO_NOT_TRACK", "1".into()),
+            // Otherwise it fetches a price table at each start.
+            ("LITELLM_LOCAL_MODEL_COST_MAP", "True".into()),
+            // Its shells are children of a tmux server, which all agents of a user share without it.
+            ("TMUX_TMPDIR", text(&at.home.join("tmp"))),
+        ]),
+        files: vec![(".openhands/agent_settings.json", settings.to_string())],
         chosen: None,
     }
 }
