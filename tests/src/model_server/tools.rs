@@ -62,7 +62,15 @@ impl Offer {
         if let Some(args) = args.as_object_mut().filter(|_| !self.arguments.is_empty()) {
             args.retain(|name, _| self.arguments.contains(name));
         }
-        Input::Args(args)
+        Input::Args(self.judged(args))
+    }
+
+    /// These arguments with the risk that some agents have their model name with each call, as an argument of every tool.
+    fn judged(&self, mut args: Value) -> Value {
+        if self.arguments.iter().any(|argument| argument == "security_risk") {
+            args["security_risk"] = "LOW".into();
+        }
+        args
     }
 
     fn path(&self) -> &'static str {
@@ -86,7 +94,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
                     "sandbox_permissions": "require_escalated",
                     "justification": "May it run?",
                 }),
-                _ => json!({"command": command, "description": "A command", "security_risk": "LOW"}),
+                _ => json!({"command": command, "description": "A command"}),
             };
             (offer, offer.takes(args))
         }
@@ -96,7 +104,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
             let args = match offer.name.as_str() {
                 // It has no other tool for that. Inside its sandbox nobody is asked.
                 "exec_command" => json!({"cmd": format!("cat '{path}'")}),
-                "file_editor" => json!({"command": "view", "path": path, "security_risk": "LOW"}),
+                "file_editor" => json!({"command": "view", "path": path}),
                 _ => json!({offer.path(): path}),
             };
             (offer, offer.takes(args))
@@ -113,7 +121,6 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
                     "command": "create",
                     "path": path,
                     "file_text": text,
-                    "security_risk": "LOW",
                 })),
                 _ => Input::Args(json!({offer.path(): path, "content": text})),
             };
@@ -131,8 +138,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
                         "Agent" if has("AgentSwarm") => "coder",
                         _ => "general-purpose",
                     };
-                    let mut args =
-                        json!({"description": "A child", "subagent_type": kind, "security_risk": "LOW"});
+                    let mut args = json!({"description": "A child", "subagent_type": kind});
                     args[offer.argument(["prompt", "description", "task"])] = json!(prompt);
                     args
                 }
@@ -162,12 +168,7 @@ fn mcp(name: &str, args: &Map<String, Value>, offered: &[Offer]) -> Result<Call,
         tool.to_owned(),
     ];
     if let Some(offer) = offered.iter().find(|offer| ways.contains(&offer.name)) {
-        let mut args = args.clone();
-        // An agent that gives tools no prefix adds an argument of its own to them.
-        if offer.arguments.iter().any(|argument| argument == "security_risk") {
-            args.insert("security_risk".into(), "LOW".into());
-        }
-        let input = Input::Args(Value::Object(args));
+        let input = Input::Args(offer.judged(Value::Object(args.clone())));
         return Ok(Call { namespace: None, name: offer.name.clone(), input });
     }
     // Such an agent has its model write a program that calls them.

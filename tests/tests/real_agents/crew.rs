@@ -20,11 +20,15 @@ pub(crate) struct Crew {
 
 /// How an agent is started in a sandbox.
 pub(crate) fn launcher(agent: &RealAgent) -> Launcher {
-    // Only for one that does not obey is it waited for in vain.
-    let obeys = ["cancel during a command", "cancel during text"]
-        .iter()
-        .all(|row| table::expected(agent.name, row).is_none_or(|cell| cell != FORCED));
-    let grace = if obeys { 60.0 } else { 5.0 };
+    let is_forced = |row| table::expected(agent.name, row).is_some_and(|cell| cell == FORCED);
+    // One that does not obey is waited for in vain. OpenHands does after the 30 s that it gives a command.
+    let grace = if is_forced("cancel during a command") {
+        5.0
+    } else if is_forced("cancel during text") {
+        45.0
+    } else {
+        60.0
+    };
     let launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
         .startup_seconds(120.0)
         .cancel_grace_seconds(grace);
