@@ -21,9 +21,6 @@ const GUARD_NAME: &str = "subagent-guard";
 /// How often a walk is begun again because a process ended under it.
 const MOST_WALKS: usize = 16;
 
-/// So many processes a [`Reader`] keeps open.
-const MOST_KEPT: usize = 32;
-
 /// One process at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
@@ -96,14 +93,14 @@ pub fn ancestors(pid: i32) -> io::Result<Vec<Process>> {
 pub struct Reader {
     /// By pid; the one that was read last is the last.
     kept: VecDeque<(i32, File)>,
+    max_kept: usize,
 }
 
 impl Reader {
-    /// One that has read nothing.
+    /// A reader that keeps at most `max_kept` processes open.
     #[must_use]
-    #[allow(clippy::new_without_default, reason = "for a static")]
-    pub const fn new() -> Self {
-        Self { kept: VecDeque::new() }
+    pub const fn keeping(max_kept: usize) -> Self {
+        Self { kept: VecDeque::new(), max_kept }
     }
 
     /// [`ancestors`] of a process that was read before; it is read again only where what was read is not enough. Whether it
@@ -126,10 +123,10 @@ impl Reader {
                 (read(pid, &stat)?, stat)
             }
         };
-        if self.kept.len() == MOST_KEPT {
+        self.kept.push_back((pid, stat));
+        if self.kept.len() > self.max_kept {
             self.kept.pop_front();
         }
-        self.kept.push_back((pid, stat));
         Ok(found)
     }
 }
@@ -306,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_reader_keeps_ancestors_open_and_finds_the_same_as_without_it() {
-        let mut reader = Reader::new();
+        let mut reader = Reader::keeping(32);
         for _ in 0..3 {
             let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
             let first = process(i32::try_from(child.id()).unwrap()).unwrap();
@@ -323,7 +320,7 @@ mod tests {
 
     #[test]
     fn an_open_process_that_has_ended_is_not_taken_for_the_one_that_has_its_number_now() {
-        let mut reader = Reader::new();
+        let mut reader = Reader::keeping(32);
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         assert_eq!(reader.process(pid).unwrap().pid, pid);
@@ -342,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_reader_keeps_only_so_many_open() {
-        let mut reader = Reader::new();
+        let mut reader = Reader::keeping(32);
         let mut children: Vec<_> = (0..=MOST_KEPT)
             .map(|_| Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
             .collect();

@@ -16,6 +16,11 @@ const PER_RUNTIME: u64 = 3;
 /// The share of one query: its files, and those of the request behind it.
 const PER_READER: u64 = 16;
 
+/// The share of one process whose `/proc` entry is kept open between requests.
+const PER_KEPT: u64 = 64;
+/// Enough for the ancestors of the peers of several shells.
+const MAX_KEPT: usize = 32;
+
 /// The limit of this process. The daemon raises it as far as it may when it starts.
 pub(crate) fn limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft)
@@ -30,6 +35,11 @@ pub fn max_runtimes(limit: u64) -> usize {
 /// The number of queries that run at the same time, at most `max`.
 pub(crate) fn max_readers(limit: u64, max: usize) -> usize {
     usize::try_from(limit / PER_READER).unwrap_or(max).clamp(2, max)
+}
+
+/// The number of processes whose `/proc` entries are kept open between requests.
+pub(crate) fn max_kept(limit: u64) -> usize {
+    usize::try_from(limit / PER_KEPT).unwrap_or(MAX_KEPT).min(MAX_KEPT)
 }
 
 /// Whether a call failed because too many files are open.
@@ -65,6 +75,7 @@ mod tests {
             assert_eq!(max_runtimes(limit), runtimes, "{limit}");
         }
         assert!(max_runtimes(u64::MAX) > 1_000_000);
+        assert_eq!([36, 64, 1024, u64::MAX].map(max_kept), [0, 1, 16, 32]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 mod origin;
 mod pid;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::geteuid;
@@ -14,6 +14,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::net::UnixStream;
 
+use crate::descriptors;
 pub use origin::Origin;
 use pid::PeerProcess;
 
@@ -93,7 +94,7 @@ impl Peer {
         let chain = match READER.try_lock() {
             Ok(mut reader) => reader.ancestors_of(read),
             // Somebody has so many ancestors that others would wait.
-            Err(_) => Reader::new().ancestors_of(read),
+            Err(_) => Reader::keeping(0).ancestors_of(read),
         };
         let chain = chain.map_err(|error| {
             if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
@@ -109,7 +110,8 @@ impl Peer {
 }
 
 /// For all peers: most have the ancestors of the one before.
-static READER: Mutex<Reader> = Mutex::new(Reader::new());
+static READER: LazyLock<Mutex<Reader>> =
+    LazyLock::new(|| Mutex::new(Reader::keeping(descriptors::max_kept(descriptors::limit()))));
 
 /// The daemon itself and its ancestors, read once. A guard among them is above everything that the daemon can meet, so
 /// it says nothing about a peer; and when it ends, the daemon ends.
