@@ -44,6 +44,13 @@ const KEYS: &[&str] = &[
     "budgets.worker.onUnknown",
     "budgets.controller",
     "budgets.controller.cost",
+    "prices",
+    "prices.*",
+    "prices.*.input",
+    "prices.*.output",
+    "prices.*.cachedRead",
+    "prices.*.cachedWrite",
+    "prices.*.currency",
     "delegation",
     "delegation.maxDepth",
     "delegation.maxActive",
@@ -126,7 +133,7 @@ fn the_example_has_no_other_keys() {
     fn below(path: &str, value: &Value, known: &dyn Fn(&str) -> bool) {
         let Value::Object(members) = value else { return };
         for (key, value) in members {
-            let name = if ["launchers", "roleHints"].contains(&path) { "*" } else { key };
+            let name = if ["launchers", "roleHints", "prices"].contains(&path) { "*" } else { key };
             let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
             assert!(name == "*" || known(&path), "{path} is not in the list");
             below(&path, value, known);

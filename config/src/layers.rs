@@ -44,7 +44,7 @@ fn how(key: &str) -> How {
         "budgets" => How::Limits,
         "delegation" => How::Switch,
         "permissions" | "hooks" => How::Both,
-        "notify" => How::UserOnly,
+        "notify" | "prices" => How::UserOnly,
         _ => How::Replace,
     }
 }

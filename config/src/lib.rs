@@ -35,6 +35,7 @@ pub mod model;
 pub mod notify;
 mod paths;
 pub mod policy;
+pub mod prices;
 pub mod problems;
 pub mod proc;
 pub mod regular;

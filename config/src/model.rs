@@ -15,6 +15,7 @@ use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
 use crate::notify::Sink;
 use crate::policy::Rule;
+use crate::prices::Prices;
 use crate::sandbox::{Choice, Profile};
 use crate::session::SessionOptions;
 use crate::worktrees::{Isolation, Worktrees};
@@ -45,6 +46,8 @@ pub struct Config {
     pub hooks: FileHooks,
     /// Whom to notify of what. Only the user's own file counts.
     pub notify: Vec<Sink>,
+    /// What tokens cost, for agents that do not report it. Only the user's own file counts.
+    pub prices: Prices,
     /// How worktrees are made and landed.
     pub worktrees: Worktrees,
     /// Languages that hold for every role.

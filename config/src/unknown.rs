@@ -106,6 +106,7 @@ const ROOT: Shape = Of(&[
     ("titles", Any),
     ("hooks", Any),
     ("notify", Any),
+    ("prices", Any),
     ("worktrees", Of(&[("dir", Any), ("setup", Any), ("copy", Any), ("check", Any), ("protected", Any)])),
     ("roleDefaults", Of(&[("promptLanguage", Any), ("responseLanguage", Any)])),
     ("roleHints", Named(&ROLE)),

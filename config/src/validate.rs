@@ -17,7 +17,8 @@ use crate::check::{
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
 use crate::{
-    approvals, budgets, delegation, hooks, idle, mcp, notify, policy, sandbox, session, titles, worktrees,
+    approvals, budgets, delegation, hooks, idle, mcp, notify, policy, prices, sandbox, session, titles,
+    worktrees,
 };
 
 /// More messages may never wait.
@@ -36,6 +37,7 @@ pub(crate) fn config(document: &Value) -> Checked<Config> {
         titles: titles::titles(root)?,
         hooks: hooks::of_config(root)?,
         notify: notify::sinks(root)?,
+        prices: prices::prices(root)?,
         worktrees: worktrees::worktrees(root)?,
         role_defaults: role_defaults(root)?,
         role_hints: named(root, "roleHints", "roleHints", role_hint)?,

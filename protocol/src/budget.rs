@@ -246,7 +246,9 @@ pub fn tokens(usage: Option<&Value>, meta: Option<&Value>) -> Option<u64> {
     }
 }
 
-fn count(told: &Value) -> Option<u64> {
+/// A number that an agent reports, as it is counted; `None` for a negative one and for anything else.
+#[must_use]
+pub fn count(told: &Value) -> Option<u64> {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

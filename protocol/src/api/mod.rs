@@ -20,6 +20,7 @@ mod removal;
 mod task_prune;
 mod tasks;
 mod turns;
+mod usage;
 mod waits;
 mod workers;
 mod worktrees;
@@ -61,6 +62,7 @@ pub use turns::{
     CancelChildSession, CancelTurn, ChildSessionCanceled, LatestEvent, LatestOfAll, SendTurn, Simulation,
     TurnAccepted, TurnCanceled, WaitRequest, Waited,
 };
+pub use usage::{UsageBy, UsageItem, UsageShown, UsageSums, UsedAmount, UsedCost, UsedTokens};
 pub use waits::{MOST_WORKERS, WaitMany, WaitMode, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome};
 pub use workers::{
     AgentView, LauncherSpec, RenameWorker, StartWorker, UNLABELED, UNLABELED_RUN, WorkerList, WorkerLogs,

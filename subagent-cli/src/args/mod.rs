@@ -35,6 +35,7 @@ pub mod state;
 pub mod tasks;
 pub mod turns;
 mod usage;
+pub mod used;
 pub mod workers;
 pub mod worktrees;
 
@@ -138,6 +139,7 @@ pub enum Command {
     Controller(ControllerCommand),
     /// Show and limit what workers use
     Budget(Box<budgets::BudgetCommand>),
+    Usage(used::Usage),
     /// Start, list, show, stop and remove workers
     Worker(WorkerCommand),
     /// List and delete the sessions that an agent keeps

@@ -76,6 +76,7 @@ mod text_source;
 mod tree;
 mod turn;
 mod turn_result;
+mod usage;
 mod wait;
 mod wait_end;
 mod wait_many;
@@ -142,6 +143,7 @@ pub fn format(command: &Command) -> Format {
             BudgetCommand::Show(args) => args.json.json,
             BudgetCommand::Set(args) => args.json.json,
         },
+        Command::Usage(args) => args.json.json,
         Command::Controller(ControllerCommand::Init(args)) => args.json.json,
         Command::Controller(ControllerCommand::Attach(args)) => args.json.json,
         Command::Controller(ControllerCommand::Status(args)) => args.json.json,
@@ -222,6 +224,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Worktree(command) => worktree::run(command, context),
         Command::Land(args) => worktree::land::run(*args, context),
         Command::Budget(command) => budgets::run(*command, context),
+        Command::Usage(args) => usage::run(&args, context),
         Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
         Command::Controller(ControllerCommand::Attach(args)) => controller_attach::run(&args, context),
         Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),

@@ -16,7 +16,13 @@ pub fn value(value: &Value) -> String {
 
 /// The same as a part of a line: labels and roles are free text, and one of them must not look like another line or column.
 fn cell(found: &Value) -> String {
-    value(found).replace(char::is_control, " ")
+    plain(&value(found))
+}
+
+/// Free text as a part of a line.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 /// `key: value` lines of these keys, in this order; a key that the data lack is left out.

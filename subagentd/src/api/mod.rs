@@ -34,6 +34,7 @@ mod state;
 mod status;
 mod tasks;
 mod turns;
+mod usage;
 mod waited;
 mod waits;
 mod workers;
@@ -67,6 +68,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/controllers/resolve", get(controllers::resolve))
         .route("/v1/budgets", get(budgets::show).post(budgets::change))
         .route("/v1/workers/{worker}/budget", get(budgets::show_worker).post(budgets::change_worker))
+        .route("/v1/usage", get(usage::show))
         .route("/v1/hooks/trust", get(hooks::list).post(hooks::trust))
         .route("/v1/hooks/trust/remove", post(hooks::distrust))
         .route("/v1/prune", post(removal::prune))

@@ -10,7 +10,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
     approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, queue,
-    removal, tasks, turns, waits, workers, worktrees,
+    removal, tasks, turns, usage, waits, workers, worktrees,
 };
 
 #[derive(OpenApi)]
@@ -34,6 +34,7 @@ use super::{
         budgets::change,
         budgets::show_worker,
         budgets::change_worker,
+        usage::show,
         controllers::init,
         controllers::attach,
         controllers::release,

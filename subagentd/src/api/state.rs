@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use subagent_config::Environment;
 use subagent_protocol::api::DaemonInfo;
 
 use super::address::LastWorker;
@@ -16,6 +17,8 @@ pub struct Api {
     pub supervisor: Supervisor,
     /// Notifications.
     pub deliveries: Deliveries,
+    /// The environment in which the daemon was started.
+    pub environment: Arc<Environment>,
     /// What this daemon says of itself.
     pub info: Arc<DaemonInfo>,
     /// What `@last` means.

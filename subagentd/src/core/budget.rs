@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use subagent_protocol::budget::{self, Budget, BudgetView, Limits, LimitsChange, Money, OnLimit, Used};
 use subagent_protocol::event::EventType;
+use subagent_protocol::fields;
 use subagent_protocol::record::TurnEnd;
 use subagent_protocol::{Code, Error, Result};
 
@@ -36,6 +37,15 @@ pub enum Spent {
         /// Since when, if that was written down; otherwise now.
         at: Option<i64>,
     },
+}
+
+/// What a report of a session's cost changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Priced {
+    /// The amount since the last report.
+    pub money: Money,
+    /// How many of the last turns that have ended without a report it includes.
+    pub settled: u64,
 }
 
 /// What an account changes by.
@@ -185,6 +195,23 @@ impl Account {
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.own.is_some()
+    }
+
+    /// What a report of the session's cost has changed since `before`; `None` if the report did not count.
+    #[must_use]
+    pub fn priced_since(&self, before: &Self) -> Option<Priced> {
+        let (before, now) = (before.own(), self.own());
+        let micros = now.cost?.checked_sub(before.cost.unwrap_or(0))?;
+        let money = Money { micros, currency: now.currency.clone()? };
+        now.priced.then_some(Priced { money, settled: before.unpriced.saturating_sub(now.unpriced) })
+    }
+
+    /// What was reported of the worker's session before its first turn.
+    #[must_use]
+    pub fn cost_before_turns(&self) -> Option<Money> {
+        let own = self.own();
+        let (micros, currency) = (own.cost?, own.currency.clone()?);
+        (own.turns == 0).then_some(Money { micros, currency })
     }
 
     fn add(&mut self, delta: &Delta) {
@@ -471,10 +498,14 @@ impl Next {
         if !turn.dispatching {
             return;
         }
-        let tokens = match end {
-            Some(TurnEnd::Answered { usage, meta, .. }) => budget::tokens(usage.as_ref(), meta.as_ref()),
-            Some(TurnEnd::Failed { .. }) | None => None,
+        let (usage, meta) = match end {
+            Some(TurnEnd::Answered { usage, meta, .. }) => (usage.as_ref(), meta.as_ref()),
+            Some(TurnEnd::Failed { .. }) | None => (None, None),
         };
+        let tokens = budget::tokens(usage, meta);
+        if let Some(counts) = fields::usage_of_turn(usage, meta) {
+            self.facts.push(Fact::TurnUsed { no: turn.no, tokens, counts });
+        }
         self.facts.push(Fact::Spent(Spent::Closed { tokens }));
     }
 

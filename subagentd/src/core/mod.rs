@@ -32,6 +32,7 @@ pub(crate) mod tests;
 pub mod transcript;
 mod turn;
 mod turn_end;
+pub mod usage;
 pub mod worker;
 
 pub use worker::{Action, By, Fact, Input, Step, Worker};

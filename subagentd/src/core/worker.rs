@@ -371,6 +371,15 @@ pub enum Fact {
         /// The cancel.
         cancel: Cancel,
     },
+    /// The agent reports the tokens of a turn.
+    TurnUsed {
+        /// Its number.
+        no: u64,
+        /// How many; `None` if the report names no number of tokens.
+        tokens: Option<u64>,
+        /// The report: numbers by name.
+        counts: Value,
+    },
     /// A turn ended.
     TurnClosed {
         /// Its number.

@@ -70,6 +70,7 @@ pub(super) async fn serve(
     let router = api::router(Api {
         supervisor: supervisor.clone(),
         deliveries: deliveries.clone(),
+        environment: Arc::new(options.environment.clone()),
         info: info.clone(),
         last_worker: api::LastWorker::default(),
         control,

@@ -77,6 +77,11 @@ impl Tx<'_> {
         };
         let news = accounts.spend(&spent, steady(now));
         self.keep(worker, controller, &before, &accounts)?;
+        match spent {
+            Spent::Opened => self.charge_first_turn(worker, &before.worker)?,
+            Spent::Cost(_) => self.charge_turns(worker, accounts.worker.priced_since(&before.worker))?,
+            Spent::Closed { .. } | Spent::NewSession | Spent::Clock { .. } => {}
+        }
         self.tell(worker, news, now, added)
     }
 

@@ -51,6 +51,7 @@ pub(crate) mod tool_calls;
 pub(crate) mod transcripts;
 mod tx;
 mod unfinished;
+pub(crate) mod usage;
 mod words;
 pub(crate) mod worker_names;
 pub(crate) mod workers;

@@ -221,16 +221,12 @@ impl Tx<'_> {
                 added.extend(self.store_queue_fact(id, fact, now)?);
             }
             Fact::TurnDispatching { no } => {
-                self.execute(
-                    "UPDATE turns SET dispatched = 'maybe' WHERE worker = ?1 AND no = ?2",
-                    params![id.0, signed(*no)],
-                )?;
+                let sql = "UPDATE turns SET dispatched = 'maybe' WHERE worker = ?1 AND no = ?2";
+                self.execute(sql, params![id.0, signed(*no)])?;
             }
             Fact::TurnRetried { no } => {
-                self.execute(
-                    "UPDATE turns SET retried = 1 WHERE worker = ?1 AND no = ?2",
-                    params![id.0, signed(*no)],
-                )?;
+                let sql = "UPDATE turns SET retried = 1 WHERE worker = ?1 AND no = ?2";
+                self.execute(sql, params![id.0, signed(*no)])?;
             }
             Fact::TurnCancel { no, cancel } => {
                 self.execute(
@@ -238,11 +234,13 @@ impl Tx<'_> {
                     params![id.0, signed(*no), cancel.reason, cancel.requested],
                 )?;
             }
+            Fact::TurnUsed { no, tokens, counts } => self.store_tokens(id, *no, *tokens, counts)?,
             Fact::TurnClosed { no, status, dispatched } => {
                 let end_seq =
                     added.iter().rev().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| *seq);
                 let changed = self.execute(
-                    "UPDATE turns SET status = ?3, dispatched = ?4, end_seq = ?5
+                    "UPDATE turns SET status = ?3, dispatched = ?4, end_seq = ?5, model = (SELECT
+                        CASE WHEN json_valid(details) THEN details ->> 'model' END FROM workers WHERE id = ?1)
                      WHERE worker = ?1 AND no = ?2 AND status = 'accepted'",
                     params![id.0, signed(*no), status.as_str(), dispatched.as_str(), end_seq],
                 )?;

@@ -83,18 +83,20 @@ impl Supervisor {
     }
 }
 
+/// Reads a `since`.
+pub(super) fn time(text: &str) -> Result<Timestamp> {
+    Timestamp::parse(text).ok_or_else(|| {
+        let message = format!("{text:?} is no time as in ISO 8601; write it like 2026-11-21T20:29:42+00:00");
+        Error::new(Code::InvalidArgument, message).with("since", text)
+    })
+}
+
 fn filter(query: InspectQuery) -> Result<history::Filter> {
     if !(1..=MOST_EVENTS).contains(&query.limit) {
         let message = format!("a look shows 1 to {MOST_EVENTS} events, not {}", query.limit);
         return Err(Error::new(Code::InvalidArgument, message).with("eventsLimit", query.limit));
     }
-    let since = query.since.map(|text| {
-        Timestamp::parse(&text).ok_or_else(|| {
-            let message =
-                format!("{text:?} is no time as in ISO 8601; write it like 2026-11-21T20:29:42+00:00");
-            Error::new(Code::InvalidArgument, message).with("since", text)
-        })
-    });
+    let since = query.since.as_deref().map(time);
     let mut words = query.event_types;
     if let Some(words) = &mut words {
         words.sort_unstable();

@@ -71,6 +71,7 @@ mod task_archive;
 mod tasks;
 mod titles;
 mod turns;
+mod usage;
 mod views;
 mod wait;
 mod wait_many;

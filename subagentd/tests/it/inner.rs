@@ -118,10 +118,11 @@ impl Place {
         let guards: api::Guards = Arc::new(move || of_workers.guards());
         let env = Environment::new([], self.dir.path());
         let program = self.dir.path().join("no-such-program");
-        let deliveries = Deliveries::start(&supervisor, env, program, self.dir.path());
+        let deliveries = Deliveries::start(&supervisor, env.clone(), program, self.dir.path());
         let router = api::router(Api {
             supervisor,
             deliveries,
+            environment: Arc::new(env),
             info,
             last_worker: api::LastWorker::default(),
             control,

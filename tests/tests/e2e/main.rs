@@ -72,6 +72,7 @@ mod systemd;
 mod tidy;
 mod titles;
 mod trees;
+mod usage;
 mod views;
 mod worktrees;
 mod worktrees_killed;

@@ -195,6 +195,7 @@ impl Scene<'_> {
             | "subagent notify log"
             | "subagent policy rules list"
             | "subagent budget show"
+            | "subagent usage"
             | "subagent controller status"
             | "subagent controller recover"
             | "subagent daemon start"

@@ -15,6 +15,7 @@ mod registry;
 mod removal;
 mod stream;
 mod turns;
+pub mod used;
 mod usual;
 mod view;
 mod workers;
@@ -109,6 +110,7 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "worktree.removed" | "worktree.discarded" => worktrees::removed(view, data),
         "budget.shown" => budgets::shown_budget(view, data),
         "budget.set" => budgets::set(view, data),
+        "usage.shown" => used::shown(view, data),
         "controller.status" => controllers::status(view, data),
         "controller.recovered" => controllers::recovered(view, data),
         "doctor.report" => doctor::report(view, data),

@@ -413,6 +413,7 @@ impl Checker {
                 assert!(decided || local, "a rule of a decision that was not made");
             }
             Fact::Inbox(InboxFact::AskedFor { .. })
+            | Fact::TurnUsed { .. }
             | Fact::LastError(_)
             | Fact::DesiredStop
             | Fact::Spent(_) => {}

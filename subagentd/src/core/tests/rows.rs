@@ -169,6 +169,7 @@ impl Rows {
             | Fact::TaskCause { .. }
             | Fact::Inbox(_)
             | Fact::Event { .. }
+            | Fact::TurnUsed { .. }
             | Fact::LastError(_)
             | Fact::DesiredStop => {}
         }

@@ -85,6 +85,8 @@ const VIEWS: &[View] = &[
     ("tree", &["Find the config", "completed", "explore"]),
     ("budget show", &["of 40", "demo-1", "login"]),
     ("budget show --worker-id demo-1", &["demo-1", "unknown"]),
+    ("usage", &["demo-1", "unknown", "total"]),
+    ("usage --by agent --since 7d", &["demo", "unreported"]),
     ("budget set --max-turns 40", &["of 40"]),
     ("daemon list", &[]),
     ("daemon status", &["running"]),

@@ -6,6 +6,7 @@ use subagent_tests::harness::Sandbox;
 const NOT_IN_THE_CONTRACT: &[&str] = &[
     "run",
     "ls",
+    "usage",
     "status",
     "stop",
     "rm",

@@ -1,0 +1,127 @@
+//! What tokens cost: the key `prices`. Pure.
+//!
+//! An unknown key is refused here: a price that is misspelled must not be 0.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::check::{Checked, mapping, mismatch, named, refuse, trimmed};
+use crate::error::Place;
+
+const KEY: &str = "prices";
+const KEYS: [&str; 5] = ["input", "output", "cachedRead", "cachedWrite", "currency"];
+/// The currency of a price that names none.
+const CURRENCY: &str = "USD";
+/// The highest price of a million tokens.
+const MAX_PRICE: f64 = 1_000_000.0;
+/// Maximum length of the name of a currency.
+const MAX_CURRENCY_CHARS: usize = 16;
+
+/// What a million tokens cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Price {
+    /// Tokens that the model reads.
+    pub input: f64,
+    /// Tokens that the model writes, thoughts included.
+    pub output: f64,
+    /// Tokens that are read from the cache.
+    pub cached_read: f64,
+    /// Tokens that are written to the cache.
+    pub cached_write: f64,
+    /// Of what.
+    pub currency: String,
+}
+
+/// Prices by the name of a model, or of a launcher for a model that is not known.
+pub type Prices = BTreeMap<String, Price>;
+
+/// The prices of this document.
+pub(crate) fn prices(root: &Map<String, Value>) -> Checked<Prices> {
+    named(root, KEY, KEY, price)
+}
+
+fn price(name: &str, value: &Value) -> Checked<Price> {
+    let field = format!("{KEY}.{name}");
+    let given = mapping(value, || field.clone())?;
+    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        let place = Place::Entry { field, key: key.clone() };
+        return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
+    }
+    let place = |key: &str| Place::Field(format!("{field}.{key}"));
+    let amount = |key: &str| match given.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_f64() {
+            Some(amount) if (0.0..=MAX_PRICE).contains(&amount) => Ok(Some(amount)),
+            Some(_) => refuse(place(key), format!("must be from 0 to {MAX_PRICE}")),
+            None => mismatch(place(key), "a number", value),
+        },
+    };
+    let required = |key: &str| match amount(key)? {
+        Some(amount) => Ok(amount),
+        None => refuse(place(key), "is missing: the price of a million tokens"),
+    };
+    let currency = trimmed(given.get("currency"), || place("currency"))?;
+    let currency = currency.unwrap_or_else(|| CURRENCY.to_owned());
+    if currency.len() > MAX_CURRENCY_CHARS || !currency.chars().all(|letter| letter.is_ascii_alphanumeric()) {
+        return refuse(place("currency"), "is no currency; write one like USD");
+    }
+    let input = required("input")?;
+    Ok(Price {
+        input,
+        output: required("output")?,
+        cached_read: amount("cachedRead")?.unwrap_or(input),
+        cached_write: amount("cachedWrite")?.unwrap_or(input),
+        currency,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: Value) -> Checked<Prices> {
+        prices(json!({"prices": value}).as_object().unwrap())
+    }
+
+    #[test]
+    fn tokens_of_the_cache_cost_as_much_as_others_unless_they_have_a_price() {
+        assert_eq!(prices(&Map::new()).unwrap(), Prices::new());
+        assert_eq!(read(json!(null)).unwrap(), Prices::new());
+        let read = read(json!({
+            "a": {"input": 3, "output": 15.5},
+            "b": {"input": 1, "output": 2, "cachedRead": 0, "cachedWrite": 1.25, "currency": "EUR"},
+        }));
+        let price = |input, output, cached_read, cached_write, currency: &str| Price {
+            input,
+            output,
+            cached_read,
+            cached_write,
+            currency: currency.to_owned(),
+        };
+        let expected = [("a", price(3.0, 15.5, 3.0, 3.0, "USD")), ("b", price(1.0, 2.0, 0.0, 1.25, "EUR"))];
+        assert_eq!(read.unwrap(), expected.map(|(name, price)| (name.to_owned(), price)).into());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_no_key_is_overlooked() {
+        let field = |name: &str| Place::Field(name.to_owned());
+        for (wrong, place) in [
+            (json!([]), field("prices")),
+            (json!({"a": 3}), field("prices.a")),
+            (json!({"a": {"input": 3}}), field("prices.a.output")),
+            (json!({"a": {"input": "3", "output": 1}}), field("prices.a.input")),
+            (json!({"a": {"input": -1, "output": 1}}), field("prices.a.input")),
+            (json!({"a": {"input": 1, "output": 1e9}}), field("prices.a.output")),
+            (json!({"a": {"input": 1, "output": 1, "currency": "U$"}}), field("prices.a.currency")),
+            (
+                json!({"a": {"input": 1, "output": 1, "cached": 1}}),
+                Place::Entry { field: "prices.a".to_owned(), key: "cached".to_owned() },
+            ),
+        ] {
+            assert_eq!(read(wrong.clone()).unwrap_err().place, place, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! `usage`: what workers have used.
+
+use subagent_protocol::api::{UsageBy, UsageShown, UsageSums};
+use subagent_protocol::time::Timestamp;
+
+use super::has_state;
+use crate::args::used::Usage;
+use crate::client::{Ask, Client, Query, block_on, read};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::output::human::{now, used};
+use crate::output::{Outcome, text};
+
+pub(super) fn run(args: &Usage, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let by = args.by.unwrap_or(UsageBy::Worker);
+    let since = args.since.map(since);
+    let shown: UsageShown = match has_state(&workspace) {
+        true => {
+            let query = Query::new("/v1/usage")
+                .with("by", Some(by.as_str()))
+                .with("since", since.map(|since| since.to_string()).as_deref());
+            let mut client = Client::new(context, &workspace);
+            read(block_on(async move { client.ask(&Ask::get(query)).await })?)?
+        }
+        false => UsageShown { by, since, items: Vec::new(), total: UsageSums::default() },
+    };
+    let lines = shown.items.iter().map(|item| {
+        let [turns, tokens, cost] = used::words(&item.sums);
+        [used::key(item), &format!("turns {turns}"), &format!("tokens {tokens}"), &format!("cost {cost}")]
+            .map(text::plain)
+            .join("\t")
+    });
+    let lines = lines.collect::<Vec<_>>().join("\n");
+    let data = serde_json::to_value(&shown).map_err(|error| Failure::internal(error.to_string()))?;
+    Ok(Outcome::list("usage.shown", data, lines, "(no turns)"))
+}
+
+fn since(age: u64) -> Timestamp {
+    let millis = i64::try_from(age.saturating_mul(1000)).unwrap_or(i64::MAX);
+    Timestamp(now().0.saturating_sub(millis))
+}

@@ -1,0 +1,34 @@
+//! What turns have used.
+
+use axum::extract::State;
+use serde::Deserialize;
+use subagent_protocol::api::{UsageBy, UsageShown};
+
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
+use super::body::Params;
+use super::caller::Owner;
+use super::reply::{Outcome, Reply};
+use super::state::Api;
+
+/// The parameters of usage.
+#[derive(Deserialize)]
+pub(super) struct Query {
+    /// What the turns are put together by; without it by worker.
+    by: Option<UsageBy>,
+    /// Turns that began before this time are left out.
+    since: Option<String>,
+}
+
+/// `GET /v1/usage?by=&since=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/usage", params(("by" = Option<UsageBy>, Query, description = "What turns are put together by; without it by worker"), ("since" = Option<String>, Query, description = "Only turns that began at this time or later, ISO 8601")), responses((status = 200, description = "`usage.shown`", body = Envelope<UsageShown>))))]
+pub(super) async fn show(
+    State(api): State<Api>,
+    Owner(_): Owner,
+    Params(query): Params<Query>,
+) -> Outcome<UsageShown> {
+    let by = query.by.unwrap_or(UsageBy::Worker);
+    let environment = api.environment.as_ref().clone();
+    Ok(Reply("usage.shown", api.supervisor.usage(by, query.since.as_deref(), environment).await?))
+}

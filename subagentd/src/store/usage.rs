@@ -1,0 +1,101 @@
+//! What turns have used, kept with them in the transaction of what says so.
+//!
+//! What a report means is `core::budget`'s.
+
+use rusqlite::{Connection, params};
+use serde_json::Value;
+use subagent_protocol::Result;
+use subagent_protocol::budget::Money;
+use subagent_protocol::state::Carrier;
+use subagent_protocol::time::Timestamp;
+
+use super::error::StoreError;
+use super::rows::RowId;
+use super::tx::{Tx, signed};
+use crate::core::budget::{Account, Priced};
+use crate::core::usage::UsedTurn;
+
+impl Tx<'_> {
+    /// Keeps the tokens of a turn.
+    pub(super) fn store_tokens(
+        &self,
+        worker: RowId,
+        no: u64,
+        tokens: Option<u64>,
+        counts: &Value,
+    ) -> Result<()> {
+        let sql = "UPDATE turns SET tokens = ?3, counts = ?4 WHERE worker = ?1 AND no = ?2";
+        self.execute(sql, params![worker.0, signed(no), tokens.map(signed), counts.to_string()])?;
+        Ok(())
+    }
+
+    /// Adds what was reported before the first turn to that turn.
+    pub(super) fn charge_first_turn(&self, worker: RowId, before: &Account) -> Result<()> {
+        match before.cost_before_turns() {
+            Some(money) => self.charge_last_turn(worker, &money, false),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds what was reported to the last turn, and marks the turns before it that the report includes.
+    pub(super) fn charge_turns(&self, worker: RowId, priced: Option<Priced>) -> Result<()> {
+        let Some(Priced { money, settled }) = priced else { return Ok(()) };
+        if settled > 0 {
+            let sql = "UPDATE turns SET priced = 1 WHERE id IN (SELECT id FROM turns WHERE worker = ?1 AND priced = 0
+                         AND dispatched <> 'no' AND status <> 'accepted' ORDER BY no DESC LIMIT ?2)";
+            self.execute(sql, params![worker.0, signed(settled)])?;
+        }
+        self.charge_last_turn(worker, &money, true)
+    }
+
+    fn charge_last_turn(&self, worker: RowId, money: &Money, priced: bool) -> Result<()> {
+        let sql = "UPDATE turns SET cost = coalesce(cost, 0) + ?2, currency = ?3, priced = max(priced, ?4)
+                   WHERE worker = ?1 AND no = (SELECT max(no) FROM turns WHERE worker = ?1 AND carrier = ?5)";
+        let carrier = Carrier::Runtime.as_str();
+        self.execute(sql, params![worker.0, signed(money.micros), money.currency, priced, carrier])?;
+        Ok(())
+    }
+}
+
+/// All turns of workers that are not removed, or those that began then or later. Each goes to `see`.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn turns(
+    connection: &Connection,
+    since: Option<Timestamp>,
+    see: &mut dyn FnMut(UsedTurn),
+) -> Result<()> {
+    // The beginning of a turn may be deleted before the turn is.
+    let sql = "SELECT w.worker_id, w.name, w.launcher,
+                 CASE WHEN t.status <> 'accepted' THEN t.model WHEN json_valid(w.details) THEN w.details ->> 'model' END,
+                 coalesce(m.at, e.at), t.dispatched <> 'no', t.status <> 'accepted', t.tokens, t.counts, t.cost,
+                 t.currency, t.priced
+               FROM turns t JOIN workers w ON w.id = t.worker AND w.removed_at IS NULL
+               LEFT JOIN events m ON m.seq = t.message_seq LEFT JOIN events e ON e.seq = t.end_seq
+               WHERE ?1 IS NULL OR coalesce(m.at, e.at) >= ?1";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let mut rows = statement.query([since.map(|since| since.0)]).map_err(StoreError::from)?;
+    while let Some(row) = rows.next().map_err(StoreError::from)? {
+        see(read(row).map_err(StoreError::from)?);
+    }
+    Ok(())
+}
+
+fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<UsedTurn> {
+    let count = |index| row.get::<_, Option<i64>>(index).map(|count| count.map(i64::unsigned_abs));
+    let cost = count(9)?.zip(row.get::<_, Option<String>>(10)?);
+    Ok(UsedTurn {
+        worker_id: row.get(0)?,
+        name: row.get(1)?,
+        agent: row.get(2)?,
+        model: row.get(3)?,
+        at: row.get::<_, Option<i64>>(4)?.map(Timestamp),
+        sent: row.get(5)?,
+        ended: row.get(6)?,
+        tokens: count(7)?,
+        counts: row.get::<_, Option<String>>(8)?.and_then(|text| serde_json::from_str(&text).ok()),
+        cost: cost.map(|(micros, currency)| Money { micros, currency }),
+        priced: row.get(11)?,
+    })
+}

@@ -1,0 +1,42 @@
+//! What turns have used, with the prices of the user's config.
+
+use subagent_config::prices::Prices;
+use subagent_config::{Environment, discovery};
+use subagent_protocol::api::{UsageBy, UsageShown};
+use subagent_protocol::{Code, Error, Result};
+
+use super::{Supervisor, inspect};
+use crate::core::usage::Sums;
+use crate::store::usage;
+
+impl Supervisor {
+    /// What the stored turns of all workers have used.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a `since` that is no time, `CONFIG_PARSE_ERROR` for a config whose prices cannot be read,
+    /// `STORAGE_ERROR`.
+    pub async fn usage(
+        &self,
+        by: UsageBy,
+        since: Option<&str>,
+        environment: Environment,
+    ) -> Result<UsageShown> {
+        let since = since.map(inspect::time).transpose()?;
+        let read = tokio::task::spawn_blocking(move || prices(&environment));
+        let prices = read.await.map_err(|error| Error::new(Code::Internal, error.to_string()))??;
+        let read = self.shared.store.read(move |connection| {
+            let mut sums = Sums::new(by, &prices);
+            usage::turns(connection, since, &mut |turn| sums.add(&turn))?;
+            Ok(sums.shown(since))
+        });
+        read.await
+    }
+}
+
+/// The prices in the user's own file. A project's file does not say what the user pays.
+fn prices(environment: &Environment) -> Result<Prices> {
+    match discovery::user_path(environment).filter(|path| path.try_exists().unwrap_or(true)) {
+        Some(path) => Ok(discovery::load_regular(Some(&path), None, environment)?.config.prices),
+        None => Ok(Prices::new()),
+    }
+}
