@@ -191,17 +191,23 @@ impl EventType {
     pub const fn reaches_ancestors(self) -> bool {
         self.is_of_tasks()
             || self.is_question()
-            || matches!(
-                self,
-                Self::ApprovalDecided
-                    | Self::ApprovalCanceled
-                    | Self::ApprovalLost
-                    | Self::ApprovalExpired
-                    | Self::ElicitationAnswered
-                    | Self::ElicitationCanceled
-                    | Self::ElicitationLost
-                    | Self::PolicyViolated
-            )
+            || self.is_about_question()
+            || matches!(self, Self::PolicyViolated)
+    }
+
+    /// Whether the event says what became of a question.
+    #[must_use]
+    pub const fn is_about_question(self) -> bool {
+        matches!(
+            self,
+            Self::ApprovalDecided
+                | Self::ApprovalCanceled
+                | Self::ApprovalLost
+                | Self::ApprovalExpired
+                | Self::ElicitationAnswered
+                | Self::ElicitationCanceled
+                | Self::ElicitationLost
+        )
     }
 
     /// Whether the event is progress of a turn: it says nothing about where the turn stands.

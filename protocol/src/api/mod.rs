@@ -19,6 +19,7 @@ mod queue;
 mod removal;
 mod task_prune;
 mod tasks;
+mod transcripts;
 mod turns;
 mod usage;
 mod waits;
@@ -46,7 +47,7 @@ pub use inbox::{
     MOST_WAIT_MS, OnTimeout, OwnerRule, OwnerRules, RuleScope,
 };
 pub use options::{SetOptions, WorkerSet};
-pub use overview::{Doing, LastMessage, WorkerOverview};
+pub use overview::{Doing, LastMessage, OverviewItem, OverviewShown, TaskOfWorker, WorkerOverview};
 pub use queue::{
     GoOn, IfBusy, MOST_QUEUE_LIMIT, MoveTurn, QUEUE_LIMIT, QueueResumed, QueueView, TurnDropped, TurnList,
     TurnMoved, TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
@@ -58,6 +59,7 @@ pub use tasks::{
     TASK_SERVER, TASK_TOKEN, TaskList, TaskMessage, TaskMessaged, TaskMode, TaskOverrides, TaskPlace,
     TaskShown, TaskStatus, TaskTranscript, TaskView, WaitTask,
 };
+pub use transcripts::{StoryItem, StoryKind, TranscriptShown};
 pub use turns::{
     CancelChildSession, CancelTurn, ChildSessionCanceled, LatestEvent, LatestOfAll, SendTurn, Simulation,
     TurnAccepted, TurnCanceled, WaitRequest, Waited,

@@ -78,6 +78,8 @@ pub fn router(api: Api) -> Router {
         .route("/v1/events/latest", get(events::latest_of_all))
         .route("/v1/workers", get(workers::list).post(workers::start))
         .route("/v1/workers/{worker}", get(workers::show))
+        .route("/v1/overview", get(workers::overview_of_all))
+        .route("/v1/workers/{worker}/transcript", get(workers::transcript))
         .route("/v1/workers/{worker}/overview", get(workers::overview))
         .route("/v1/workers/{worker}/stop", post(workers::stop))
         .route("/v1/workers/{worker}/remove", post(removal::remove))

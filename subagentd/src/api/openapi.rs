@@ -45,6 +45,8 @@ use super::{
         workers::start,
         workers::show,
         workers::overview,
+        workers::overview_of_all,
+        workers::transcript,
         workers::rename,
         workers::stop,
         workers::set,

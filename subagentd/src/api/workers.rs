@@ -3,21 +3,24 @@
 use axum::extract::State;
 use serde::Deserialize;
 use subagent_protocol::api::{
-    RenameWorker, SetOptions, StartWorker, WorkerList, WorkerLogs, WorkerOverview, WorkerRenamed, WorkerSet,
-    WorkerShown, WorkerStopped, WorkerView,
+    OverviewShown, RenameWorker, SetOptions, StartWorker, TranscriptShown, WorkerList, WorkerLogs,
+    WorkerOverview, WorkerRenamed, WorkerSet, WorkerShown, WorkerStopped, WorkerView,
 };
 
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::address::Addressed;
+use super::address::{Addressed, resolve};
 use super::body::{Body, Params};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
 use super::state::Api;
+use crate::supervisor::OverviewFilter;
 
 /// How much of a log is shown without `tailBytes`.
 const TAIL_BYTES: u64 = 64 * 1024;
+/// Of how many events a page of a transcript is made without `limit`.
+const PAGE_EVENTS: u32 = 500;
 
 /// `POST /v1/workers`
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers", request_body = StartWorker, responses((status = 200, description = "`worker.started`", body = Envelope<WorkerView>))))]
@@ -41,17 +44,24 @@ pub(super) struct Filter {
     selector: Option<String>,
     /// Also those of tasks that are not inspectable.
     all: Option<bool>,
+    /// Only those of the tasks that this worker has given.
+    parent: Option<String>,
 }
 
-/// `GET /v1/workers?controllerId=&selector=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers", params(("controllerId" = Option<String>, Query, description = "Only its workers"), ("selector" = Option<String>, Query, description = "Only those with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("all" = Option<bool>, Query, description = "Also those of tasks that are not inspectable")), responses((status = 200, description = "`worker.listed`", body = Envelope<WorkerList>))))]
+/// `GET /v1/workers?controllerId=&selector=&all=&parent=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers", params(("controllerId" = Option<String>, Query, description = "Only its workers"), ("selector" = Option<String>, Query, description = "Only those with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("all" = Option<bool>, Query, description = "Also those of tasks that are not inspectable"), ("parent" = Option<String>, Query, description = "Only those of the tasks that this worker has given: its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.listed`", body = Envelope<WorkerList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
     reader: Reader,
     Params(filter): Params<Filter>,
 ) -> Outcome<WorkerList> {
-    let Filter { controller_id, selector, all } = filter;
-    let mut list = api.supervisor.list_workers(controller_id, selector, all.unwrap_or(false)).await?;
+    let Filter { controller_id, selector, all, parent } = filter;
+    let parent = match parent {
+        Some(address) => Some(resolve(&api, &address).await?),
+        None => None,
+    };
+    let all = all.unwrap_or(false);
+    let mut list = api.supervisor.list_workers(controller_id, selector, all, parent).await?;
     if let Some(only) = reader.only() {
         list.items.retain(|item| item.worker_id == *only);
         list.count = list.items.len();
@@ -68,6 +78,46 @@ pub(super) async fn show(
 ) -> Outcome<WorkerShown> {
     reader.may_see(&api, &worker).await?;
     Ok(Reply("worker.shown", api.supervisor.show_worker(&worker).await?))
+}
+
+/// `GET /v1/overview?controllerId=&selector=&all=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/overview", params(("controllerId" = Option<String>, Query, description = "Only its workers"), ("selector" = Option<String>, Query, description = "Only those with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("all" = Option<bool>, Query, description = "Also those of tasks that are not inspectable")), responses((status = 200, description = "`overview.shown`: all workers at one moment, and its position in `/v1/events`", body = Envelope<OverviewShown>))))]
+pub(super) async fn overview_of_all(
+    State(api): State<Api>,
+    reader: Reader,
+    Params(filter): Params<Filter>,
+) -> Outcome<OverviewShown> {
+    let filter = OverviewFilter {
+        controller_id: filter.controller_id,
+        selector: filter.selector,
+        all: filter.all.unwrap_or(false),
+        only: reader.only().cloned(),
+    };
+    let environment = api.environment.as_ref().clone();
+    Ok(Reply("overview.shown", api.supervisor.overview(filter, environment).await?))
+}
+
+/// The parameters of a transcript.
+#[derive(Deserialize)]
+pub(super) struct PageOf {
+    /// Events before this one.
+    before: Option<String>,
+    /// Of how many events the page is made.
+    limit: Option<u32>,
+}
+
+/// `GET /v1/workers/{worker}/transcript?before=&limit=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/transcript", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("before" = Option<String>, Query, description = "Only what came before this event: `before` of the page that follows"), ("limit" = Option<u64>, Query, description = "Of how many events the page is made, 1 to 2000; without it 500")), responses((status = 200, description = "`transcript.shown`", body = Envelope<TranscriptShown>))))]
+pub(super) async fn transcript(
+    State(api): State<Api>,
+    reader: Reader,
+    Addressed(worker): Addressed,
+    Params(page): Params<PageOf>,
+) -> Outcome<TranscriptShown> {
+    reader.may_see(&api, &worker).await?;
+    let limit = page.limit.unwrap_or(PAGE_EVENTS);
+    let shown = api.supervisor.transcript(&worker, page.before.as_deref(), limit).await?;
+    Ok(Reply("transcript.shown", shown))
 }
 
 /// `GET /v1/workers/{worker}/overview`

@@ -19,7 +19,6 @@ mod local;
 mod lost;
 mod policy;
 pub mod queue;
-pub(crate) mod recent;
 pub(crate) mod recovered;
 pub(crate) mod restart;
 mod send;

@@ -2,7 +2,7 @@
 //!
 //! What counts as reported is said by `core::budget`; here it is put together. What an agent does not report is unknown, not 0.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 use subagent_config::prices::{Price, Prices};
@@ -155,6 +155,12 @@ impl<'a> Sums<'a> {
         }
         item.add(turn, computed.as_ref());
         self.total.add(turn, computed.as_ref());
+    }
+
+    /// The sums by their keys.
+    #[must_use]
+    pub fn by_key(self) -> HashMap<String, UsageSums> {
+        self.items.into_iter().filter_map(|(key, sum)| Some((key?, sum.shown()))).collect()
     }
 
     /// The sums as they are shown.

@@ -21,6 +21,8 @@ const MOST_BYTES: usize = 32 * 1024 * 1024;
 pub(crate) struct Filter {
     /// How many, of the last.
     pub(crate) limit: u32,
+    /// Before this one.
+    pub(crate) before: Option<i64>,
     /// Written then or later.
     pub(crate) since: Option<Timestamp>,
     /// Of this turn.
@@ -47,6 +49,10 @@ pub(crate) fn last(connection: &Connection, worker: RowId, filter: &Filter) -> R
     if mark > 0 {
         sql.push_str(&format!(" AND {}", retention::needed("?")));
         values.push(mark.into());
+    }
+    if let Some(before) = filter.before {
+        sql.push_str(" AND e.seq < ?");
+        values.push(before.into());
     }
     if let Some(since) = filter.since {
         sql.push_str(" AND e.at >= ?");

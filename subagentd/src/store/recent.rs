@@ -1,12 +1,12 @@
 //! The newest events of a worker, for a summary of what it does. The number that is read does not grow with its story.
 
 use rusqlite::{Connection, params};
+use subagent_model::Activity;
 use subagent_protocol::Result;
 
 use super::error::StoreError;
 use super::events::{self, COLUMNS};
 use super::rows::RowId;
-use crate::core::recent::Recent;
 
 /// Events that are looked at.
 const MAX_EVENTS: i64 = 1000;
@@ -17,7 +17,7 @@ const MAX_PAYLOAD_BYTES: i64 = 64 * 1024;
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(crate) fn recent(connection: &Connection, worker: RowId) -> Result<Recent> {
+pub(crate) fn recent(connection: &Connection, worker: RowId) -> Result<Activity> {
     let sql = format!(
         "SELECT {COLUMNS} FROM (SELECT * FROM events WHERE worker = ?1 AND internal = 0
            ORDER BY seq DESC LIMIT ?2) e
@@ -26,7 +26,7 @@ pub(crate) fn recent(connection: &Connection, worker: RowId) -> Result<Recent> {
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut rows =
         statement.query(params![worker.0, MAX_EVENTS, MAX_PAYLOAD_BYTES]).map_err(StoreError::from)?;
-    let mut recent = Recent::default();
+    let mut recent = Activity::default();
     while let Some(row) = rows.next().map_err(StoreError::from)? {
         // What cannot be read is left out, as everywhere.
         if let Ok(event) = events::read(row) {

@@ -30,6 +30,6 @@ pub(crate) fn open_question(connection: &Connection, worker: RowId) -> Result<Op
 pub(crate) fn last_end(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {
     let ends = [EventType::TurnCompleted, EventType::TurnFailed, EventType::TurnCanceled];
     let types = Some(ends.map(|event_type| (event_type, None)).to_vec());
-    let filter = Filter { limit: 1, since: None, turn_id: None, types };
+    let filter = Filter { limit: 1, before: None, since: None, turn_id: None, types };
     Ok(history::last(connection, worker, &filter)?.pop())
 }

@@ -2,7 +2,7 @@
 //!
 //! What a report means is `core::budget`'s.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::Value;
 use subagent_protocol::Result;
 use subagent_protocol::budget::Money;
@@ -80,6 +80,20 @@ pub(crate) fn turns(
         see(read(row).map_err(StoreError::from)?);
     }
     Ok(())
+}
+
+/// When the open turn of a worker began, or else its last one ended; `None` if there was no turn or that is not kept.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn last_turn_at(connection: &Connection, worker: RowId) -> Result<Option<Timestamp>> {
+    let sql = "SELECT e.at FROM turns t
+               JOIN events e ON e.seq = CASE t.status WHEN 'accepted' THEN t.message_seq ELSE t.end_seq END
+               WHERE t.worker = ?1 AND t.no = (SELECT max(no) FROM turns WHERE worker = ?1)";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let at: Option<i64> =
+        statement.query_row([worker.0], |row| row.get(0)).optional().map_err(StoreError::from)?;
+    Ok(at.map(Timestamp))
 }
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<UsedTurn> {

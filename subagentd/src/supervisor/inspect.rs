@@ -109,6 +109,7 @@ fn filter(query: InspectQuery) -> Result<history::Filter> {
     }
     Ok(history::Filter {
         limit: query.limit,
+        before: None,
         since: since.transpose()?,
         turn_id: query.turn_id,
         types: words.map(|words| words.iter().filter_map(|word| wanted(word)).collect()),

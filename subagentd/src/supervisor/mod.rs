@@ -70,6 +70,7 @@ mod stream;
 mod task_archive;
 mod tasks;
 mod titles;
+mod transcript;
 mod turns;
 mod usage;
 mod views;
@@ -100,6 +101,7 @@ pub use inspect::InspectQuery;
 pub(crate) use journal::JournalReader;
 #[cfg(feature = "testing")]
 pub use link::frames_of_runtime;
+pub use overview::OverviewFilter;
 pub use shared::Setup;
 pub(crate) use stream::Stream;
 pub use tasks::{TaskCaller, TaskFilter};

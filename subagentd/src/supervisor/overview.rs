@@ -1,14 +1,40 @@
-//! A worker as a person wants to see it.
+//! Workers as a person wants to see them: one, or all at one moment.
 
+use std::collections::HashMap;
+
+use subagent_config::Environment;
 use subagent_protocol::Result;
-use subagent_protocol::api::WorkerOverview;
+use subagent_protocol::api::{
+    InboxItem, OverviewItem, OverviewShown, TaskOfWorker, UsageBy, UsageSums, WorkerOverview,
+};
+use subagent_protocol::budget::Scope;
+use subagent_protocol::ids::{EventId, WorkerId};
+use subagent_protocol::state::WorkerState;
+use subagent_protocol::tags::Selector;
 use subagent_protocol::work_tree::{FILE, TreeBase};
 
-use super::Supervisor;
 use super::base_folder::base_folder;
 use super::tasks::shown;
-use crate::store::recent;
+use super::{Supervisor, entropy, inbox, queue, spec, usage};
+use crate::core::usage::Sums;
+use crate::steady::steady;
 use crate::store::tasks::{self, TaskQuery};
+use crate::store::{
+    Connection, WorkerRow, accounts, all_events, details, history, recent, usage as used, workers, worktrees,
+};
+
+/// Which workers an overview has.
+#[derive(Debug, Clone, Default)]
+pub struct OverviewFilter {
+    /// Those of this controller.
+    pub controller_id: Option<String>,
+    /// Those with these tags.
+    pub selector: Option<String>,
+    /// Also those of tasks that are not inspectable.
+    pub all: bool,
+    /// This one alone: whoever looks may see no other.
+    pub only: Option<WorkerId>,
+}
 
 impl Supervisor {
     /// One worker, what it does now, and what its diff starts from.
@@ -36,4 +62,113 @@ impl Supervisor {
             tasks: tasks.iter().map(|task| shown::view(task, true)).collect(),
         })
     }
+
+    /// All workers at one moment, with the position of that moment in the stream of all events.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{selector,position}`, `CONFIG_PARSE_ERROR` for a config whose prices cannot be read, `STORAGE_ERROR`.
+    pub async fn overview(&self, filter: OverviewFilter, environment: Environment) -> Result<OverviewShown> {
+        let selector = filter.selector.as_deref().map(Selector::parse).transpose()?;
+        let prices = usage::prices(environment).await?;
+        let read = self.shared.store.read(move |connection| {
+            let _moment = history::one_moment(connection)?;
+            let mut rows = workers::list(connection, filter.controller_id.as_deref())?;
+            let hidden = if filter.all { Default::default() } else { tasks::hidden(connection)? };
+            rows.retain(|row| {
+                !hidden.contains(&row.id.0)
+                    && filter.only.as_ref().is_none_or(|only| *only == row.worker_id)
+                    && selector.as_ref().is_none_or(|selector| selector.matches(&spec::tags(row)))
+            });
+            let mut sums = Sums::new(UsageBy::Worker, &prices);
+            used::turns(connection, None, &mut |turn| sums.add(&turn))?;
+            let mut beside = Beside::read(connection)?;
+            beside.usage = sums.by_key();
+            let items = rows.into_iter().map(|row| item(connection, row, &mut beside));
+            let items: Vec<OverviewItem> = items.collect::<Result<_>>()?;
+            let cursor = EventId(all_events::last_seq(connection)?);
+            Ok(OverviewShown { cursor, at: entropy::now(), count: items.len(), items })
+        });
+        read.await
+    }
+}
+
+/// What is read of all workers at once.
+#[derive(Default)]
+struct Beside {
+    tasks: HashMap<WorkerId, TaskOfWorker>,
+    questions: HashMap<WorkerId, Vec<InboxItem>>,
+    usage: HashMap<String, UsageSums>,
+}
+
+impl Beside {
+    fn read(connection: &Connection) -> Result<Self> {
+        let mut beside = Self::default();
+        for row in tasks::list(connection, &TaskQuery { all: true, ..TaskQuery::default() })? {
+            let task = TaskOfWorker {
+                status: row.status(),
+                name: row.name,
+                parent: row.parent_id,
+                root: row.root_id,
+                depth: row.depth,
+            };
+            beside.tasks.insert(row.task_id, task);
+        }
+        for asked in crate::store::inbox::open(connection, |row| Some(inbox::listed(&row)))? {
+            beside.questions.entry(asked.worker_id.clone()).or_default().push(asked);
+        }
+        Ok(beside)
+    }
+}
+
+/// A worker by its rows alone: its actor may be ahead of the moment.
+fn item(connection: &Connection, row: WorkerRow, beside: &mut Beside) -> Result<OverviewItem> {
+    let worker = match row.state.as_str() {
+        "stopped" => None,
+        // Rows that contradict each other: it is set aside.
+        _ => workers::load(connection, &row).ok(),
+    };
+    let state = match &worker {
+        Some(worker) => worker.public_state(),
+        None if row.state == "stopped" => WorkerState::Stopped,
+        None => WorkerState::Error,
+    };
+    let active_turn_id = worker.as_ref().and_then(|worker| worker.open_turn().cloned());
+    let doing = match active_turn_id {
+        Some(_) => Some(recent::recent(connection, row.id)?.finish().0),
+        None => None,
+    };
+    let questions = beside.questions.remove(&row.worker_id).unwrap_or_default();
+    let turn = used::last_turn_at(connection, row.id)?;
+    let since = match state {
+        WorkerState::WaitingApproval => questions.first().map(|asked| asked.created_at).or(turn),
+        WorkerState::Running | WorkerState::Canceling => turn,
+        WorkerState::Idle => Some(turn.unwrap_or(row.created_at)),
+        WorkerState::Stopped => row.stopped_at,
+        _ => None,
+    };
+    let queue = worker.map(|worker| worker.queue).filter(|queue| !queue.turns.is_empty());
+    let shown = spec::shown(&row);
+    let account = accounts::account(connection, Scope::Worker, row.id)?;
+    Ok(OverviewItem {
+        state,
+        since: since.unwrap_or(row.updated_at),
+        last_event_at: details::last_activity(connection, row.id)?,
+        active_turn_id,
+        doing,
+        last_error: row.last_error.as_ref().map(ToString::to_string),
+        questions,
+        queue: queue.as_ref().map(queue::view),
+        task: beside.tasks.remove(&row.worker_id),
+        usage: beside.usage.remove(row.worker_id.as_str()).unwrap_or_default(),
+        budget: account.view(steady(entropy::now())),
+        worktree: worktrees::of_worker(connection, row.worker_id.as_str())?.map(|row| row.view()),
+        tags: shown.tags,
+        worker_id: row.worker_id,
+        name: row.name,
+        label: row.label,
+        controller_id: row.controller_id,
+        launcher: row.launcher,
+        role: row.role,
+        cwd: row.cwd,
+    })
 }

@@ -22,8 +22,7 @@ impl Supervisor {
         environment: Environment,
     ) -> Result<UsageShown> {
         let since = since.map(inspect::time).transpose()?;
-        let read = tokio::task::spawn_blocking(move || prices(&environment));
-        let prices = read.await.map_err(|error| Error::new(Code::Internal, error.to_string()))??;
+        let prices = prices(environment).await?;
         let read = self.shared.store.read(move |connection| {
             let mut sums = Sums::new(by, &prices);
             usage::turns(connection, since, &mut |turn| sums.add(&turn))?;
@@ -34,9 +33,16 @@ impl Supervisor {
 }
 
 /// The prices in the user's own file. A project's file does not say what the user pays.
-fn prices(environment: &Environment) -> Result<Prices> {
-    match discovery::user_path(environment).filter(|path| path.try_exists().unwrap_or(true)) {
-        Some(path) => Ok(discovery::load_regular(Some(&path), None, environment)?.config.prices),
-        None => Ok(Prices::new()),
-    }
+///
+/// # Errors
+/// `CONFIG_PARSE_ERROR`.
+pub(super) async fn prices(environment: Environment) -> Result<Prices> {
+    let read = tokio::task::spawn_blocking(move || {
+        let path = discovery::user_path(&environment);
+        match path.filter(|path| path.try_exists().unwrap_or(true)) {
+            Some(path) => Ok(discovery::load_regular(Some(&path), None, &environment)?.config.prices),
+            None => Ok(Prices::new()),
+        }
+    });
+    read.await.map_err(|error| Error::new(Code::Internal, error.to_string()))?
 }

@@ -19,6 +19,7 @@ use super::worker::{Handle, Snapshot};
 use super::{Supervisor, memory, spec};
 use crate::core::queue::Queue;
 use crate::core::worker::{Hibernation, Link};
+use crate::store::tasks::TaskQuery;
 use crate::store::workers::ApprovalRow;
 use crate::store::{WorkerRow, child_sessions, details, tasks, workers};
 
@@ -29,23 +30,32 @@ const MOST_LOG_BYTES: u64 = 4 * 1024 * 1024;
 
 impl Supervisor {
     /// All workers, or those of one controller (an unknown one has none) or with some tags, newest first; those of tasks that
-    /// are not inspectable only with `all`.
+    /// are not inspectable only with `all`. With a parent only those of the tasks that it has given.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{selector,position}`, `STORAGE_ERROR`.
+    /// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND` for the parent, `STORAGE_ERROR`.
     pub async fn list_workers(
         &self,
         controller: Option<String>,
         selector: Option<String>,
         all: bool,
+        parent: Option<String>,
     ) -> Result<WorkerList> {
         let chosen = selector.as_deref().map(Selector::parse).transpose()?;
+        if let Some(parent) = &parent {
+            self.row(parent).await?;
+        }
         let filter = controller.clone();
         let read = self.shared.store.read(move |connection| {
             let mut rows = workers::list(connection, filter.as_deref())?;
             if !all {
                 let hidden = tasks::hidden(connection)?;
                 rows.retain(|row| !hidden.contains(&row.id.0));
+            }
+            if parent.is_some() {
+                let below =
+                    tasks::list(connection, &TaskQuery { parent, all: true, ..TaskQuery::default() })?;
+                rows.retain(|row| below.iter().any(|task| task.task_id == row.worker_id));
             }
             Ok(rows)
         });

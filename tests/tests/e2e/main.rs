@@ -64,6 +64,7 @@ mod run;
 mod sandbox;
 mod sdk_agent;
 mod server_sent_events;
+mod snapshot;
 mod state_dir;
 mod state_dir_damage;
 mod story;

@@ -36,7 +36,7 @@ fn reported(sandbox: &Sandbox, worker: &str) -> (u64, i64) {
             "turn.completed" => tokens += data["usage"]["totalTokens"].as_u64().unwrap_or(0),
             "progress.update" => {
                 if let Some(amount) = data["cost"]["amount"].as_f64() {
-                    let now = (amount * 1e6).round() as i64;
+                    let now = millionths(amount);
                     micros += now - session;
                     session = now;
                 }
@@ -47,9 +47,15 @@ fn reported(sandbox: &Sandbox, worker: &str) -> (u64, i64) {
     (tokens, micros)
 }
 
+fn millionths(amount: f64) -> i64 {
+    #[allow(clippy::cast_possible_truncation, reason = "the amounts of this test are small")]
+    let whole = (amount * 1e6).round() as i64;
+    whole
+}
+
 fn micros(cost: &Value) -> i64 {
     let amounts = cost["used"].as_array().map(Vec::as_slice).unwrap_or_default();
-    amounts.iter().map(|amount| (amount["amount"].as_f64().unwrap() * 1e6).round() as i64).sum()
+    amounts.iter().map(|amount| millionths(amount["amount"].as_f64().unwrap())).sum()
 }
 
 #[test]

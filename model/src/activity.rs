@@ -1,4 +1,4 @@
-//! What a worker is at, and what it said last, put together from its newest events. Pure.
+//! What a worker is at, and what it said last, put together from its newest events.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const MAX_LINE_BYTES: usize = 300;
 
 /// Puts events together.
 #[derive(Debug)]
-pub(crate) struct Recent {
+pub struct Activity {
     /// Tool calls that are not over, with the order in which they began.
     open: HashMap<String, (usize, String)>,
     begun: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Recent {
     message: MessageText,
 }
 
-impl Default for Recent {
+impl Default for Activity {
     fn default() -> Self {
         Self {
             open: HashMap::new(),
@@ -34,9 +34,9 @@ impl Default for Recent {
     }
 }
 
-impl Recent {
+impl Activity {
     /// Takes an event; they come in order.
-    pub(crate) fn see(&mut self, event: StoredEvent) {
+    pub fn see(&mut self, event: StoredEvent) {
         match event.event_type {
             EventType::TurnStarted => {
                 self.open.clear();
@@ -97,7 +97,8 @@ impl Recent {
     }
 
     /// Returns what an open turn is at, and the last message.
-    pub(crate) fn finish(self) -> (Doing, Option<LastMessage>) {
+    #[must_use]
+    pub fn finish(self) -> (Doing, Option<LastMessage>) {
         let newest = self.open.into_values().max_by_key(|(begun, _)| *begun);
         let doing =
             Doing { tool: newest.map(|(_, title)| title).filter(|title| !title.is_empty()), ..self.plan };
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     fn recent(updates: &[(&str, Value)]) -> (Doing, Option<LastMessage>) {
-        let mut recent = Recent::default();
+        let mut recent = Activity::default();
         for (kind, data) in updates {
             match *kind {
                 "message" => recent.message.push(data.as_str().unwrap_or_default()),
