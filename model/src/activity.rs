@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 use subagent_protocol::api::{Doing, LastMessage};
-use subagent_protocol::event::{EventType, StoredEvent};
+use subagent_protocol::event::{Event, EventType, StoredEvent};
 use subagent_protocol::message_text::MessageText;
 use subagent_protocol::tool_calls::is_over;
 
@@ -19,6 +19,7 @@ pub struct Activity {
     /// Tool calls that are not over, with the order in which they began.
     open: HashMap<String, (usize, String)>,
     begun: usize,
+    /// With the tool of a snapshot, until a call that began before it ends.
     plan: Doing,
     message: MessageText,
 }
@@ -35,14 +36,39 @@ impl Default for Activity {
 }
 
 impl Activity {
+    /// What follows a snapshot.
+    #[must_use]
+    pub fn after(doing: Doing) -> Self {
+        Self { plan: doing, ..Self::default() }
+    }
+
+    /// Takes an event as it is shown; they come in order.
+    pub fn see_shown(&mut self, event: &Event) {
+        match event.event_type {
+            EventType::TurnStarted => self.begin_turn(),
+            EventType::ProgressMessage => self.message.push(event.data["text"].as_str().unwrap_or_default()),
+            // Sessions below the worker's are its own matter.
+            EventType::ProgressUpdate if event.data.get("sessionId").is_none() => {
+                let kind = event.data["kind"].as_str().unwrap_or_default();
+                if kind == "tool_call" {
+                    self.message.tool_call();
+                }
+                self.update(kind, &event.data);
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_turn(&mut self) {
+        self.open.clear();
+        self.plan = Doing::default();
+        self.message = MessageText::up_to(MAX_TEXT_BYTES);
+    }
+
     /// Takes an event; they come in order.
     pub fn see(&mut self, event: StoredEvent) {
         match event.event_type {
-            EventType::TurnStarted => {
-                self.open.clear();
-                self.plan = Doing::default();
-                self.message = MessageText::up_to(MAX_TEXT_BYTES);
-            }
+            EventType::TurnStarted => self.begin_turn(),
             EventType::ProgressMessage => {
                 if let Some(text) = event.into_text() {
                     self.message.push(&text);
@@ -70,7 +96,9 @@ impl Activity {
                 let over =
                     data["status"].as_str().is_some_and(|status| is_over(status) || status == "unknown");
                 if over {
-                    self.open.remove(id);
+                    if self.open.remove(id).is_none() {
+                        self.plan.tool = None;
+                    }
                     return;
                 }
                 let title = data["title"].as_str().map(short);
@@ -86,7 +114,7 @@ impl Activity {
                 let entries = data["entries"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let of = |status: &'static str| entries.iter().filter(move |entry| entry["status"] == status);
                 self.plan = Doing {
-                    tool: None,
+                    tool: self.plan.tool.take(),
                     step: of("in_progress").find_map(|entry| entry["content"].as_str()).map(short),
                     steps_completed: of("completed").count(),
                     steps: entries.len(),
@@ -96,12 +124,18 @@ impl Activity {
         }
     }
 
+    /// Returns what an open turn is at.
+    #[must_use]
+    pub fn doing(&self) -> Doing {
+        let newest = self.open.values().max_by_key(|(begun, _)| *begun).map(|(_, title)| title);
+        let tool = newest.or(self.plan.tool.as_ref()).filter(|title| !title.is_empty());
+        Doing { tool: tool.cloned(), ..self.plan.clone() }
+    }
+
     /// Returns what an open turn is at, and the last message.
     #[must_use]
     pub fn finish(self) -> (Doing, Option<LastMessage>) {
-        let newest = self.open.into_values().max_by_key(|(begun, _)| *begun);
-        let doing =
-            Doing { tool: newest.map(|(_, title)| title).filter(|title| !title.is_empty()), ..self.plan };
+        let doing = self.doing();
         let text = self.message.last();
         let said = !text.trim().is_empty();
         let message = LastMessage { text: text.to_owned(), truncated: self.message.is_truncated() };

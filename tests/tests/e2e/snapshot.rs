@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use subagent_model::{Applied, Row, Workers};
 use subagent_tests::harness::{Sandbox, request, wait_until};
 
 fn get(sandbox: &Sandbox, path: &str) -> Value {
@@ -19,6 +20,22 @@ fn data(sandbox: &Sandbox, path: &str, kind: &str) -> Value {
 
 fn overview(sandbox: &Sandbox) -> Value {
     data(sandbox, "/v1/overview", "overview.shown")
+}
+
+fn view(overview: &Value) -> Workers {
+    Workers::new(&serde_json::from_value(overview.clone()).unwrap())
+}
+
+/// What events say of workers.
+fn seen(view: &Workers) -> Value {
+    let row = |row: &Row| {
+        let needs: Vec<&str> = row.needs.iter().map(|need| need.request_id.as_str()).collect();
+        json!({
+            "worker": row.worker_id(), "state": row.state, "turn": row.active_turn_id, "needs": needs, "waiting": row.waiting,
+            "paused": row.is_paused, "doing": row.doing(), "last": row.last_event_at, "error": row.last_error,
+        })
+    };
+    view.rows().iter().map(row).collect()
 }
 
 fn worker<'a>(overview: &'a Value, worker: &str) -> &'a Value {
@@ -128,7 +145,55 @@ fn a_snapshot_and_the_stream_behind_it_have_no_gap_and_nothing_twice() {
             assert_eq!(of["lastEventAt"], last, "{cursor} {of}");
         }
     }
+    // A view that took one snapshot and went on with the stream has what the next snapshot has.
+    for pair in snapshots.windows(2) {
+        let mut view = view(&pair[0]);
+        let last = pair[1]["cursor"].as_str().unwrap();
+        for event in all.iter().filter(|event| event["eventId"].as_str().unwrap() <= last) {
+            let event = serde_json::from_value(event.clone()).unwrap();
+            assert_ne!(view.apply(&event), Applied::Unknown);
+        }
+        assert_eq!(seen(&view), seen(&self::view(&pair[1])), "{}", pair[1]);
+    }
     assert!(moments.len() > 3, "snapshots were taken while they worked: {moments:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_view_follows_questions_tools_plans_failures_and_the_end() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let mut snapshots = vec![overview(&sandbox)];
+    let gate = sandbox.gate("tool");
+    let sent =
+        sandbox.send_no_wait(&worker, &format!("!plan look | fix\n!tool execute make\n{}", gate.directive()));
+    let _ = sandbox.wait_after(&worker, &sent["acceptedEventId"], "progress.update:tool_call");
+    snapshots.push(overview(&sandbox));
+    gate.open();
+    let _ = sandbox.turn_end(&sent);
+    let asked = sandbox.send(&worker, "!ask execute rm -rf build");
+    snapshots.push(overview(&sandbox));
+    let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data();
+    let _ = sandbox.turn_end(&asked);
+    let _ = sandbox.send_no_wait(&worker, "!error -32603 no luck");
+    sandbox.sending(&worker, "later").args(["--if-busy", "queue", "--no-wait"]).run().data();
+    snapshots.push(overview(&sandbox));
+    sandbox.run(&["worker", "stop", "--worker-id", &worker]).data_of("worker.stopped");
+    snapshots.push(overview(&sandbox));
+    let all = events(&sandbox, None);
+    for (first, earlier) in snapshots.iter().enumerate() {
+        for later in &snapshots[first..] {
+            let mut view = view(earlier);
+            let last = later["cursor"].as_str().unwrap();
+            for event in all.iter().filter(|event| event["eventId"].as_str().unwrap() <= last) {
+                let _ = view.apply(&serde_json::from_value(event.clone()).unwrap());
+            }
+            let (mut seen, mut expected) = (seen(&view), seen(&self::view(later)));
+            // A snapshot has the code of an error too.
+            seen[0]["error"].take();
+            expected[0]["error"].take();
+            assert_eq!(seen, expected, "{earlier}\n{later}");
+        }
+    }
     sandbox.finish();
 }
 

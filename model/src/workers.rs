@@ -1,0 +1,388 @@
+//! All workers as a view shows them: a snapshot, and the events that follow it.
+//!
+//! What events do not say (usage, budgets, worktrees, a worker that was removed) is that of the snapshot; a view that wants
+//! it newer takes another one.
+
+use std::collections::HashSet;
+
+use subagent_protocol::api::{Doing, OverviewItem, OverviewShown};
+use subagent_protocol::event::{Event, EventType};
+use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};
+use subagent_protocol::state::{QuestionKind, WorkerState};
+use subagent_protocol::time::Timestamp;
+
+use crate::Activity;
+
+/// Something that a worker asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// The id of the question.
+    pub request_id: RequestId,
+    /// Whether `approve` answers it, or `answer`.
+    pub kind: QuestionKind,
+    /// What it is about, in the agent's words.
+    pub subject: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// What a view does with a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// It waits for its owner.
+    Needs,
+    /// It has a turn, or is being started.
+    Working,
+    /// It has nothing to do, or failed.
+    Done,
+}
+
+/// A worker.
+#[derive(Debug)]
+pub struct Row {
+    /// The worker in the snapshot.
+    pub snapshot: OverviewItem,
+    /// Its state.
+    pub state: WorkerState,
+    /// Since when.
+    pub since: Timestamp,
+    /// When its last event was written.
+    pub last_event_at: Option<Timestamp>,
+    /// Its open turn.
+    pub active_turn_id: Option<TurnId>,
+    /// What it asks, the oldest first.
+    pub needs: Vec<Need>,
+    /// How many messages wait for it.
+    pub waiting: usize,
+    /// Whether they wait until the queue is resumed.
+    pub is_paused: bool,
+    /// Why it failed last.
+    pub last_error: Option<String>,
+    activity: Activity,
+    /// Of the messages that wait, those that were queued after the snapshot.
+    queued: HashSet<String>,
+}
+
+impl Row {
+    fn new(item: &OverviewItem) -> Self {
+        let need = |asked: &subagent_protocol::api::InboxItem| Need {
+            request_id: asked.request_id.clone(),
+            kind: asked.kind,
+            subject: asked.subject.clone(),
+            since: asked.created_at,
+        };
+        Self {
+            state: item.state,
+            since: item.since,
+            last_event_at: item.last_event_at,
+            active_turn_id: item.active_turn_id.clone(),
+            needs: item.questions.iter().map(need).collect(),
+            waiting: item.queue.as_ref().map_or(0, |queue| queue.length),
+            is_paused: item.queue.as_ref().is_some_and(|queue| queue.paused),
+            last_error: item.last_error.clone(),
+            activity: Activity::after(item.doing.clone().unwrap_or_default()),
+            queued: HashSet::new(),
+            snapshot: item.clone(),
+        }
+    }
+
+    /// The worker.
+    #[must_use]
+    pub fn worker_id(&self) -> &WorkerId {
+        &self.snapshot.worker_id
+    }
+
+    /// What the open turn is at; `None` without one.
+    #[must_use]
+    pub fn doing(&self) -> Option<Doing> {
+        self.active_turn_id.as_ref().map(|_| self.activity.doing())
+    }
+
+    /// Where a view shows it.
+    #[must_use]
+    pub fn group(&self) -> Group {
+        match self.state {
+            WorkerState::WaitingApproval => Group::Needs,
+            _ if !self.needs.is_empty() => Group::Needs,
+            WorkerState::Starting | WorkerState::Running | WorkerState::Canceling => Group::Working,
+            WorkerState::Idle | WorkerState::Error | WorkerState::Stopped => Group::Done,
+        }
+    }
+
+    fn enter(&mut self, state: WorkerState, at: Timestamp) {
+        if self.state != state {
+            (self.state, self.since) = (state, at);
+        }
+    }
+
+    /// The state of an open turn, which waits if something is asked.
+    fn turn_state(&mut self, at: Timestamp) {
+        if self.active_turn_id.is_some() && self.state != WorkerState::Canceling {
+            let waits = !self.needs.is_empty();
+            self.enter(if waits { WorkerState::WaitingApproval } else { WorkerState::Running }, at);
+        }
+    }
+
+    /// A message does not wait any more, if it is one that did.
+    fn takes(&mut self, turn: &str) {
+        // Of those in the snapshot only their number is known. Unless the queue is paused, they come first.
+        if self.queued.remove(turn) || (!self.is_paused && self.waiting > self.queued.len()) {
+            self.waiting = self.waiting.saturating_sub(1);
+        }
+    }
+
+    fn see(&mut self, event: &Event) {
+        self.last_event_at = Some(event.ts);
+        let word = |key: &str| event.data[key].as_str().map(str::to_owned);
+        let turn = || word("turnId").or_else(|| event.turn_id.as_ref().map(ToString::to_string));
+        let length = || event.data["length"].as_u64().and_then(|length| usize::try_from(length).ok());
+        match event.event_type {
+            EventType::TurnStarted => {
+                self.takes(&turn().unwrap_or_default());
+                self.active_turn_id.clone_from(&event.turn_id);
+                self.enter(WorkerState::Running, event.ts);
+            }
+            EventType::TurnQueued => {
+                self.waiting += usize::from(self.queued.insert(turn().unwrap_or_default()));
+            }
+            EventType::TurnDropped => {
+                let is_known = self.queued.remove(&turn().unwrap_or_default());
+                let waited = is_known || self.waiting > self.queued.len();
+                self.waiting = self.waiting.saturating_sub(usize::from(waited));
+            }
+            EventType::QueuePaused => {
+                (self.is_paused, self.waiting) = (true, length().unwrap_or(self.waiting));
+            }
+            EventType::QueueResumed => {
+                (self.is_paused, self.waiting) = (false, length().unwrap_or(self.waiting));
+            }
+            EventType::WorkerStarted | EventType::WorkerRestarted if self.active_turn_id.is_none() => {
+                self.enter(WorkerState::Idle, event.ts);
+            }
+            EventType::WorkerStopped => {
+                self.enter(WorkerState::Stopped, event.ts);
+                self.active_turn_id = None;
+                self.needs.clear();
+                self.queued.clear();
+                self.waiting = 0;
+            }
+            kind if kind.ends_turn() => {
+                self.active_turn_id = None;
+                self.enter(WorkerState::Idle, event.ts);
+                match kind {
+                    EventType::TurnFailed => {
+                        self.last_error = event.data["error"]["message"].as_str().map(str::to_owned)
+                    }
+                    EventType::TurnCompleted => self.last_error = None,
+                    _ => {}
+                }
+            }
+            kind if kind.is_question() => {
+                if let Some(need) = need(event)
+                    && self.needs.iter().all(|known| known.request_id != need.request_id)
+                {
+                    self.needs.push(need);
+                }
+                self.turn_state(event.ts);
+            }
+            kind if kind.is_about_question() => {
+                let asked = word("requestId").unwrap_or_default();
+                self.needs.retain(|need| need.request_id.as_str() != asked);
+                self.turn_state(event.ts);
+            }
+            _ => {}
+        }
+        self.activity.see_shown(event);
+    }
+}
+
+fn need(event: &Event) -> Option<Need> {
+    let word = |key: &str| event.data[key].as_str().filter(|text| !text.trim().is_empty());
+    let kind = match event.event_type {
+        EventType::ElicitationRequested => QuestionKind::Elicitation,
+        _ => QuestionKind::Permission,
+    };
+    let subject = ["command", "title", "url", "message"].into_iter().find_map(word).unwrap_or_default();
+    let request_id = word("requestId")?.parse().ok()?;
+    Some(Need { request_id, kind, subject: subject.to_owned(), since: event.ts })
+}
+
+/// What an event has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// The row of its worker.
+    Row,
+    /// Nothing: it was seen before.
+    Nothing,
+    /// It is of a worker that the snapshot does not have: take another snapshot.
+    Unknown,
+}
+
+/// All workers.
+#[derive(Debug)]
+pub struct Workers {
+    cursor: EventId,
+    rows: Vec<Row>,
+}
+
+impl Workers {
+    /// The workers of a snapshot.
+    #[must_use]
+    pub fn new(snapshot: &OverviewShown) -> Self {
+        Self { cursor: snapshot.cursor, rows: snapshot.items.iter().map(Row::new).collect() }
+    }
+
+    /// The last event that was seen: the stream goes on behind it.
+    #[must_use]
+    pub fn cursor(&self) -> EventId {
+        self.cursor
+    }
+
+    /// The workers, the newest first.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// What the workers ask, with their rows, the oldest question first.
+    #[must_use]
+    pub fn needs(&self) -> Vec<(&Row, &Need)> {
+        let mut needs: Vec<_> =
+            self.rows.iter().flat_map(|row| row.needs.iter().map(move |need| (row, need))).collect();
+        needs.sort_by_key(|(_, need)| need.since);
+        needs
+    }
+
+    /// Takes the next event of the stream. An event that comes again changes nothing.
+    pub fn apply(&mut self, event: &Event) -> Applied {
+        if event.event_id <= self.cursor {
+            return Applied::Nothing;
+        }
+        match self.rows.iter_mut().find(|row| *row.worker_id() == event.worker_id) {
+            None => Applied::Unknown,
+            Some(row) => {
+                self.cursor = event.event_id;
+                row.see(event);
+                Applied::Row
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const WORKER: &str = "w_0123456789";
+
+    fn workers(more: Value) -> Workers {
+        let used = json!({"used": 0, "limit": null, "unit": null, "unreported": 0});
+        let mut item = json!({
+            "workerId": WORKER, "name": "demo-1", "label": "", "controllerId": "ctl_0123456789", "launcher": "demo",
+            "role": "default", "cwd": "/", "state": "idle", "since": "2026-11-21T20:29:42Z", "lastEventAt": null,
+            "activeTurnId": null, "doing": null, "lastError": null, "questions": [], "queue": null, "task": null,
+            "usage": {"turns": 0, "tokens": {"used": 0, "unreported": 0}, "cost": {"used": [], "unreported": 0}},
+            "budget": {"turns": used, "wallTime": used, "tokens": used, "cost": used, "onLimit": "refuse", "onUnknown": "warn"},
+            "worktree": null,
+        });
+        for (key, value) in more.as_object().unwrap() {
+            item[key] = value.clone();
+        }
+        let shown =
+            json!({"cursor": "ev_000000000010", "at": "2026-11-21T20:29:42Z", "count": 1, "items": [item]});
+        Workers::new(&serde_json::from_value(shown).unwrap())
+    }
+
+    fn event(seq: i64, kind: &str, data: Value) -> Event {
+        serde_json::from_value(json!({
+            "schemaVersion": "v1", "eventId": EventId(seq), "ts": "2026-11-21T20:30:00Z", "workerId": WORKER, "type": kind,
+            "data": data, "turnId": "turn_0123456789",
+        }))
+        .unwrap()
+    }
+
+    fn after(more: Value, events: &[(&str, Value)]) -> Workers {
+        let mut workers = workers(more);
+        for ((kind, data), seq) in events.iter().zip(17..) {
+            assert_eq!(workers.apply(&event(seq, kind, data.clone())), Applied::Row);
+        }
+        workers
+    }
+
+    #[test]
+    fn a_turn_with_a_question_goes_through_the_groups() {
+        let asked = json!({"requestId": "ap_0123456789", "title": "rm -rf build", "message": "may I?"});
+        let story = [
+            ("turn.started", json!({"turnId": "turn_0123456789"})),
+            (
+                "progress.update",
+                json!({"kind": "tool_call", "toolCallId": "1", "title": "make", "status": "pending"}),
+            ),
+            ("approval.requested", asked.clone()),
+            ("approval.decided", json!({"requestId": "ap_0123456789"})),
+            ("turn.failed", json!({"error": {"message": "no luck"}})),
+        ];
+        let at = |count: usize| after(json!({}), &story[..count]);
+        assert_eq!(at(0).rows()[0].group(), Group::Done);
+        assert_eq!((at(1).rows()[0].state, at(1).rows()[0].group()), (WorkerState::Running, Group::Working));
+        assert_eq!(at(2).rows()[0].doing().unwrap().tool.as_deref(), Some("make"));
+        let asking = at(3);
+        assert_eq!(
+            (asking.rows()[0].state, asking.rows()[0].group()),
+            (WorkerState::WaitingApproval, Group::Needs)
+        );
+        let needs = asking.needs();
+        assert_eq!((needs.len(), needs[0].1.subject.as_str()), (1, "rm -rf build"));
+        assert_eq!(at(4).rows()[0].state, WorkerState::Running);
+        let ended = at(5);
+        assert_eq!((ended.rows()[0].state, ended.rows()[0].doing()), (WorkerState::Idle, None));
+        assert_eq!(ended.rows()[0].last_error.as_deref(), Some("no luck"));
+        assert!(ended.rows()[0].since.to_string().contains("20:30:00"));
+    }
+
+    #[test]
+    fn the_tool_of_the_snapshot_is_shown_until_a_call_ends() {
+        let busy = json!({
+            "state": "running", "activeTurnId": "turn_0123456789",
+            "doing": {"tool": "make", "step": "fix", "stepsCompleted": 1, "steps": 2},
+        });
+        let doing = |events: &[(&str, Value)]| after(busy.clone(), events).rows()[0].doing().unwrap();
+        assert_eq!(doing(&[("progress.message", json!({"text": "hm"}))]).tool.as_deref(), Some("make"));
+        let over = json!({"kind": "tool_call_update", "toolCallId": "7", "status": "completed"});
+        let after_it = doing(&[("progress.update", over)]);
+        assert_eq!((after_it.tool, after_it.step.as_deref(), after_it.steps), (None, Some("fix"), 2));
+    }
+
+    #[test]
+    fn messages_that_wait_are_counted_without_their_ids() {
+        let queue = json!({"queue": {"length": 2, "paused": false}});
+        let started = ("turn.started", json!({"turnId": "turn_0000000001"}));
+        let queued = ("turn.queued", json!({"turnId": "turn_0000000003", "position": 2}));
+        let waiting = |events: &[(&str, Value)]| after(queue.clone(), events).rows()[0].waiting;
+        assert_eq!(waiting(&[started.clone(), queued.clone()]), 2);
+        assert_eq!(waiting(&[queued.clone(), ("turn.dropped", json!({"turnId": "turn_0000000003"}))]), 2);
+        let paused = ("queue.paused", json!({"length": 2, "reason": "turn_failed"}));
+        assert_eq!(
+            waiting(&[paused.clone(), started.clone()]),
+            2,
+            "a message past a paused queue did not wait"
+        );
+        assert_eq!(waiting(&[paused, ("queue.resumed", json!({"length": 2})), started]), 1);
+        assert_eq!(waiting(&[("worker.stopped", json!({}))]), 0);
+    }
+
+    #[test]
+    fn what_comes_again_or_from_elsewhere_changes_nothing() {
+        let mut workers = workers(json!({}));
+        assert_eq!(workers.apply(&event(16, "turn.started", json!({}))), Applied::Nothing);
+        let mut other = event(17, "turn.started", json!({}));
+        other.worker_id = "w_9876543210".parse().unwrap();
+        assert_eq!(workers.apply(&other), Applied::Unknown);
+        assert_eq!((workers.rows()[0].state, workers.cursor()), (WorkerState::Idle, EventId(16)));
+        assert_eq!(workers.apply(&event(18, "turn.started", json!({}))), Applied::Row);
+        assert_eq!(workers.apply(&event(18, "turn.completed", json!({}))), Applied::Nothing);
+        assert_eq!(workers.rows()[0].state, WorkerState::Running);
+    }
+}
