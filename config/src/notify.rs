@@ -10,16 +10,18 @@ use crate::mcp::expand;
 use crate::webhook_url;
 
 /// The occasions of an entry without `on`.
-const DEFAULT: [Occasion; 3] = [Occasion::Question, Occasion::Failed, Occasion::Lost];
+const DEFAULT: [Occasion; 4] =
+    [Occasion::Question, Occasion::Failed, Occasion::Lost, Occasion::SchedulePaused];
 
 /// What can be in `on`.
-const OCCASIONS: [Occasion; 6] = [
+const OCCASIONS: [Occasion; 7] = [
     Occasion::Question,
     Occasion::Done,
     Occasion::Failed,
     Occasion::Lost,
     Occasion::Budget,
     Occasion::QueuePaused,
+    Occasion::SchedulePaused,
 ];
 
 /// One entry of `notify`. Texts of `to` may hold `${NAME}` and `${NAME:-default}`.

@@ -185,6 +185,10 @@ words! {
         WorktreeExists = "WORKTREE_EXISTS",
         /// No such worktree, or its folder or repository is gone.
         WorktreeNotFound = "WORKTREE_NOT_FOUND",
+        /// No schedule has this name.
+        ScheduleNotFound = "SCHEDULE_NOT_FOUND",
+        /// No daemon would be there to fire the schedule.
+        ScheduleUnattended = "SCHEDULE_UNATTENDED",
         /// Another git, an open turn, a merge or a rebase uses the worktree or the repository.
         WorktreeBusy = "WORKTREE_BUSY",
         /// The removal of a worktree would lose work.

@@ -74,6 +74,10 @@ words! {
         WorktreeRemoved = "worktree.removed",
         /// Its changes and those of the target are about the same lines: nothing was changed.
         WorktreeConflict = "worktree.conflict",
+        /// A schedule has given the worker its task or a message.
+        ScheduleFired = "schedule.fired",
+        /// The schedule that started the worker last does not fire any more.
+        SchedulePaused = "schedule.paused",
         /// A turn ended well.
         TurnCompleted = "turn.completed",
         /// A turn failed.

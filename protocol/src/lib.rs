@@ -47,6 +47,7 @@ pub mod policy;
 pub mod process;
 pub mod record;
 pub mod sandbox;
+pub mod schedule;
 pub mod secret;
 pub mod start;
 pub mod state;

@@ -21,6 +21,8 @@ words! {
         Budget = "budget",
         /// Messages of a queue wait until it is resumed.
         QueuePaused = "queue_paused",
+        /// A schedule does not fire any more.
+        SchedulePaused = "schedule_paused",
         /// A test that the user asked for.
         Test = "test",
     }

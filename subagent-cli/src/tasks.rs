@@ -58,6 +58,11 @@ impl Giver {
         Self { context, wish, token: token.filter(visible) }
     }
 
+    /// Uses this launcher for agents that name none.
+    pub(crate) fn use_launcher(&mut self, launcher: String) {
+        self.wish.launcher = Some(launcher);
+    }
+
     /// The token, of an agent.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_deref()
@@ -158,7 +163,10 @@ impl Giver {
     }
 
     /// Where a manager's task is run, as a worker that this process would start.
-    async fn place(&self, client: &mut Client) -> Result<TaskPlace> {
+    ///
+    /// # Errors
+    /// Those of [`Giver::workspace`], `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
+    pub(crate) async fn place(&self, client: &mut Client) -> Result<TaskPlace> {
         let workspace = self.workspace()?;
         let cwd = start::cwd(self.wish.cwd.as_deref(), &self.context.env)?;
         let config = present_path(self.wish.config.clone());

@@ -10,6 +10,8 @@ pub mod handoff;
 pub mod life;
 mod notification;
 pub mod peer;
+mod schedule;
+pub mod schedules;
 #[cfg(test)]
 mod sim;
 mod steady;

@@ -17,6 +17,7 @@ mod options;
 mod overview;
 mod queue;
 mod removal;
+mod schedules;
 mod task_prune;
 mod tasks;
 mod transcripts;
@@ -53,6 +54,10 @@ pub use queue::{
     TurnMoved, TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
 };
 pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
+pub use schedules::{
+    AddSchedule, Attendant, ChangeSchedule, FiringView, Firings, ScheduleFired, SchedulePaused,
+    ScheduleRemoved, ScheduleView, ScheduledMessage, ScheduledWork, Schedules,
+};
 pub use task_prune::{KeptTask, PruneTasks, PrunedTask, PrunedTasks};
 pub use tasks::{
     CallableAgent, CallableAgents, CancelTask, KnownTask, MOST_TASK_NAME_CHARS, MessageTask, RunTask,

@@ -489,7 +489,9 @@ pub(super) mod of {
         SubagentCancelled, SubagentCompleted, SubagentEvent, SubagentFailed, SubagentProgress,
         SubagentSpawned,
     };
-    use crate::api::{WorktreeConflict, WorktreeLanded, WorktreeRemoved, WorktreeView};
+    use crate::api::{
+        ScheduleFired, SchedulePaused, WorktreeConflict, WorktreeLanded, WorktreeRemoved, WorktreeView,
+    };
     use crate::event::EventType;
     use crate::hook::HookFailed;
 
@@ -509,6 +511,8 @@ pub(super) mod of {
             EventType::WorktreeLanded => named::<WorktreeLanded>(),
             EventType::WorktreeRetired | EventType::WorktreeRemoved => named::<WorktreeRemoved>(),
             EventType::WorktreeConflict => named::<WorktreeConflict>(),
+            EventType::ScheduleFired => named::<ScheduleFired>(),
+            EventType::SchedulePaused => named::<SchedulePaused>(),
             EventType::ApprovalLost | EventType::ApprovalExpired | EventType::ApprovalCanceled => {
                 named::<super::ApprovalOver>()
             }

@@ -32,6 +32,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
             "queue",
             "session",
             "hook",
+            "schedule",
             "notify",
             "mcp",
             "prompt",

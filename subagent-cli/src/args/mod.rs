@@ -31,6 +31,7 @@ pub mod queue;
 pub mod removal;
 pub mod roles;
 pub mod run;
+pub mod schedules;
 pub mod state;
 pub mod tasks;
 pub mod turns;
@@ -172,6 +173,9 @@ pub enum Command {
     Task(TaskCommand),
     Tree(Tree),
     Summary(Summary),
+    /// Start tasks and send messages at certain times
+    #[command(subcommand)]
+    Schedule(schedules::ScheduleCommand),
     /// List, test and trace notifications
     Notify(notify::NotifyCommand),
     Mcp(Mcp),

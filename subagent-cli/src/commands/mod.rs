@@ -60,6 +60,7 @@ mod result;
 mod role_list;
 mod role_show;
 mod run;
+mod schedule;
 mod selected;
 mod send;
 mod send_agent;
@@ -182,6 +183,7 @@ pub fn format(command: &Command) -> Format {
         Command::Task(command) => command.json(),
         Command::Tree(args) => args.json.json,
         Command::Summary(args) => args.json.json,
+        Command::Schedule(command) => command.json(),
         Command::Notify(command) => command.json(),
         Command::Mcp(_) => false,
         Command::Daemon(command) => command.json(),
@@ -262,6 +264,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Task(command) => task::run(command, context),
         Command::Tree(args) => tree::run(&args, context),
         Command::Summary(args) => summary::run(args, context),
+        Command::Schedule(command) => schedule::run(command, context),
         Command::Notify(command) => notify::run(command, context),
         Command::Mcp(args) => mcp::run(args, context),
         Command::Daemon(command) => daemon::run(&command, context),

@@ -28,6 +28,7 @@ mod notifications;
 mod queue;
 mod removal;
 mod reply;
+mod schedules;
 mod server;
 mod sse;
 mod state;
@@ -120,6 +121,13 @@ pub fn router(api: Api) -> Router {
         .route("/v1/worktrees/{worktree}/land", post(worktrees::land))
         .route("/v1/worktrees/{worktree}/remove", post(worktrees::remove))
         .route("/v1/worktrees/{worktree}/discard", post(worktrees::discard))
+        .route("/v1/schedules", get(schedules::list).post(schedules::add))
+        .route("/v1/schedules/{schedule}", get(schedules::show))
+        .route("/v1/schedules/{schedule}/log", get(schedules::log))
+        .route("/v1/schedules/{schedule}/pause", post(schedules::pause))
+        .route("/v1/schedules/{schedule}/resume", post(schedules::resume))
+        .route("/v1/schedules/{schedule}/run", post(schedules::run))
+        .route("/v1/schedules/{schedule}/remove", post(schedules::remove))
         .route("/v1/notifications", get(notifications::list))
         .route("/v1/notifications/log", get(notifications::log))
         .route("/v1/notifications/test", post(notifications::test))

@@ -10,7 +10,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
     approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, queue,
-    removal, tasks, turns, usage, waits, workers, worktrees,
+    removal, schedules, tasks, turns, usage, waits, workers, worktrees,
 };
 
 #[derive(OpenApi)]
@@ -89,6 +89,14 @@ use super::{
         inbox::show,
         inbox::decide_all,
         inbox::rules,
+        schedules::list,
+        schedules::add,
+        schedules::show,
+        schedules::log,
+        schedules::pause,
+        schedules::resume,
+        schedules::run,
+        schedules::remove,
         notifications::list,
         notifications::log,
         notifications::test,

@@ -8,6 +8,7 @@ use subagent_protocol::api::DaemonInfo;
 use super::address::LastWorker;
 use super::control::Control;
 use crate::deliveries::Deliveries;
+use crate::schedules::Schedules;
 use crate::supervisor::Supervisor;
 
 /// The state of the router.
@@ -19,6 +20,8 @@ pub struct Api {
     pub deliveries: Deliveries,
     /// The environment in which the daemon was started.
     pub environment: Arc<Environment>,
+    /// Schedules.
+    pub schedules: Schedules,
     /// What this daemon says of itself.
     pub info: Arc<DaemonInfo>,
     /// What `@last` means.

@@ -30,6 +30,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::AgentNotFound
         | Code::MemoryNotFound
         | Code::WorktreeNotFound
+        | Code::ScheduleNotFound
         | Code::TaskNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
@@ -77,6 +78,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::ApprovalTimeout
         | Code::WorktreeNeedsGit
         | Code::WorktreeExists
+        | Code::ScheduleUnattended
         | Code::WorktreeBusy
         | Code::WorktreeHasWork
         | Code::WorktreeSetupFailed

@@ -13,7 +13,7 @@ use crate::store::{Connection, events, inbox, workers};
 use crate::supervisor::{listed, pending_approval};
 
 /// The events that may be worth a notification.
-pub(super) const TYPES: [EventType; 7] = [
+pub(super) const TYPES: [EventType; 8] = [
     EventType::ApprovalRequested,
     EventType::ElicitationRequested,
     EventType::TurnCompleted,
@@ -21,12 +21,14 @@ pub(super) const TYPES: [EventType; 7] = [
     EventType::WorkerLost,
     EventType::BudgetExceeded,
     EventType::QueuePaused,
+    EventType::SchedulePaused,
 ];
 
 /// What an event is, for a person. A task reports its end to its caller, so only its questions are of interest.
 pub(super) fn occasion(event: &Candidate) -> Option<Occasion> {
     match event.event_type {
         EventType::ApprovalRequested | EventType::ElicitationRequested => Some(Occasion::Question),
+        EventType::SchedulePaused => Some(Occasion::SchedulePaused),
         _ if event.is_task => None,
         EventType::TurnCompleted => Some(Occasion::Done),
         EventType::TurnFailed => Some(Occasion::Failed),

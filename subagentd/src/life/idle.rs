@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Ends when for this long there was neither a connection, a live worker nor a delivery that is due. A timer runs only
-/// then, and connections are of interest only without the others: each of them would wake the thread that waits here.
+/// Ends when for this long there was neither a connection nor work of any kind: live workers, deliveries and schedules that
+/// are due. A timer runs only then, and connections are of interest only without work: each of them would wake the thread
+/// that waits here.
 pub(super) async fn idle(
     after: Duration,
     mut connections: watch::Receiver<usize>,
-    mut live_workers: watch::Receiver<usize>,
-    mut busy_sinks: watch::Receiver<usize>,
+    work: [watch::Receiver<usize>; 3],
 ) {
+    let [mut live_workers, mut busy_sinks, mut schedules] = work;
     loop {
-        let no_work = *live_workers.borrow_and_update() == 0 && *busy_sinks.borrow_and_update() == 0;
+        let all = [&mut live_workers, &mut busy_sinks, &mut schedules];
+        // Each is looked at, also behind one that has work.
+        let amounts = all.map(|amount| *amount.borrow_and_update());
+        let no_work = amounts == [0; 3];
         let is_idle = *connections.borrow_and_update() == 0 && no_work;
         let timer =
             async { if is_idle { tokio::time::sleep(after).await } else { std::future::pending().await } };
@@ -22,6 +26,7 @@ pub(super) async fn idle(
             Ok(()) = connections.changed(), if no_work => {}
             Ok(()) = live_workers.changed() => {}
             Ok(()) = busy_sinks.changed() => {}
+            Ok(()) = schedules.changed() => {}
             // Also when all senders are gone and nothing can change any more.
             () = timer => return,
         }
@@ -54,7 +59,7 @@ mod tests {
         let (workers, live) = watch::channel(1);
         let wakings = Arc::new(Wakings::default());
         let waker = Arc::clone(&wakings).into();
-        let mut waiting = pin!(idle(Duration::from_secs(3600), connected, live, none_due()));
+        let mut waiting = pin!(idle(Duration::from_secs(3600), connected, [live, none_due(), none_due()]));
         let mut look = || assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         look();
         connections.send_replace(1);
@@ -76,9 +81,19 @@ mod tests {
         let (_connections, connected) = watch::channel(0);
         let (_workers, live) = watch::channel(0);
         let (sinks, busy) = watch::channel(1);
-        let mut waiting = Box::pin(idle(AFTER, connected, live, busy));
+        let mut waiting = Box::pin(idle(AFTER, connected, [live, busy, none_due()]));
         assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());
         sinks.send_replace(0);
+        tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn it_stays_while_a_schedule_is_due() {
+        let (_connections, connected) = watch::channel(0);
+        let (schedules, due) = watch::channel(1);
+        let mut waiting = Box::pin(idle(AFTER, connected, [none_due(), none_due(), due]));
+        assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());
+        schedules.send_replace(0);
         tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it ends");
     }
 
@@ -88,7 +103,7 @@ mod tests {
     async fn it_ends_only_after_the_time_without_anybody() {
         let (connections, connected) = watch::channel(1);
         let (workers, live) = watch::channel(1);
-        let mut waiting = Box::pin(idle(AFTER, connected, live, none_due()));
+        let mut waiting = Box::pin(idle(AFTER, connected, [live, none_due(), none_due()]));
         // Somebody is there, so no time is enough; what could end it too early ends here.
         assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());
         connections.send_replace(0);
@@ -103,13 +118,16 @@ mod tests {
     async fn a_visit_begins_the_time_anew() {
         let (connections, connected) = watch::channel(0);
         let (_workers, live) = watch::channel(0);
-        let mut waiting =
-            Box::pin(idle(Duration::from_secs(3600), connected.clone(), live.clone(), none_due()));
+        let mut waiting = Box::pin(idle(
+            Duration::from_secs(3600),
+            connected.clone(),
+            [live.clone(), none_due(), none_due()],
+        ));
         assert!(futures_util::FutureExt::now_or_never(&mut waiting).is_none());
         connections.send_replace(1);
         connections.send_replace(0);
         assert!(futures_util::FutureExt::now_or_never(&mut waiting).is_none());
-        tokio::time::timeout(Duration::from_secs(20), idle(AFTER, connected, live, none_due()))
+        tokio::time::timeout(Duration::from_secs(20), idle(AFTER, connected, [live, none_due(), none_due()]))
             .await
             .expect("it ends");
     }

@@ -26,6 +26,7 @@ use super::takeover::Claim;
 use super::{error, idle};
 use crate::api::{self, Api, Listening};
 use crate::deliveries::Deliveries;
+use crate::schedules::{Schedules, Stay};
 use crate::supervisor::{Setup, Supervisor};
 
 /// How long the supervisor has to finish its commits.
@@ -65,12 +66,14 @@ pub(super) async fn serve(
 
     let program = runtime_program(options)?;
     let deliveries = Deliveries::start(&supervisor, options.environment.clone(), program, &options.state_dir);
+    let schedules = Schedules::start(&supervisor, options.environment.clone(), stay(options));
     let (control, mut stops, phases) = api::control();
     let (listening, replace, connections) = Listening::new(listener);
     let router = api::router(Api {
         supervisor: supervisor.clone(),
         deliveries: deliveries.clone(),
         environment: Arc::new(options.environment.clone()),
+        schedules: schedules.clone(),
         info: info.clone(),
         last_worker: api::LastWorker::default(),
         control,
@@ -110,7 +113,7 @@ pub(super) async fn serve(
         Some(request) = stops.recv() => Reason::Request(request),
         reason = surroundings.keep(again, connections.clone()) => reason,
         ended = &mut serving => Reason::ServerEnded(format!("{ended:?}")),
-        () = when_idle(options, &supervisor, &deliveries, &connections) => Reason::Idle,
+        () = when_idle(options, &supervisor, (&deliveries, &schedules), &connections) => Reason::Idle,
         never = heartbeat.beat() => match never {},
         never = manager.follow(live) => match never {},
     };
@@ -182,16 +185,28 @@ fn runtime_program(options: &RunOptions) -> Result<PathBuf> {
     }
 }
 
+/// For how long the daemon is there.
+fn stay(options: &RunOptions) -> Stay {
+    match (options.mode, options.idle_exit_seconds) {
+        (Mode::Foreground, _) => Stay::Service,
+        (Mode::Background, 0) => Stay::Background,
+        (Mode::Background, seconds) => {
+            Stay::Idle(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000))
+        }
+    }
+}
+
 async fn when_idle(
     options: &RunOptions,
     supervisor: &Supervisor,
-    deliveries: &Deliveries,
+    (deliveries, schedules): (&Deliveries, &Schedules),
     connections: &api::Connections,
 ) {
     match options.mode {
         Mode::Background if options.idle_exit_seconds > 0 => {
             let after = Duration::from_secs(options.idle_exit_seconds);
-            idle::idle(after, connections.clone(), supervisor.live_workers(), deliveries.busy()).await;
+            let work = [supervisor.live_workers(), deliveries.busy(), schedules.busy()];
+            idle::idle(after, connections.clone(), work).await;
         }
         _ => std::future::pending().await,
     }

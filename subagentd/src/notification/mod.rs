@@ -121,6 +121,7 @@ impl Notification {
                     Occasion::Lost => format!("{name} was lost"),
                     Occasion::Budget => format!("{name} has used up its budget"),
                     Occasion::QueuePaused => format!("the queue of {name} is paused"),
+                    Occasion::SchedulePaused => format!("the schedule of {name} is paused"),
                     Occasion::Question | Occasion::Test => name,
                 }
             }
@@ -178,6 +179,9 @@ impl Notification {
                 [] => String::new(),
             },
             Self::Happened(Happened { occasion, worker, .. }) => {
+                if *occasion == Occasion::SchedulePaused {
+                    return format!("subagent schedule list {}", worker.place());
+                }
                 let command = match occasion {
                     Occasion::QueuePaused => "queue resume --worker-id",
                     Occasion::Budget => "budget show --worker-id",

@@ -34,6 +34,8 @@ pub(crate) mod rest;
 pub(crate) mod restore;
 pub(crate) mod retention;
 mod rows;
+pub(crate) mod schedule_ends;
+pub(crate) mod schedules;
 mod schema;
 pub(crate) mod task_archive;
 mod task_causes;

@@ -18,6 +18,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/006.sql"),
     include_str!("schema/007.sql"),
     include_str!("schema/008.sql"),
+    include_str!("schema/009.sql"),
 ];
 
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {

@@ -62,6 +62,7 @@ mod restart;
 pub mod result_check;
 mod roster;
 mod sandbox;
+mod scheduled;
 mod shared;
 mod spec;
 mod start;
@@ -102,6 +103,7 @@ pub(crate) use journal::JournalReader;
 #[cfg(feature = "testing")]
 pub use link::frames_of_runtime;
 pub use overview::OverviewFilter;
+pub(crate) use scheduled::ScheduleChange;
 pub use shared::Setup;
 pub(crate) use stream::Stream;
 pub use tasks::{TaskCaller, TaskFilter};

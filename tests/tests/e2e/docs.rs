@@ -76,6 +76,11 @@ fn the_notifications() {
 }
 
 #[test]
+fn the_schedules() {
+    run("docs/schedules.md", "timed");
+}
+
+#[test]
 fn the_rules() {
     run("docs/policy.md", "team");
 }

@@ -62,6 +62,7 @@ mod results;
 mod revival;
 mod run;
 mod sandbox;
+mod schedules;
 mod sdk_agent;
 mod server_sent_events;
 mod snapshot;

@@ -72,6 +72,14 @@ impl Scene<'_> {
         }
     }
 
+    /// A schedule that does not fire by itself.
+    fn schedule(&self) -> String {
+        let name = format!("schedule-{}", self.number);
+        let args = ["schedule", "add", &name, "--every", "20m", "demo", "hello"];
+        self.sandbox.run(&args).data_of("schedule.added");
+        name
+    }
+
     fn backup(&self) -> String {
         let file = self.sandbox.file_name(&format!("backup-{}", self.number));
         self.sandbox.run(&["backup", &file]).data_of("state.backed_up");
@@ -168,6 +176,16 @@ impl Scene<'_> {
             "subagent task show" | "subagent task wait" | "subagent task result" | "subagent task cancel" => {
                 (vec![self.task()], &[])
             }
+            "subagent schedule add" => {
+                let args = [&key, "--every", "20m", "demo", "hello"];
+                (words(&args), &["NAME_TAKEN"])
+            }
+            "subagent schedule rm" => (vec![self.schedule()], &["SCHEDULE_NOT_FOUND"]),
+            "subagent schedule show"
+            | "subagent schedule log"
+            | "subagent schedule pause"
+            | "subagent schedule resume"
+            | "subagent schedule run" => (vec![self.schedule()], &[]),
             "subagent hook trust" => (words(&["--list"]), &[]),
             "subagent hook test" => (words(&["Stop"]), &[]),
             "subagent summary" | "subagent show" | "subagent diff" => (vec![self.worker()], &[]),
@@ -190,6 +208,7 @@ impl Scene<'_> {
             | "subagent mcp"
             | "subagent approval list"
             | "subagent hook list"
+            | "subagent schedule list"
             | "subagent notify list"
             | "subagent notify test"
             | "subagent notify log"

@@ -34,6 +34,11 @@ pub enum TaskCaller {
         /// The idempotency key.
         idempotency_key: Option<String>,
     },
+    /// A schedule, for one of its firings.
+    Schedule {
+        /// The row of the firing.
+        firing: RowId,
+    },
     /// The daemon, for the task that labels this worker. There is one for each worker.
     Title {
         /// The worker.
@@ -42,10 +47,18 @@ pub enum TaskCaller {
 }
 
 impl TaskCaller {
+    /// The firing that it is for.
+    pub(super) const fn firing(&self) -> Option<RowId> {
+        match self {
+            Self::Schedule { firing } => Some(*firing),
+            _ => None,
+        }
+    }
+
     /// What its tasks are for.
     pub(super) const fn gives(&self) -> Gives {
         match self {
-            Self::Manager(_) | Self::Parent { .. } => Gives::Tasks,
+            Self::Manager(_) | Self::Parent { .. } | Self::Schedule { .. } => Gives::Tasks,
             Self::Title { .. } => Gives::Title,
         }
     }
@@ -53,7 +66,7 @@ impl TaskCaller {
     /// The only worker whose tasks it can see.
     pub(super) fn parent(&self) -> Option<&WorkerId> {
         match self {
-            Self::Manager(_) => None,
+            Self::Manager(_) | Self::Schedule { .. } => None,
             Self::Parent { worker, .. } | Self::Title { worker } => Some(worker),
         }
     }
@@ -80,6 +93,11 @@ impl Supervisor {
                 let (_, key) = self.guarded(caller, &format!("{what} of {worker}"), request)?;
                 // Of one agent another one's key says nothing.
                 Ok((None, key.map(|(key, fingerprint)| (format!("{worker} {key}"), fingerprint))))
+            }
+            TaskCaller::Schedule { firing } => {
+                let key = Some(format!("{what} firing {}", firing.0));
+                let (_, key) = self.guarded(Caller { handle: None, idempotency_key: key }, what, &())?;
+                Ok((None, key))
             }
             TaskCaller::Title { worker } => {
                 let caller = Caller { handle: None, idempotency_key: Some(format!("title of {worker}")) };

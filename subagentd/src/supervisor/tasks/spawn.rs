@@ -33,6 +33,7 @@ struct Spawn {
     planned: Option<Planned>,
     parent: Option<WorkerRow>,
     owner: Option<OwnerCheck>,
+    firing: Option<RowId>,
     worker_id: WorkerId,
     placeholder: PlaceholderSessionId,
     turn_id: TurnId,
@@ -63,7 +64,7 @@ impl Supervisor {
             Some(worker) => Some(self.row(worker.as_str()).await?),
             None => None,
         };
-        let gives = caller.gives();
+        let (gives, firing) = (caller.gives(), caller.firing());
         let (owner, key) = self.guarded_task(caller, "task", &request)?;
         if let Some(earlier) = self.recall(&key).await? {
             let task_id: String = super::super::orders::read_response(earlier)?;
@@ -84,6 +85,7 @@ impl Supervisor {
             worker_id,
             parent,
             owner,
+            firing,
             placeholder: PlaceholderSessionId::from_random(entropy::random()?),
             turn_id: TurnId::from_random(entropy::random()?),
             spec: stored_spec,
@@ -114,6 +116,15 @@ impl Supervisor {
         // From now on it looks after what it has given.
         self.shared.ring(parent);
         self.spawned(task_id.as_str()).await
+    }
+
+    /// Whether a manager's task could be given now, as far as that can be said without giving it.
+    ///
+    /// # Errors
+    /// As [`Self::run_task`].
+    pub(crate) async fn check_task(&self, request: &RunTask) -> Result<()> {
+        check(request)?;
+        start::check(&self.composed(None, request).await?.request)
     }
 
     /// What its worker is made of.
@@ -183,12 +194,16 @@ impl Supervisor {
 impl Spawn {
     /// The worker, its task, and the prompt as the first message that waits for it.
     fn store(self, tx: &mut Tx<'_>, now: Timestamp) -> Result<String> {
-        let Self { composed, parent, owner, worker_id, task, .. } = self;
+        let Self { composed, parent, owner, firing, worker_id, task, .. } = self;
         let worker = composed.request;
         let controller = match (&parent, &owner) {
             (Some(parent), _) => still_runs(tx, parent, now)?,
             (None, Some(owner)) => {
                 controllers::of_new_worker(tx.connection(), &worker.choice, owner, &self.state_db)?.id
+            }
+            // Its owner was asked when the schedule was added.
+            (None, None) if firing.is_some() => {
+                controllers::required(tx.connection(), &worker.choice, None)?.id
             }
             (None, None) => return Err(Error::new(Code::Internal, "a task of nobody")),
         };
@@ -231,6 +246,7 @@ impl Spawn {
         let step = begins.step(Input::Enqueue { queued, urgency: Urgency::Delivered, most: usize::MAX })?;
         tx.store_facts(id, &step.facts, None, now)?;
         tx.update_worker(id, &step.worker, Cursor::default(), now)?;
+        firing.map_or(Ok(()), |firing| tx.start_firing(firing, (id, &worker_id), None, now))?;
         Ok(worker_id.as_str().to_owned())
     }
 }

@@ -1,0 +1,241 @@
+//! Flags of `schedule`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use subagent_protocol::schedule::{Missed, Overlap};
+
+use super::numbers::age;
+use super::{ConfigFlag, CwdFlag, JsonFlag, path};
+
+/// `subagent schedule ...`
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub enum ScheduleCommand {
+    Add(Box<ScheduleAdd>),
+    List(ScheduleList),
+    Show(ScheduleShow),
+    Log(ScheduleLog),
+    Pause(SchedulePause),
+    Resume(ScheduleResume),
+    Run(ScheduleRun),
+    Rm(ScheduleRm),
+}
+
+impl ScheduleCommand {
+    /// Whether it was given `--json`.
+    #[must_use]
+    pub const fn json(&self) -> bool {
+        match self {
+            Self::Add(args) => args.json.json,
+            Self::List(args) => args.json.json,
+            Self::Show(ScheduleShow { one })
+            | Self::Log(ScheduleLog { one })
+            | Self::Pause(SchedulePause { one })
+            | Self::Resume(ScheduleResume { one })
+            | Self::Run(ScheduleRun { one })
+            | Self::Rm(ScheduleRm { one }) => one.json.json,
+        }
+    }
+}
+
+/// Add a schedule: start a task, or send a message, at certain times
+///
+/// AGENT is a launcher or a definition of an agent. Each firing starts a task for it, with the rules, budgets, sandbox and
+/// worktree that hold then, and with the environment in which the daemon was started. With --send the schedule sends a
+/// message to a worker instead.
+///
+/// Each time fires at most once. A local time that a change of the clocks repeats fires at its first occurrence, and one
+/// that does not exist fires as much later as the clocks go forward.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent schedule add nightly --cron '0 2 * * 1-5' --timezone Europe/Berlin \\
+      codex 'Update the dependencies and run the tests.'
+  subagent schedule add triage --every 30m --task triage --text 'Label new issues.'
+  subagent schedule add remind --at 2026-12-01T09:00 --send codex-1 --text 'Go on.'")]
+pub struct ScheduleAdd {
+    /// Its name: letters, digits, `-`, `_` and `.`
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// A launcher or a definition of an agent
+    #[arg(value_name = "AGENT", conflicts_with_all = ["task", "send"])]
+    pub agent: Option<String>,
+    /// What it is to do; - reads stdin
+    #[arg(value_name = "PROMPT")]
+    pub prompt: Option<String>,
+    /// A cron line of five fields: minute, hour, day, month, weekday
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["every", "at"])]
+    pub cron: Option<String>,
+    /// An interval, as 30m, 12h or 7d, counted from now
+    #[arg(long, value_name = "TIME", value_parser = age, conflicts_with = "at")]
+    pub every: Option<u64>,
+    /// One time, as 2026-12-01T09:00; with an offset, as 2026-12-01T09:00+01:00, in any time zone
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
+    /// The time zone, as Europe/Berlin [default: the system's]
+    #[arg(long, value_name = "ZONE")]
+    pub timezone: Option<String>,
+    /// Times at which no daemon was there
+    #[arg(long, value_name = "WHAT", default_value = "once", value_parser = ["skip", "once", "all"])]
+    pub missed: String,
+    /// Firings while an earlier one is running
+    #[arg(long, value_name = "WHAT", default_value = "queue", value_parser = ["skip", "queue", "parallel", "cancel-previous"])]
+    pub overlap: String,
+    /// Pause after this number of failed firings in a row; 0: never
+    #[arg(long, value_name = "N", default_value_t = subagent_protocol::schedule::MAX_FAILURES)]
+    pub max_failures: u32,
+    /// The definition of the agent that gets the text as a task
+    #[arg(long, value_name = "DEFINITION", conflicts_with = "send")]
+    pub task: Option<String>,
+    /// The worker that gets the text as a message
+    #[arg(long, value_name = "WORKER")]
+    pub send: Option<String>,
+    /// The text (for complex text use --text-file or --text-stdin)
+    #[arg(long)]
+    pub text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub text_file: Option<PathBuf>,
+    /// Read the text from stdin
+    #[arg(long)]
+    pub text_stdin: bool,
+    /// The launcher of an agent that names none [default: the config's]
+    #[arg(long, value_name = "NAME")]
+    pub launcher: Option<String>,
+    /// The sandbox of each task [default: as the config says]
+    #[arg(long, value_name = "NAME")]
+    pub sandbox: Option<String>,
+    /// The git worktree of each task.
+    #[command(flatten)]
+    pub worktree: super::worktrees::WorktreeFlags,
+    /// The controller, by its id
+    #[arg(long, value_name = "ID")]
+    pub controller_id: Option<String>,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+    /// Where the tasks work
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub cwd: Option<PathBuf>,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+impl ScheduleAdd {
+    /// What happens to missed times.
+    #[must_use]
+    pub fn missed(&self) -> Missed {
+        Missed::parse(&self.missed).unwrap_or(Missed::Once)
+    }
+
+    /// What happens to firings that overlap.
+    #[must_use]
+    pub fn overlap(&self) -> Overlap {
+        Overlap::parse(&self.overlap).unwrap_or(Overlap::Queue)
+    }
+}
+
+/// List schedules with their next time, and who will be there to fire them
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent schedule list")]
+pub struct ScheduleList {
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// One schedule, and where it is.
+#[derive(Debug, Args)]
+pub struct OneSchedule {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Show one schedule
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent schedule show nightly")]
+pub struct ScheduleShow {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneSchedule,
+}
+
+/// Show what became of the newest times of a schedule, newest first
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent schedule log nightly")]
+pub struct ScheduleLog {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneSchedule,
+}
+
+/// Keep a schedule from firing
+///
+/// What it has started goes on. What waits for an earlier firing is left out.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent schedule pause nightly")]
+pub struct SchedulePause {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneSchedule,
+}
+
+/// Let a paused schedule fire again, from now on
+///
+/// Times at which it was paused do not count as missed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent schedule resume nightly")]
+pub struct ScheduleResume {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneSchedule,
+}
+
+/// Fire a schedule once, now
+///
+/// Its rule for overlaps holds. A schedule that is paused fires as well, and stays paused.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent schedule run nightly")]
+pub struct ScheduleRun {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneSchedule,
+}
+
+/// Remove a schedule, and the log of its firings
+///
+/// What it has started goes on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent schedule rm nightly")]
+pub struct ScheduleRm {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneSchedule,
+}

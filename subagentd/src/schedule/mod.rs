@@ -1,0 +1,15 @@
+//! When schedules fire: times, missed times, overlaps and failures. Pure.
+//!
+//! Must not do I/O, look at a clock, or know the store: the time zone and "now" are handed in.
+
+mod cron;
+mod look;
+mod overlap;
+mod times;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use look::{Due, Look, State, look};
+pub(crate) use overlap::{Admission, admit, failures_after};
+pub(crate) use times::Times;

@@ -1,0 +1,92 @@
+//! What requests and the owner of schedules share.
+
+use std::os::unix::ffi::OsStrExt as _;
+
+use jiff::tz::TimeZone;
+use subagent_config::Environment;
+use subagent_protocol::api::{Attendant, RunTask};
+use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::time::Timestamp;
+use tokio::sync::{Notify, watch};
+
+use crate::schedule::Times;
+use crate::store::schedules::ScheduleRow;
+use crate::supervisor::{Stream, Supervisor};
+
+/// For how long this daemon is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// Until its service manager or a person ends it.
+    Service,
+    /// In the background, for so many milliseconds without work.
+    Idle(i64),
+    /// In the background, without such an end.
+    Background,
+}
+
+impl Stay {
+    /// Who fires at this time.
+    pub(super) fn attendant(self, next: Timestamp, now: Timestamp) -> Attendant {
+        match self {
+            Self::Service => Attendant::Service,
+            Self::Idle(millis) if next.0.saturating_sub(now.0) > millis => Attendant::Nobody,
+            Self::Idle(_) | Self::Background => Attendant::Daemon,
+        }
+    }
+}
+
+/// How many rounds have begun and ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rounds {
+    pub(super) begun: u64,
+    pub(super) ended: u64,
+}
+
+pub(super) struct Context {
+    pub(super) supervisor: Supervisor,
+    pub(super) stream: Stream,
+    /// The environment in which the daemon was started.
+    pub(super) environment: Environment,
+    pub(super) stay: Stay,
+    /// Told when a schedule or a firing was changed.
+    pub(super) changed: Notify,
+    /// The rounds of the owner.
+    pub(super) rounds: watch::Sender<Rounds>,
+    /// Whether the daemon stays for schedules.
+    pub(super) busy: watch::Sender<usize>,
+}
+
+impl Context {
+    /// A task as it is given: its agent gets the environment in which the daemon was started.
+    pub(super) fn with_environment(&self, task: &RunTask) -> RunTask {
+        let mut task = task.clone();
+        if let Some(place) = &mut task.manager {
+            let bytes = |text: &std::ffi::OsStr| Bytes64(text.as_bytes().to_vec());
+            place.env =
+                self.environment.vars.iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
+        }
+        task
+    }
+}
+
+/// The times of a schedule.
+///
+/// # Errors
+/// A sentence about what is wrong.
+pub(super) fn times(row: &ScheduleRow) -> Result<Times, String> {
+    Times::of(&row.times.when, zone(&row.times.timezone)?, row.anchor)
+}
+
+/// A time zone of the system's database.
+///
+/// # Errors
+/// A sentence about what is wrong.
+pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
+    let is_name = |char: char| char.is_ascii_alphanumeric() || "/_+-".contains(char);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
+        return Err(format!("{name:?} is not the name of a time zone, such as Europe/Berlin or UTC"));
+    }
+    TimeZone::get(name).map_err(|_| {
+        format!("the time zone {name} is not known; names are like Europe/Berlin or UTC, and are read from /usr/share/zoneinfo (tzdata)")
+    })
+}

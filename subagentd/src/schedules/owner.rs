@@ -1,0 +1,251 @@
+//! The one owner of all schedules: stores what is due, starts what waits, notices ends, and waits for the next time.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use subagent_protocol::api::{Attendant, ScheduledWork};
+use subagent_protocol::schedule::{FiringStatus, SchedulePause};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::alarm;
+use super::context::{Context, times};
+use crate::schedule::{Admission, State, admit, look};
+use crate::store::schedule_ends::{self, FiringEnd};
+use crate::store::schedules::{self, OpenFiring, ScheduleRow};
+use crate::store::{Durability, RowId};
+use crate::supervisor::entropy;
+
+/// The shortest time between two looks because of events.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+/// How long to wait after a failure of the store.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// What the owner does beside its rounds.
+#[derive(Default)]
+struct Work {
+    /// Firings that are being started.
+    starting: Mutex<HashSet<RowId>>,
+    /// Firings that were told to end for the next one.
+    canceled: Mutex<HashSet<RowId>>,
+}
+
+/// What a round leads to.
+#[derive(Debug, Default)]
+struct Outlook {
+    next: Option<Timestamp>,
+    /// Whether ends are awaited.
+    runs: bool,
+    /// Whether something could not be stored.
+    again: bool,
+}
+
+/// Fires schedules until the daemon ends.
+pub(super) async fn run(context: Arc<Context>) {
+    let stream = context.stream.clone();
+    let mut news = stream.news();
+    let work = Arc::new(Work::default());
+    loop {
+        news.borrow_and_update();
+        context.rounds.send_modify(|rounds| rounds.begun += 1);
+        let outlook = match round(&context, &work).await {
+            Ok(outlook) => outlook,
+            Err(error) => {
+                tracing::error!(%error, "schedules cannot be looked at; trying again");
+                Outlook { again: true, ..Outlook::default() }
+            }
+        };
+        context.rounds.send_modify(|rounds| rounds.ended = rounds.begun);
+        tokio::select! {
+            () = stream.is_ending() => return,
+            () = context.changed.notified() => {}
+            woken = alarm::until(outlook.next) => if let Err(error) = woken {
+                tracing::error!(%error, "no timer can be had; trying again");
+                tokio::time::sleep(STORE_RETRY).await;
+            },
+            () = tokio::time::sleep(STORE_RETRY), if outlook.again => {}
+            changed = news.changed(), if outlook.runs => match changed {
+                Ok(()) => tokio::time::sleep(BETWEEN_LOOKS).await,
+                Err(_) => return,
+            },
+        }
+    }
+}
+
+async fn round(context: &Arc<Context>, work: &Arc<Work>) -> Result<Outlook> {
+    let store = &context.stream.store;
+    for end in store.read(schedule_ends::ended).await? {
+        finish(context, end).await?;
+    }
+    let mut outlook = Outlook::default();
+    let now = entropy::now();
+    let mut stays = false;
+    for row in store.read(schedules::all).await? {
+        if row.paused.is_some() {
+            continue;
+        }
+        if let Some(next) = look_at(context, &row, now).await? {
+            outlook.next = Some(outlook.next.map_or(next, |first| first.min(next)));
+            stays |= context.stay.attendant(next, now) != Attendant::Nobody;
+        }
+    }
+    // Of all rows once more: a look may have paused some.
+    let rows = store.read(schedules::all).await?;
+    let open = store.read(schedules::open).await?;
+    for row in &rows {
+        let of_it: Vec<&OpenFiring> = open.iter().filter(|firing| firing.schedule == row.id).collect();
+        admit_waiting(context, work, row, &of_it).await?;
+    }
+    outlook.runs = !open.is_empty();
+    context.busy.send_replace(usize::from(stays || !open.is_empty()));
+    Ok(outlook)
+}
+
+/// Stores what is due. Gives the next time.
+async fn look_at(context: &Context, row: &ScheduleRow, now: Timestamp) -> Result<Option<Timestamp>> {
+    let times = match times(row) {
+        Ok(times) => times,
+        Err(problem) => {
+            let error = Error::new(Code::InvalidArgument, problem);
+            pause(context, row.id, SchedulePause::Unusable, error).await?;
+            return Ok(None);
+        }
+    };
+    let (id, since) = (row.id, row.cursor.min(now));
+    let fired = context.stream.store.read(move |connection| schedules::fired(connection, id, since)).await?;
+    let found = look(&times, row.times.missed, &State { cursor: row.cursor, fired }, now);
+    let next = found.next;
+    if !found.fire.is_empty() || found.skip.is_some() {
+        subagent_failpoint::hit("schedule.before_store");
+        let write = move |tx: &mut crate::store::Tx<'_>| tx.store_look(id, &found, now);
+        context.stream.store.write(Durability::Full, 1, write).await?;
+        subagent_failpoint::hit("schedule.after_store");
+    }
+    Ok(next)
+}
+
+/// Starts, or leaves out, what waits for its turn.
+async fn admit_waiting(
+    context: &Arc<Context>,
+    work: &Arc<Work>,
+    row: &ScheduleRow,
+    open: &[&OpenFiring],
+) -> Result<()> {
+    let starting = work.starting.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let waits =
+        |firing: &&&OpenFiring| firing.status == FiringStatus::Waiting && !starting.contains(&firing.id);
+    let waiting: Vec<&OpenFiring> = open.iter().filter(waits).copied().collect();
+    let mut running = open.len() - waiting.len();
+    for (index, firing) in waiting.iter().enumerate() {
+        match admit(row.times.overlap, running, waiting.len() - 1 - index) {
+            Admission::Start => {
+                running += 1;
+                start(context, work, row, firing.id);
+            }
+            Admission::Wait => break,
+            Admission::Skip => {
+                let message = format!("an earlier firing was running (overlap: {})", row.times.overlap);
+                let error = Some(Error::new(Code::WorkerBusy, message));
+                let status = FiringStatus::Skipped;
+                finish(context, FiringEnd { firing: firing.id, started: false, status, error, pause: None })
+                    .await?;
+            }
+            Admission::CancelRunning => {
+                for other in open.iter().filter(|other| other.status == FiringStatus::Running) {
+                    cancel(context, work, other);
+                }
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Starts a firing. That may take its time: other schedules do not wait for it.
+fn start(context: &Arc<Context>, work: &Arc<Work>, row: &ScheduleRow, firing: RowId) {
+    work.starting.lock().unwrap_or_else(PoisonError::into_inner).insert(firing);
+    let (context, work, row) = (Arc::clone(context), Arc::clone(work), row.clone());
+    tokio::spawn(async move {
+        subagent_failpoint::hit("firing.before_start");
+        let started = match &row.work {
+            ScheduledWork::Task(task) => {
+                context.supervisor.fire_task(firing, context.with_environment(task)).await
+            }
+            ScheduledWork::Send(message) => {
+                context.supervisor.fire_message(firing, &message.worker, &message.text).await
+            }
+        };
+        subagent_failpoint::hit("firing.after_start");
+        let failed = match started {
+            // It still waits: the next round tries again.
+            Err(error) if is_of_the_daemon(error.code) => {
+                tracing::warn!(schedule = row.name, %error, "a firing is not started yet");
+                tokio::time::sleep(STORE_RETRY).await;
+                Ok(())
+            }
+            Err(error) => {
+                tracing::warn!(schedule = row.name, %error, "a firing failed");
+                let (status, pause) = (FiringStatus::Failed, gone(error.code));
+                finish(&context, FiringEnd { firing, started: false, status, error: Some(error), pause })
+                    .await
+            }
+            Ok(()) => Ok(()),
+        };
+        if let Err(error) = failed {
+            tracing::error!(schedule = row.name, %error, "the end of a firing cannot be stored");
+            tokio::time::sleep(STORE_RETRY).await;
+        }
+        work.starting.lock().unwrap_or_else(PoisonError::into_inner).remove(&firing);
+        context.changed.notify_one();
+    });
+}
+
+/// Cancels what runs, once.
+fn cancel(context: &Arc<Context>, work: &Work, firing: &OpenFiring) {
+    let Some(worker) = firing.worker_id.clone() else { return };
+    if !work.canceled.lock().unwrap_or_else(PoisonError::into_inner).insert(firing.id) {
+        return;
+    }
+    let (context, id, turn) = (Arc::clone(context), firing.id, firing.turn_id.clone());
+    tokio::spawn(async move {
+        if let Err(error) = context.supervisor.cancel_firing(id, &worker, turn.as_deref()).await {
+            tracing::warn!(worker, %error, "what an earlier firing has started cannot be canceled");
+        }
+    });
+}
+
+/// Stores the end of a firing, and what follows from it.
+async fn finish(context: &Context, end: FiringEnd) -> Result<()> {
+    let now = entropy::now();
+    let write = move |tx: &mut crate::store::Tx<'_>| tx.end_firing(&end, now);
+    if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {
+        context.stream.noted(worker, seq);
+    }
+    Ok(())
+}
+
+async fn pause(context: &Context, id: RowId, reason: SchedulePause, error: Error) -> Result<()> {
+    let now = entropy::now();
+    let write = move |tx: &mut crate::store::Tx<'_>| tx.pause_schedule(id, reason, Some(&error), now);
+    if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {
+        context.stream.noted(worker, seq);
+    }
+    Ok(())
+}
+
+/// Whether the daemon could not do it, rather than that it cannot be done.
+const fn is_of_the_daemon(code: Code) -> bool {
+    matches!(code, Code::StorageError | Code::StorageFull | Code::DaemonNotRunning | Code::TooManyOpenFiles)
+}
+
+/// Whether no later firing can be started either.
+const fn gone(code: Code) -> Option<SchedulePause> {
+    match code {
+        Code::WorkerNotFound | Code::WorkerStopped | Code::WorkerCopied => Some(SchedulePause::WorkerGone),
+        Code::AgentNotFound | Code::LauncherNotFound | Code::AgentNotUsable | Code::AgentNotASubagent => {
+            Some(SchedulePause::DefinitionGone)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,143 @@
+//! The ends of firings, and schedules that do not fire any more because of them.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use subagent_protocol::api::{SchedulePaused, TaskStatus};
+use subagent_protocol::event::EventType;
+use subagent_protocol::schedule::{FiringStatus, SchedulePause};
+use subagent_protocol::state::TurnStatus;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::schedules::text;
+use super::tx::Tx;
+use super::workers;
+use crate::core::Fact;
+use crate::schedule::failures_after;
+
+/// How a firing has ended.
+#[derive(Debug, Clone)]
+pub(crate) struct FiringEnd {
+    pub(crate) firing: RowId,
+    /// Whether it was started.
+    pub(crate) started: bool,
+    pub(crate) status: FiringStatus,
+    pub(crate) error: Option<Error>,
+    /// What keeps the schedule from firing again, beside the number of failures.
+    pub(crate) pause: Option<SchedulePause>,
+}
+
+/// The ends of firings whose task or turn has ended and that are not stored as over.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn ended(connection: &Connection) -> Result<Vec<FiringEnd>> {
+    // A worker that was removed has neither; a message that was dropped is nowhere.
+    let sql = "SELECT f.id, CASE WHEN f.turn_id IS NOT NULL THEN coalesce(u.status, 'canceled')
+                                 WHEN k.worker IS NULL THEN 'canceled' ELSE k.outcome END
+               FROM firings f
+               LEFT JOIN workers w ON w.worker_id = f.worker_id
+               LEFT JOIN tasks k ON k.worker = w.id
+               LEFT JOIN turns u ON u.turn_id = f.turn_id
+               WHERE f.status = 'running'
+                 AND NOT EXISTS (SELECT 1 FROM queued_turns q WHERE q.turn_id = f.turn_id)";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let read = |row: &Row<'_>| Ok((RowId(row.get(0)?), row.get::<_, Option<String>>(1)?));
+    let found: Vec<(RowId, Option<String>)> =
+        statement.query_map([], read).and_then(Iterator::collect).map_err(StoreError::from)?;
+    Ok(found.into_iter().filter_map(|(firing, word)| end(firing, &word?)).collect())
+}
+
+fn end(firing: RowId, word: &str) -> Option<FiringEnd> {
+    let status = match (TurnStatus::parse(word), TaskStatus::parse(word)) {
+        (Some(TurnStatus::Accepted), _) => return None,
+        (Some(TurnStatus::Completed), _) | (_, Some(TaskStatus::Completed)) => FiringStatus::Completed,
+        (Some(TurnStatus::Canceled), _) | (_, Some(TaskStatus::Cancelled)) => FiringStatus::Canceled,
+        _ => FiringStatus::Failed,
+    };
+    let error = (status == FiringStatus::Failed).then(|| {
+        let code = match TaskStatus::parse(word) {
+            Some(TaskStatus::TimedOut) => Code::TimedOut,
+            Some(TaskStatus::MaxIterationsReached) => Code::MaxIterationsReached,
+            Some(TaskStatus::Lost) => Code::RuntimeLost,
+            _ => Code::BackendRuntimeError,
+        };
+        Error::new(code, format!("what it started has ended as {word}"))
+    });
+    Some(FiringEnd { firing, started: true, status, error, pause: None })
+}
+
+impl Tx<'_> {
+    /// Stores the end of a firing, and pauses its schedule if that follows. Gives the event of that with its worker.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn end_firing(&mut self, end: &FiringEnd, now: Timestamp) -> Result<Option<(RowId, i64)>> {
+        let before = if end.started { FiringStatus::Running } else { FiringStatus::Waiting };
+        let error = end.error.as_ref().map(text).transpose()?;
+        let ended = self.execute(
+            "UPDATE firings SET status = ?2, error = ?3, ended_at = ?4
+             WHERE id = ?1 AND status = ?5",
+            params![end.firing.0, end.status.as_str(), error, now.0, before.as_str()],
+        )?;
+        if ended != 1 {
+            return Ok(None);
+        }
+        let sql = "SELECT s.id, s.failures, s.times ->> '$.maxFailures' FROM firings f
+                   JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";
+        let (schedule, failures, limit): (i64, u32, u32) =
+            rows::one(self.connection, sql, [end.firing.0], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })
+            .map_err(StoreError::from)?;
+        let schedule = RowId(schedule);
+        let (failures, too_many) = failures_after(failures, end.status, limit);
+        self.execute("UPDATE schedules SET failures = ?2 WHERE id = ?1", params![schedule.0, failures])?;
+        match end.pause.or(too_many.then_some(SchedulePause::Failures)) {
+            Some(reason) => self.pause_schedule(schedule, reason, end.error.as_ref(), now),
+            None => Ok(None),
+        }
+    }
+
+    /// Keeps a schedule from firing. What waits is left out. Gives the event with its worker: that of the newest firing.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn pause_schedule(
+        &mut self,
+        id: RowId,
+        reason: SchedulePause,
+        error: Option<&Error>,
+        now: Timestamp,
+    ) -> Result<Option<(RowId, i64)>> {
+        let paused = self.execute(
+            "UPDATE schedules SET paused = ?2, error = ?3 WHERE id = ?1 AND paused IS NULL",
+            params![id.0, reason.as_str(), error.map(text).transpose()?],
+        )?;
+        if paused != 1 {
+            return Ok(None);
+        }
+        let why = Error::new(Code::QueuePaused, "the schedule was paused before it could start");
+        self.execute(
+            "UPDATE firings SET status = 'skipped', error = ?2, ended_at = ?3
+             WHERE schedule = ?1 AND status = 'waiting' AND manual = 0",
+            params![id.0, text(&why)?, now.0],
+        )?;
+        let sql = "SELECT s.name, (SELECT f.worker_id FROM firings f WHERE f.schedule = s.id AND f.worker_id IS NOT NULL
+                                   ORDER BY f.at DESC LIMIT 1) FROM schedules s WHERE s.id = ?1";
+        let found = rows::one(self.connection, sql, [id.0], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
+        });
+        let Some((schedule, Some(worker))) = found.optional().map_err(StoreError::from)? else {
+            return Ok(None);
+        };
+        let Some(worker) = workers::get(self.connection, &worker)? else { return Ok(None) };
+        let data = SchedulePaused { schedule, reason, error: error.cloned() };
+        let data =
+            serde_json::to_value(data).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+        let fact = Fact::Event { event_type: EventType::SchedulePaused, data, turn: None };
+        let added = self.store_facts(worker.id, &[fact], None, now)?;
+        Ok(added.last().map(|(_, seq)| (worker.id, *seq)))
+    }
+}

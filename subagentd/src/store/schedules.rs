@@ -1,0 +1,358 @@
+//! Rows of schedules, and of what became of each of their times.
+//!
+//! Must not decide what is due or what starts: that is `schedule`'s. How a firing ends is in `schedule_ends`.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use serde::{Deserialize, Serialize};
+use subagent_protocol::api::{FiringView, ScheduleFired, ScheduledWork};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{ControllerId, TurnId, WorkerId};
+use subagent_protocol::schedule::{FiringStatus, Missed, Overlap, SchedulePause, When};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::tx::Tx;
+use crate::core::Fact;
+use crate::schedule::{Due, Look};
+
+/// Firings of a schedule that are kept.
+const MAX_KEPT: i64 = 1000;
+
+/// When a schedule fires, as it is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StoredTimes {
+    pub(crate) when: When,
+    pub(crate) timezone: String,
+    pub(crate) missed: Missed,
+    pub(crate) overlap: Overlap,
+    pub(crate) max_failures: u32,
+}
+
+/// A schedule.
+#[derive(Debug, Clone)]
+pub(crate) struct ScheduleRow {
+    pub(crate) id: RowId,
+    pub(crate) name: String,
+    pub(crate) controller_id: ControllerId,
+    pub(crate) times: StoredTimes,
+    pub(crate) work: ScheduledWork,
+    pub(crate) anchor: Timestamp,
+    pub(crate) cursor: Timestamp,
+    pub(crate) failures: u32,
+    pub(crate) paused: Option<SchedulePause>,
+    pub(crate) error: Option<Error>,
+    pub(crate) created_at: Timestamp,
+}
+
+/// A firing that is not over.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenFiring {
+    pub(crate) id: RowId,
+    pub(crate) schedule: RowId,
+    pub(crate) status: FiringStatus,
+    pub(crate) worker_id: Option<String>,
+    pub(crate) turn_id: Option<String>,
+}
+
+const COLUMNS: &str =
+    "id, name, controller_id, times, work, anchor, cursor, failures, paused, error, created_at";
+
+pub(super) fn bad(column: usize, problem: impl std::fmt::Display) -> rusqlite::Error {
+    let problem = problem.to_string().into();
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, problem)
+}
+
+fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    serde_json::from_str(&row.get::<_, String>(column)?).map_err(|error| bad(column, error))
+}
+
+fn error(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Error>> {
+    match row.get::<_, Option<String>>(column)? {
+        Some(text) => serde_json::from_str(&text).map(Some).map_err(|error| bad(column, error)),
+        None => Ok(None),
+    }
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<ScheduleRow> {
+    let paused: Option<String> = row.get(8)?;
+    Ok(ScheduleRow {
+        id: RowId(row.get(0)?),
+        name: row.get(1)?,
+        controller_id: rows::parsed(row, 2)?,
+        times: json(row, 3)?,
+        work: json(row, 4)?,
+        anchor: Timestamp(row.get(5)?),
+        cursor: Timestamp(row.get(6)?),
+        failures: row.get(7)?,
+        paused: paused
+            .map(|word| {
+                SchedulePause::parse(&word).ok_or_else(|| bad(8, format!("no pause is called {word}")))
+            })
+            .transpose()?,
+        error: error(row, 9)?,
+        created_at: Timestamp(row.get(10)?),
+    })
+}
+
+/// The text of a value in a row.
+pub(super) fn text(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value)
+        .map_err(|error| Error::new(Code::InvalidArgument, format!("a schedule cannot be stored: {error}")))
+}
+
+/// All schedules, by name.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn all(connection: &Connection) -> Result<Vec<ScheduleRow>> {
+    let sql = format!("SELECT {COLUMNS} FROM schedules ORDER BY name");
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement.query_map([], read).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// The schedule with this name.
+///
+/// # Errors
+/// `SCHEDULE_NOT_FOUND{schedule}`, `STORAGE_ERROR`.
+pub(crate) fn named(connection: &Connection, name: &str) -> Result<ScheduleRow> {
+    let sql = format!("SELECT {COLUMNS} FROM schedules WHERE name = ?1");
+    let found = rows::one(connection, &sql, [name], read).optional().map_err(StoreError::from)?;
+    found.ok_or_else(|| {
+        Error::new(Code::ScheduleNotFound, format!("there is no schedule {name:?}"))
+            .with("schedule", name)
+            .recommend("`subagent schedule list` shows all")
+    })
+}
+
+/// The times after this one about which something was done.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn fired(connection: &Connection, id: RowId, after: Timestamp) -> Result<BTreeSet<Timestamp>> {
+    let sql = "SELECT at FROM firings WHERE schedule = ?1 AND at > ?2 AND manual = 0";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_map(params![id.0, after.0], |row| Ok(Timestamp(row.get(0)?)));
+    Ok(found.and_then(Iterator::collect).map_err(StoreError::from)?)
+}
+
+/// The firings that are not over, oldest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn open(connection: &Connection) -> Result<Vec<OpenFiring>> {
+    let sql = "SELECT id, schedule, status, worker_id, turn_id FROM firings
+               WHERE status IN ('waiting', 'running') ORDER BY at, id";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let read = |row: &Row<'_>| {
+        Ok(OpenFiring {
+            id: RowId(row.get(0)?),
+            schedule: RowId(row.get(1)?),
+            status: rows::word(row, 2, FiringStatus::parse)?,
+            worker_id: row.get(3)?,
+            turn_id: row.get(4)?,
+        })
+    };
+    Ok(statement.query_map([], read).and_then(Iterator::collect).map_err(StoreError::from)?)
+}
+
+/// The newest firings of a schedule, newest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn log(connection: &Connection, schedule: &ScheduleRow, limit: u32) -> Result<Vec<FiringView>> {
+    firings(
+        connection,
+        &schedule.name,
+        "schedule = ?1 ORDER BY at DESC, id DESC LIMIT ?2",
+        params![schedule.id.0, limit],
+    )
+}
+
+/// One firing.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn firing(connection: &Connection, schedule: &str, id: RowId) -> Result<Option<FiringView>> {
+    Ok(firings(connection, schedule, "id = ?1", [id.0])?.pop())
+}
+
+fn firings(
+    connection: &Connection,
+    schedule: &str,
+    which: &str,
+    params: impl rusqlite::Params,
+) -> Result<Vec<FiringView>> {
+    let sql = format!(
+        "SELECT at, manual, left_out, status, worker_id, turn_id, error, created_at, started_at, ended_at
+         FROM firings WHERE {which}"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let read = |row: &Row<'_>| {
+        let worker: Option<String> = row.get(4)?;
+        let turn: Option<String> = row.get(5)?;
+        let time = |column| row.get::<_, Option<i64>>(column).map(|at| at.map(Timestamp));
+        Ok(FiringView {
+            schedule: schedule.to_owned(),
+            at: Timestamp(row.get(0)?),
+            manual: row.get(1)?,
+            left_out: rows::unsigned(row, 2)?,
+            status: rows::word(row, 3, FiringStatus::parse)?,
+            worker_id: worker.and_then(|id| id.parse::<WorkerId>().ok()),
+            turn_id: turn.and_then(|id| id.parse::<TurnId>().ok()),
+            error: error(row, 6)?,
+            created_at: Timestamp(row.get(7)?),
+            started_at: time(8)?,
+            ended_at: time(9)?,
+        })
+    };
+    Ok(statement.query_map(params, read).and_then(Iterator::collect).map_err(StoreError::from)?)
+}
+
+impl Tx<'_> {
+    /// Adds a schedule.
+    ///
+    /// # Errors
+    /// `NAME_TAKEN{name}`, `STORAGE_ERROR`.
+    pub(crate) fn insert_schedule(
+        &self,
+        name: &str,
+        controller: &ControllerId,
+        times: &StoredTimes,
+        work: &ScheduledWork,
+        now: Timestamp,
+    ) -> Result<()> {
+        let inserted = self.execute(
+            "INSERT OR IGNORE INTO schedules (name, controller_id, times, work, anchor, cursor, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?5)",
+            params![name, controller.as_str(), text(times)?, text(work)?, now.0],
+        )?;
+        if inserted == 0 {
+            return Err(Error::new(Code::NameTaken, format!("a schedule is called {name} already"))
+                .with("name", name)
+                .recommend("choose another name, or remove that one with `subagent schedule rm`"));
+        }
+        Ok(())
+    }
+
+    /// Removes a schedule and what is kept of its firings. What they have started goes on.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn delete_schedule(&self, id: RowId) -> Result<()> {
+        self.execute("DELETE FROM firings WHERE schedule = ?1", [id.0])?;
+        self.execute("DELETE FROM schedules WHERE id = ?1", [id.0])?;
+        Ok(())
+    }
+
+    /// Lets a schedule fire again, from now on.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn resume_schedule(&self, id: RowId, now: Timestamp) -> Result<()> {
+        self.execute(
+            "UPDATE schedules SET paused = NULL, error = NULL, failures = 0, cursor = ?2
+             WHERE id = ?1 AND paused IS NOT NULL",
+            params![id.0, now.0],
+        )?;
+        Ok(())
+    }
+
+    /// Stores what a look at the clock has led to. Firings that fire wait until they are started.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn store_look(&self, id: RowId, look: &Look, now: Timestamp) -> Result<()> {
+        for due in &look.fire {
+            self.insert_firing(id, due, FiringStatus::Waiting, None, now)?;
+        }
+        if let Some(due) = &look.skip {
+            let why = Error::new(Code::TimedOut, "no daemon was there at this time (missed: skip)");
+            self.insert_firing(id, due, FiringStatus::Skipped, Some(&why), now)?;
+        }
+        self.execute("UPDATE schedules SET cursor = ?2 WHERE id = ?1", params![id.0, look.cursor.0])?;
+        self.execute(
+            "DELETE FROM firings WHERE schedule = ?1 AND status NOT IN ('waiting', 'running') AND id NOT IN
+               (SELECT id FROM firings WHERE schedule = ?1 ORDER BY at DESC LIMIT ?2)",
+            params![id.0, MAX_KEPT],
+        )?;
+        Ok(())
+    }
+
+    fn insert_firing(
+        &self,
+        id: RowId,
+        due: &Due,
+        status: FiringStatus,
+        why: Option<&Error>,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.execute(
+            "INSERT OR IGNORE INTO firings (schedule, at, manual, left_out, status, error, created_at, ended_at)
+             VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                id.0,
+                due.at.0,
+                i64::try_from(due.left_out).unwrap_or(i64::MAX),
+                status.as_str(),
+                why.map(text).transpose()?,
+                now.0,
+                status.is_over().then_some(now.0)
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Adds a firing that a person asks for. It gets the first time from now on that no other firing has.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn insert_manual_firing(&self, id: RowId, now: Timestamp) -> Result<RowId> {
+        let mut at = now.0;
+        let sql = "INSERT OR IGNORE INTO firings (schedule, at, manual, left_out, status, created_at)
+                   VALUES (?1, ?2, 1, 0, 'waiting', ?3)";
+        while self.execute(sql, params![id.0, at, now.0])? == 0 {
+            at += 1;
+        }
+        Ok(RowId(self.connection.last_insert_rowid()))
+    }
+
+    /// Stores that a firing has its task or its turn, in the transaction that stores that.
+    ///
+    /// # Errors
+    /// `INVALID_WORKER_STATE` if it does not wait any more; `STORAGE_ERROR`.
+    pub(crate) fn start_firing(
+        &mut self,
+        firing: RowId,
+        worker: (RowId, &WorkerId),
+        turn_id: Option<&TurnId>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let started = self.execute(
+            "UPDATE firings SET status = 'running', worker_id = ?2, turn_id = ?3, started_at = ?4
+             WHERE id = ?1 AND status = 'waiting'",
+            params![firing.0, worker.1.as_str(), turn_id.map(TurnId::as_str), now.0],
+        )?;
+        if started != 1 {
+            return Err(Error::new(Code::InvalidWorkerState, "the firing does not wait any more"));
+        }
+        let sql = "SELECT s.name, f.at, f.left_out FROM firings f JOIN schedules s ON s.id = f.schedule
+                   WHERE f.id = ?1";
+        let fired = rows::one(self.connection, sql, [firing.0], |row| {
+            Ok(ScheduleFired {
+                schedule: row.get(0)?,
+                at: Timestamp(row.get(1)?),
+                left_out: rows::unsigned(row, 2)?,
+            })
+        });
+        let data = serde_json::to_value(fired.map_err(StoreError::from)?)
+            .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+        let fact = Fact::Event { event_type: EventType::ScheduleFired, data, turn: None };
+        self.store_facts(worker.0, &[fact], None, now).map(drop)
+    }
+}

@@ -1,0 +1,153 @@
+//! What schedules start, in the transaction that stores the firing, and changes of schedules by their owners.
+//!
+//! Must not decide when something is due: that is `schedules`'.
+
+use serde_json::{Value, json};
+use subagent_protocol::api::{AddSchedule, CancelTask, RunTask, ScheduledWork};
+use subagent_protocol::ids::TurnId;
+use subagent_protocol::schedule::SchedulePause;
+use subagent_protocol::{Code, Error, Result};
+
+use super::orders::Reached;
+use super::tasks::TaskCaller;
+use super::worker::{Also, Respond};
+use super::{Caller, Supervisor, controllers, entropy, hooks, spec, turns};
+use crate::core::Input;
+use crate::core::queue::{Queued, Urgency};
+use crate::core::worker::stopped_for_good;
+use crate::store::schedules::{self, StoredTimes};
+use crate::store::{Durability, OwnerCheck, RowId, Tx, controllers as stored_controllers};
+
+/// A change of a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScheduleChange {
+    Pause,
+    Resume,
+    /// Fires it once, now.
+    Run,
+    Remove,
+}
+
+/// Why a task or a turn ends for the next firing.
+const REPLACED: &str = "the next firing of its schedule takes its place";
+
+impl Supervisor {
+    /// Adds a schedule for the controller that the request means.
+    ///
+    /// # Errors
+    /// `NAME_TAKEN`, `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+    pub(crate) async fn add_schedule(&self, caller: Caller, request: AddSchedule) -> Result<()> {
+        let (owner, key) = self.guarded(caller, "add schedule", &request)?;
+        let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
+        let AddSchedule { choice, name, when, timezone, missed, overlap, max_failures, mut work } = request;
+        let times = StoredTimes { when, timezone, missed, overlap, max_failures };
+        let add = move |tx: &mut Tx<'_>| {
+            let row = controllers::of_new_worker(tx.connection(), &choice, &owner, &state_db)?;
+            if let ScheduledWork::Task(task) = &mut work
+                && let Some(place) = &mut task.manager
+            {
+                place.choice.controller_id = Some(row.controller_id.as_str().to_owned());
+                place.env.clear();
+            }
+            tx.insert_schedule(&name, &row.controller_id, &times, &work, now)
+        };
+        let write = move |tx: &mut Tx<'_>| tx.once(key.as_ref(), now, add);
+        self.shared.store.write(Durability::Full, 1, write).await.map(drop)
+    }
+
+    /// Changes a schedule. Gives the firing of [`ScheduleChange::Run`].
+    ///
+    /// # Errors
+    /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+    pub(crate) async fn change_schedule(
+        &self,
+        caller: Caller,
+        name: &str,
+        change: ScheduleChange,
+    ) -> Result<Option<RowId>> {
+        let (owner, key) = self.guarded(caller, &format!("{change:?} schedule {name}"), &())?;
+        let (name, now) = (name.to_owned(), entropy::now());
+        let carry_out = move |tx: &mut Tx<'_>| {
+            let row = schedules::named(tx.connection(), &name)?;
+            if let Some(controller) = stored_controllers::by_id(tx.connection(), row.controller_id.as_str())?
+            {
+                tx.check_owner(&owner, &controller)?;
+            }
+            match change {
+                ScheduleChange::Pause => {
+                    tx.pause_schedule(row.id, SchedulePause::User, None, now).map(|_| None)
+                }
+                ScheduleChange::Resume => tx.resume_schedule(row.id, now).map(|()| None),
+                ScheduleChange::Run => tx.insert_manual_firing(row.id, now).map(|firing| Some(firing.0)),
+                ScheduleChange::Remove => tx.delete_schedule(row.id).map(|()| None),
+            }
+        };
+        let write = move |tx: &mut Tx<'_>| tx.once(key.as_ref(), now, carry_out);
+        let (firing, _) = self.shared.store.write(Durability::Full, 1, write).await?;
+        Ok(firing.map(RowId))
+    }
+
+    /// Gives the task of a firing.
+    ///
+    /// # Errors
+    /// As [`Self::run_task`].
+    pub(crate) async fn fire_task(&self, firing: RowId, request: RunTask) -> Result<()> {
+        self.run_task(TaskCaller::Schedule { firing }, request).await.map(drop)
+    }
+
+    /// Sends the message of a firing, behind what waits for the worker.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub(crate) async fn fire_message(&self, firing: RowId, worker: &str, text: &str) -> Result<()> {
+        let row = self.row(worker).await?;
+        turns::check_text(text)?;
+        let mut text = text.to_owned();
+        if hooks::has_of_prompts(&row)
+            && let Some(context) = hooks::of_prompt(&self.shared, &row, &text).await?
+        {
+            text = format!("{text}\n\n{context}");
+            turns::check_text(&text)?;
+        }
+        if row.state == "stopped" {
+            let error = stopped_for_good(subagent_protocol::state::WorkerState::Stopped);
+            return Err(error.with("workerId", worker));
+        }
+        let Reached::Actor(handle) = self.reach(&row, &OwnerCheck(None), &None).await? else {
+            return Err(Error::new(Code::Internal, "a firing has no key"));
+        };
+        let (message, input) = turns::plain(&text);
+        let turn_id = TurnId::from_random(entropy::random()?);
+        let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
+        let input = Input::Enqueue { queued, urgency: Urgency::Queued, most: spec::queue_limit(&row) };
+        let (worker_id, now) = (row.worker_id.clone(), entropy::now());
+        let also: Also = Box::new(move |tx: &mut Tx<'_>, id: RowId| {
+            tx.start_firing(firing, (id, &worker_id), Some(&turn_id), now)
+        });
+        self.order_also(&handle, None, None, input, nothing(), None, Some(also)).await.map(drop)
+    }
+
+    /// Cancels what a firing has started.
+    ///
+    /// # Errors
+    /// `TASK_NOT_FOUND`, `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+    pub(crate) async fn cancel_firing(&self, firing: RowId, worker: &str, turn: Option<&str>) -> Result<()> {
+        let Some(turn) = turn else {
+            let request = CancelTask { reason: Some(REPLACED.to_owned()) };
+            return self.cancel_task(TaskCaller::Schedule { firing }, worker, request).await.map(drop);
+        };
+        let row = self.row(worker).await?;
+        let turn_id: TurnId = turn.parse().map_err(|_| Error::new(Code::TurnNotFound, turn))?;
+        let Reached::Actor(handle) = self.reach(&row, &OwnerCheck(None), &None).await? else { return Ok(()) };
+        let open = handle.snapshot.borrow().worker.open_turn().cloned();
+        let input = match open {
+            Some(open) if open == turn_id => Input::Cancel { reason: REPLACED.to_owned() },
+            _ => Input::DropQueued { turn_id },
+        };
+        self.order(&handle, None, None, input, nothing()).await.map(drop)
+    }
+}
+
+fn nothing() -> Respond {
+    Box::new(|_, _| -> Value { json!(null) })
+}
