@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::sandbox::Sandbox;
 use crate::time::Timestamp;
 
 /// The folder of branches that are made without a name of the user: `subagent/NAME`.
@@ -35,6 +36,24 @@ pub struct Worktree {
     pub source_branch: Option<String>,
     /// Whether `base` is a commit of changes that the main work tree had not committed. Landing leaves these out.
     pub with_changes: bool,
+    /// The sandbox of its agent. Such a worktree is a repository of its own, which borrows the objects of `repository`.
+    /// Its agent may have changed anything in it, so git runs there inside of the sandbox only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Box<Sandbox>>,
+}
+
+impl Worktree {
+    /// The same as the repository of its own that it is: what a process inside of the sandbox sees.
+    #[must_use]
+    pub fn from_inside(&self) -> Self {
+        Self { repository: self.path.join(".git"), sandbox: None, ..self.clone() }
+    }
+
+    /// Whether it is seen as [`Self::from_inside`].
+    #[must_use]
+    pub fn is_inside(&self) -> bool {
+        self.repository == self.path.join(".git")
+    }
 }
 
 /// How a new worktree is made usable.

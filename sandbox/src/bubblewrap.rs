@@ -31,6 +31,7 @@ pub(crate) fn arguments(sandbox: &Sandbox, cwd: &Path, needed: &[PathBuf]) -> io
         args.top_level_links()?;
     }
     args.words(&["--dev", "/dev", "--proc", "/proc"]);
+    let mut covers = Vec::new();
     for (path, mount) in mounts(&sandbox.spec, needed) {
         let Some(held) = files::open(&path)? else { continue };
         match mount {
@@ -38,13 +39,17 @@ pub(crate) fn arguments(sandbox: &Sandbox, cwd: &Path, needed: &[PathBuf]) -> io
             Mount::Write => args.bind("--bind", &path),
             Mount::Hide if held.kind == FileType::Directory => {
                 args.one("--tmpfs", &path);
-                args.one("--remount-ro", &path);
+                covers.push(path);
             }
             Mount::Hide => {
                 args.one("--ro-bind", Path::new("/dev/null"));
                 args.0.push(path.into());
             }
         }
+    }
+    // Last: what may be written deeper in them needs a folder there.
+    for path in covers {
+        args.one("--remount-ro", &path);
     }
     if sandbox.spec.read.is_some() {
         args.one("--dir", cwd);

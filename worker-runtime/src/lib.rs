@@ -82,7 +82,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             }
             _ => fail("`base` needs a folder to look at and one to write to"),
         },
-        Some("worktree") => match worktree::run() {
+        Some("worktree") => match worktree::run(args.next()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes64::Bytes64;
 use crate::ids::WorkerId;
+use crate::sandbox::Sandbox;
 use crate::state::words;
 use crate::time::Timestamp;
 use crate::worktree::{Contents, Landed, LandingMode, Setup};
@@ -86,6 +87,9 @@ pub struct WorktreeView {
     pub worker_id: WorkerId,
     /// When.
     pub created_at: Timestamp,
+    /// The sandbox of its agent. Such a worktree is a repository of its own, and its branch is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
     /// What is in it, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<Contents>,

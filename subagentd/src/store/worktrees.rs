@@ -56,7 +56,8 @@ impl WorktreeRow {
     /// The worktree as it is shown, without its contents.
     pub(crate) fn view(self) -> WorktreeView {
         let Self { worker_id, state, worktree, created_at, .. } = self;
-        let Worktree { name, repository, main, path, branch, base, source_branch, with_changes } = worktree;
+        let Worktree { name, repository, main, path, branch, base, source_branch, with_changes, sandbox } =
+            worktree;
         WorktreeView {
             name,
             state,
@@ -69,6 +70,7 @@ impl WorktreeRow {
             repository,
             worker_id,
             created_at,
+            sandbox: sandbox.map(|sandbox| *sandbox),
             contents: None,
         }
     }

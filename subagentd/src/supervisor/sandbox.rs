@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use subagent_protocol::api::StartWorker;
-use subagent_protocol::sandbox::{Layers, Sandbox, SandboxSpec};
+use subagent_protocol::sandbox::{FileSystem, Layers, Sandbox, SandboxSpec};
 use subagent_protocol::{Code, Error, Result};
 use subagent_sandbox::Machine;
+
+use super::worktrees::Planned;
 
 /// The maximum number of paths of a sandbox. They are arguments of bubblewrap.
 const MAX_PATHS: usize = 200;
@@ -35,7 +37,8 @@ pub(super) fn of_agent(sandbox: Option<&Sandbox>, own: [&Path; 2]) -> Option<San
 /// Whether a request asks for something that can be meant.
 ///
 /// # Errors
-/// `INVALID_INPUT{field}`; `SANDBOX_UNAVAILABLE` for an agent that is to give tasks or to have a worktree.
+/// `INVALID_INPUT{field}`; `SANDBOX_UNAVAILABLE` for an agent that is to give tasks, or to have a worktree that it may
+/// not write.
 pub(super) fn check(request: &StartWorker) -> Result<()> {
     let Some(spec) = &request.sandbox else { return Ok(()) };
     let wrong = |message: &str| Err(Error::new(Code::InvalidInput, message).with("field", "sandbox"));
@@ -50,10 +53,10 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     if !paths().all(possible) {
         return wrong("the paths of a sandbox are absolute");
     }
-    if request.worktree.is_some() {
-        let message = "an agent in a sandbox cannot have a git worktree of its own in this version: its commits would need the repository's git directory";
+    if request.worktree.is_some() && spec.filesystem == FileSystem::SharedRo {
+        let message = "an agent that may not write its workspace has no use for a git worktree of its own";
         return Err(Error::new(Code::SandboxUnavailable, message).with("missing", "worktree").recommend(
-            "start it without a sandbox, or without a worktree (`--worktree`, `isolation: worktree`)",
+            "start it with another sandbox, or without a worktree (`--worktree`, `isolation: worktree`)",
         ));
     }
     if request.delegation.is_some() {
@@ -66,16 +69,21 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     Ok(())
 }
 
-/// The sandbox of a worker that is to be started; `own` are the folders of the daemon.
+/// The sandbox of a worker that is to be started, before it has the worktree that is planned; `own` are the folders of the daemon.
 ///
 /// # Errors
 /// `SANDBOX_UNAVAILABLE{missing}` when this machine cannot enforce it.
-pub(super) async fn of_request(request: &StartWorker, own: [&Path; 2]) -> Result<Option<Sandbox>> {
+pub(super) async fn of_request(
+    request: &StartWorker,
+    planned: Option<&Planned>,
+    own: [&Path; 2],
+) -> Result<Option<Sandbox>> {
     let Some(spec) = request.sandbox.clone() else { return Ok(None) };
+    let there = planned.map_or_else(|| spec.clone(), |planned| planned.confined(spec.clone()));
     let path = request.env.iter().find(|(name, _)| name.0 == b"PATH").map(|(_, value)| value.0.clone());
     let always = always_hidden(own);
     let chosen = tokio::task::spawn_blocking(move || {
-        let layers = layers(&spec, &path.unwrap_or_default(), &always)?;
+        let layers = layers(&there, &path.unwrap_or_default(), &always)?;
         Ok(Sandbox { spec, layers })
     });
     chosen.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string()))).map(Some)

@@ -58,11 +58,13 @@ impl Supervisor {
         }
         let planned = self.plan_worktree(request.worktree.as_ref(), &request.cwd, &request.env).await?;
         let (mut spec, kept) = delegation::parts(&request)?;
-        spec.sandbox = sandbox::of_request(&request, self.shared.setup.own_folders()).await?;
+        spec.sandbox =
+            sandbox::of_request(&request, planned.as_ref(), self.shared.setup.own_folders()).await?;
         let stored_spec =
             serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
         environment::write(&file, &kept)?;
+        let shared = Arc::clone(&self.shared);
         let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
         let begins = if request.debug_mode { Worker::without_runtime() } else { Worker::new() };
         let stored = self
@@ -89,9 +91,17 @@ impl Supervisor {
                     };
                     let worker = tx.insert_worker(&new, now)?;
                     tx.open_account(worker, controller.id, None, request.budget)?;
-                    planned.map_or(Ok(()), |planned| planned.store(tx, worker_id.as_str(), now))?;
+                    planned.map_or(Ok(()), |planned| {
+                        planned.store(tx, worker_id.as_str(), shared.setup.own_folders(), now)
+                    })?;
                     if let Some(from) = &request.worktree_of {
-                        worktrees::take_over(tx, from.as_str(), worker_id.as_str(), now)?;
+                        worktrees::take_over(
+                            tx,
+                            from.as_str(),
+                            worker_id.as_str(),
+                            shared.setup.own_folders(),
+                            now,
+                        )?;
                     }
                     Ok(worker_id)
                 })

@@ -336,16 +336,6 @@ fn who_goes_on_from_a_worker_has_its_worktree() {
 }
 
 #[test]
-fn a_sandbox_and_a_worktree_are_refused_together() {
-    let sandbox = repository();
-    let start = ["worker", "start", "demo", "--name", "a", "--worktree", "--sandbox", "shared_ro"];
-    let refused = sandbox.run(&start).error("SANDBOX_UNAVAILABLE");
-    assert_eq!(refused["details"]["missing"], "worktree", "{refused}");
-    assert_eq!(names(&sandbox), [""; 0]);
-    sandbox.finish();
-}
-
-#[test]
 fn without_an_identity_nothing_lands() {
     let sandbox = repository();
     let _ = start(&sandbox, "auth", &[]);

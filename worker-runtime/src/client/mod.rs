@@ -247,8 +247,10 @@ fn places(roots: Vec<PathBuf>, start: &RuntimeStart) -> (Place, Place) {
     let hidden = spec.map(|spec| spec.hide.clone()).unwrap_or_default();
     let private: Vec<PathBuf> = start.private.iter().cloned().chain(hidden).collect();
     let read = spec.and_then(|spec| Some([spec.read.clone()?, spec.write.clone()].concat()));
-    let readable = Place { roots: roots.clone(), private: private.clone(), confined: read };
-    (readable, Place { roots, private, confined: spec.map(|spec| spec.write.clone()) })
+    let write = spec.map(|spec| spec.write.clone());
+    let opened = write.clone().unwrap_or_default();
+    let writable = Place { roots, private, opened, confined: write };
+    (Place { confined: read, ..writable.clone() }, writable)
 }
 
 fn spawns(step: &Step) -> bool {

@@ -32,7 +32,7 @@ impl World {
         fs::write(base.join("in/file"), "inside").unwrap();
         fs::write(base.join("out/file"), SECRET).unwrap();
         fs::write(base.join("out/sub/file"), SECRET).unwrap();
-        let place = Place { roots: vec![base.join("in")], private: Vec::new(), confined: None };
+        let place = Place { roots: vec![base.join("in")], ..Place::default() };
         Self { base, place, _folder: folder }
     }
 
@@ -229,7 +229,7 @@ fn only_regular_files_are_opened_and_nothing_waits() {
         }
     }
     assert!(fs::metadata(world.base.join("in/pipe")).unwrap().file_type().is_fifo());
-    let devices = Place { roots: vec!["/dev".into()], private: Vec::new(), confined: None };
+    let devices = Place { roots: vec!["/dev".into()], ..Place::default() };
     let refused = files::read(&devices, "/dev/zero", None, None, None).unwrap_err();
     assert!(refused.message.contains("a device"), "{}", refused.message);
 }

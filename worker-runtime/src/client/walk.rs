@@ -29,6 +29,8 @@ pub(crate) struct Place {
     pub(crate) roots: Vec<PathBuf>,
     /// Files and folders in which nothing is, also within the roots.
     pub(crate) private: Vec<PathBuf>,
+    /// Folders in private ones that are not private: a sandbox lets its agent write there.
+    pub(crate) opened: Vec<PathBuf>,
     /// Where a sandbox keeps its agent besides, absolute and without links; `None` without one.
     pub(crate) confined: Option<Vec<PathBuf>>,
 }
@@ -229,7 +231,11 @@ impl<'a> Walk<'a> {
         let Some((base, rest)) = best else {
             return Err(missing.unwrap_or_else(|| WalkError::Outside(path.to_owned())));
         };
-        if self.place.private.iter().any(|private| base.starts_with(private)) {
+        let opens = |private: &PathBuf| {
+            let deeper = |opened: &PathBuf| base.starts_with(opened) && opened.starts_with(private);
+            self.place.opened.iter().any(deeper)
+        };
+        if self.place.private.iter().any(|private| base.starts_with(private) && !opens(private)) {
             return Err(WalkError::Private);
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

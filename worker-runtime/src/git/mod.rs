@@ -15,7 +15,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use command_fds::CommandFdExt as _;
@@ -117,22 +117,13 @@ impl Git<'_> {
     ) -> Result<Vec<u8>, Failure> {
         #[cfg(test)]
         killed::step();
-        let mut child = self.command(args).spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound if self.folder.is_dir() => Failure::NotInstalled,
-            _ => Failure::NotRun(error),
+        let heard = heard(self.command(args), stdin, limit, self.until, self.held);
+        let (status, bytes, said) = heard.map_err(|failure| match failure {
+            Failure::NotRun(error) if error.kind() == io::ErrorKind::NotFound && self.folder.is_dir() => {
+                Failure::NotInstalled
+            }
+            other => other,
         })?;
-        #[cfg(test)]
-        killed::running(&child);
-        let heard = listen::hear(&mut child, stdin, limit, self.until).and_then(|heard| {
-            // Its outputs may end before it.
-            await_readable(ended(&child)?.as_fd(), self.until)?;
-            Ok(heard)
-        });
-        if heard.is_err() {
-            end(&mut child);
-        }
-        let (bytes, said) = heard?;
-        let status = child.wait().map_err(Failure::NotRun)?;
         #[cfg(test)]
         killed::step();
         if status.success() {
@@ -184,14 +175,41 @@ impl Git<'_> {
         command.env("LC_ALL", "C").env("GIT_LITERAL_PATHSPECS", "1");
         command.envs(self.places.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A group of its own, so that what it starts can be ended with it.
-        command.process_group(0);
-        let held: Vec<OwnedFd> = self.held.iter().filter_map(|file| file.try_clone().ok()).collect();
-        if !held.is_empty() {
-            command.preserved_fds(held);
-        }
         command
     }
+}
+
+/// Runs a program: its status, all that it prints (`limit` bytes at most), and the end of what it says. `held` are open
+/// files that it inherits.
+pub(crate) fn heard(
+    mut command: Command,
+    stdin: &[u8],
+    limit: usize,
+    until: Instant,
+    held: &[OwnedFd],
+) -> Result<(ExitStatus, Vec<u8>, String), Failure> {
+    // A group of its own, so that what it starts can be ended with it.
+    command.process_group(0);
+    let held: Vec<OwnedFd> = held.iter().filter_map(|file| file.try_clone().ok()).collect();
+    if !held.is_empty() {
+        command.preserved_fds(held);
+    }
+    let mut child = command.spawn().map_err(Failure::NotRun)?;
+    // With it go our copies of what it inherits.
+    drop(command);
+    #[cfg(test)]
+    killed::running(&child);
+    let heard = listen::hear(&mut child, stdin, limit, until).and_then(|heard| {
+        // Its outputs may end before it.
+        await_readable(ended(&child)?.as_fd(), until)?;
+        Ok(heard)
+    });
+    if heard.is_err() {
+        end(&mut child);
+    }
+    let (bytes, said) = heard?;
+    let status = child.wait().map_err(Failure::NotRun)?;
+    Ok((status, bytes, said))
 }
 
 /// A descriptor that becomes readable when a process ends.

@@ -21,9 +21,14 @@ pub(super) fn alone<'a, T>(
         return Err(errors::not_found(&worktree.repository, "the repository is gone"));
     }
     let folder = worktree.path.parent().unwrap_or(Path::new("/"));
-    let path = folder.join(format!(".{}.lock", worktree.name));
+    let path = match worktree.is_inside() {
+        // All that a process inside of a sandbox can write to.
+        true => worktree.repository.join("subagent-lock"),
+        false => folder.join(format!(".{}.lock", worktree.name)),
+    };
     work.locked(name, &path, &worktree.repository, |work| {
-        let found = Registration::find(worktree)?.filter(|found| found.path.is_dir());
+        let found = Registration::find(worktree)?;
+        let found = found.filter(|found| found.path.is_dir() && worktree.sandbox.is_none());
         let answer = found.map_or(Ok(()), |found| restore(work, &found)).and_then(|()| operation(work));
         if !worktree.path.exists() {
             // The lock goes with the worktree; who waits for it sees that it is gone.

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use subagent_protocol::Error;
+use subagent_protocol::worktree::Worktree;
 
-use super::modules;
+use super::registration::Registration;
 use super::work::{Work, line};
+use super::{look, modules};
 
 /// A work tree: that of the worktree, or one of a submodule.
 pub(super) struct Checkout {
@@ -19,6 +21,18 @@ pub(super) struct Checkout {
 }
 
 impl Checkout {
+    /// The whole worktree.
+    pub(super) fn of(worktree: &Worktree, found: &Registration) -> Self {
+        Self {
+            top: found.path.clone(),
+            git_dir: found.admin.clone(),
+            // From inside of a sandbox nothing can be kept in the main work tree.
+            main: (!worktree.is_inside()).then(|| worktree.main.clone()),
+            ready: look::ready(found),
+            deletions_count: true,
+        }
+    }
+
     /// Those below that are repositories of their own: submodules, and others that git tracks as such.
     pub(super) fn below(&self, work: &Work<'_>) -> Result<Vec<Self>, Error> {
         let mut found = Vec::new();

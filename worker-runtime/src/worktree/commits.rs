@@ -21,6 +21,11 @@ pub(super) fn unique(
 ) -> Result<Vec<String>, Error> {
     let branch = format!("refs/heads/{}", worktree.branch);
     let git = git_of(work, worktree, found);
+    if worktree.is_inside() {
+        // All refs are its own; what the repository has from which it borrows is elsewhere too.
+        let args = ["rev-list", "--ignore-missing", "--all", "--reflog", "--not", "--alternate-refs"];
+        return Ok(lines(&work.feed(&git, &args, b"")?).collect());
+    }
     let tips = tips(work, worktree, found)?;
     let mut input = tips.into_iter().collect::<Vec<_>>().join("\n");
     if input.is_empty() {
@@ -43,6 +48,12 @@ pub(super) fn tips(
     found: Option<&Registration>,
 ) -> Result<BTreeSet<String>, Error> {
     let git = git_of(work, worktree, found);
+    if worktree.is_inside() {
+        let refs = work.feed(&git, &["for-each-ref", "--format=%(objectname)"], b"")?;
+        let before = work.asked_of(&git, &["rev-list", "--walk-reflogs", "--all"])?.unwrap_or_default();
+        let head = work.asked_of(&git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?;
+        return Ok(lines(&refs).chain(lines(&before)).chain(lines(&head.unwrap_or_default())).collect());
+    }
     let mut tips = history(work, &git, &format!("refs/heads/{}", worktree.branch))?;
     if found.is_some() {
         tips.extend(history(work, &git, "HEAD")?);

@@ -9,7 +9,7 @@ use subagent_protocol::worktree::Worktree;
 use super::land::landed;
 use super::registration::{OURS, Registration};
 use super::work::{Work, line, step};
-use super::{errors, modules, plan};
+use super::{errors, modules, own, plan};
 
 pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     let top = &worktree.main;
@@ -22,6 +22,9 @@ pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> 
             return Err(errors::not_found(&found.path, "the folder of the worktree is gone"));
         }
         // Its submodules too. The files may have changed since.
+        return Ok(());
+    }
+    if worktree.sandbox.is_some() && own::is_whole(worktree) {
         return Ok(());
     }
     let name = format!("refs/heads/{}", worktree.branch);
@@ -37,7 +40,11 @@ pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> 
         let none = "0".repeat(worktree.base.len());
         work.run(&worktree.repository, &["update-ref", &name, &worktree.base, &none])?;
     }
-    make(work, worktree).inspect_err(|_| {
+    let made = match worktree.sandbox {
+        Some(_) => own::create::make(work, worktree),
+        None => make(work, worktree),
+    };
+    made.inspect_err(|_| {
         // The error is what counts. What stays is found by the next attempt.
         let _ = clear_made(work, worktree).and_then(|()| {
             work.run(&worktree.repository, &["update-ref", "-d", &name, &worktree.base]).map(drop)
@@ -111,6 +118,11 @@ fn clear_made(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
         removed(&worktree.path)?;
         step();
         return removed(&found.admin);
+    }
+    if worktree.sandbox.is_some() {
+        // A repository of its own that was not made whole.
+        step();
+        return removed(&worktree.path);
     }
     if !work.was_killed() {
         return Ok(());

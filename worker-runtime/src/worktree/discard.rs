@@ -79,14 +79,9 @@ pub(super) fn of_branch(
         .collect())
 }
 
-fn of_folder(keeping: &Keeping<'_>, found: &Registration) -> Result<String, Error> {
-    let place = Checkout {
-        top: found.path.clone(),
-        git_dir: found.admin.clone(),
-        main: Some(keeping.worktree.main.clone()),
-        ready: look::ready(found),
-        deletions_count: true,
-    };
+/// A commit of all that is in the folder, with all commits that it has alone.
+pub(super) fn of_folder(keeping: &Keeping<'_>, found: &Registration) -> Result<String, Error> {
+    let place = Checkout::of(keeping.worktree, found);
     keeping.all(&place, of_branch(keeping.work, keeping.worktree, Some(found))?)
 }
 

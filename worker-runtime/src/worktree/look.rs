@@ -28,14 +28,8 @@ pub(super) fn look(work: &Work<'_>, worktree: &Worktree) -> Result<Contents, Err
         return Ok(Contents { commits, uncommitted, ..Contents::default() });
     };
     let is_removed = found.read(REMOVING).is_some();
-    let place = Checkout {
-        top: found.path.clone(),
-        git_dir: found.admin.clone(),
-        main: Some(worktree.main.clone()),
-        ready: ready(&found),
-        // What a removal that was killed has deleted was found to be nothing to keep.
-        deletions_count: !is_removed,
-    };
+    // What a removal that was killed has deleted was found to be nothing to keep.
+    let place = Checkout { deletions_count: !is_removed, ..Checkout::of(worktree, &found) };
     let mut contents = Contents { exists: true, ..Contents::default() };
     contents.commits = commits::unique(work, worktree, Some(&found))?.len() as u64;
     contents.under_way = status::under_way(&found.admin).map(str::to_owned);
@@ -66,6 +60,7 @@ pub(super) fn registered(worktree: &Worktree) -> Result<Option<Registration>, Er
     }
     let is_removed = found.as_ref().is_some_and(|found| found.read(REMOVING).is_some());
     match found {
+        Some(found) if worktree.is_inside() => Ok(Some(found)),
         Some(found) if top.join(".git").is_file() || is_removed => {
             restore_link(&found)?;
             Ok(Some(found))

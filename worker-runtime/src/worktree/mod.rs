@@ -2,6 +2,8 @@
 //!
 //! Must not know workers, and must not lose a byte: what it removes is in a commit that a ref keeps.
 //!
+//! A worktree whose agent is in a sandbox is a repository of its own, see `own`.
+//!
 //! In the worktree's own git directory (`.git/worktrees/ID`) we keep `subagent` (its name: it is ours and was made
 //! whole), `subagent-ready` (its time: when the setup ended) and `subagent-removing` (a removal has begun).
 
@@ -16,6 +18,7 @@ mod land;
 mod lock;
 mod look;
 mod modules;
+mod own;
 mod patch;
 mod plan;
 mod registration;
@@ -30,26 +33,37 @@ mod work;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use subagent_protocol::worktree::{Answer, Operation};
 
 use self::alone::alone;
 pub use self::patch::patch;
 pub use self::plan::repository;
-use self::work::{Env, Patience, Work};
+use self::work::{Env, PATIENT, Patience, Work};
 
-/// Reads an operation from the standard input, carries it out, and writes the answer.
+/// Reads an operation from the standard input, carries it out, and writes the answer. With the word `inside` it is one
+/// that a process like this asks for in the sandbox of an agent.
 ///
 /// # Errors
 /// When the input is no operation, or the answer cannot be written.
-pub(crate) fn run() -> io::Result<()> {
+pub(crate) fn run(word: Option<OsString>) -> io::Result<()> {
+    match word {
+        Some(word) if word == own::INSIDE => told(|request, env| own::inside::answer(request, env, PATIENT)),
+        _ => told(|operation, env| answer(operation, env, PATIENT)),
+    }
+}
+
+/// Reads one request from the standard input, and writes its answer.
+fn told<R: DeserializeOwned, A: Serialize>(answer: impl FnOnce(R, &Env) -> A) -> io::Result<()> {
     let mut text = Vec::new();
     let _ = io::stdin().lock().read_to_end(&mut text)?;
-    let operation: Operation = serde_json::from_slice(&text).map_err(io::Error::other)?;
+    let request = serde_json::from_slice(&text).map_err(io::Error::other)?;
     let env: Vec<_> = std::env::vars_os().collect();
-    let mut line =
-        serde_json::to_vec(&answer(operation, &env, Patience::default())).map_err(io::Error::other)?;
+    let mut line = serde_json::to_vec(&answer(request, &env)).map_err(io::Error::other)?;
     line.push(b'\n');
     io::stdout().write_all(&line)
 }
@@ -63,19 +77,31 @@ fn answer(operation: Operation, env: &Env, patience: Patience) -> Answer {
         }
         Operation::Create { worktree, setup } => alone(&work, "create", &worktree, |work| {
             create::create(work, &worktree)?;
-            usable::make(work, &worktree, &setup)
+            match worktree.sandbox {
+                // Nothing in it is an agent's so far.
+                Some(_) => usable::make(work, &worktree.from_inside(), &setup),
+                None => usable::make(work, &worktree, &setup),
+            }
         }),
         Operation::Setup { worktree, setup } => {
-            alone(&work, "setup", &worktree, |work| usable::make(work, &worktree, &setup))
+            alone(&work, "setup", &worktree, |work| match &worktree.sandbox {
+                Some(sandbox) => own::setup(work, &worktree, sandbox, &setup),
+                None => usable::make(work, &worktree, &setup),
+            })
         }
-        Operation::Look { worktree } => {
-            alone(&work, "look", &worktree, |work| look::look(work, &worktree).map(Answer::Found))
-        }
-        Operation::Remove { worktree } => {
-            alone(&work, "remove", &worktree, |work| remove::remove(work, &worktree))
-        }
+        Operation::Look { worktree } => alone(&work, "look", &worktree, |work| match &worktree.sandbox {
+            Some(sandbox) => own::look(work, &worktree, sandbox).map(Answer::Found),
+            None => look::look(work, &worktree).map(Answer::Found),
+        }),
+        Operation::Remove { worktree } => alone(&work, "remove", &worktree, |work| match &worktree.sandbox {
+            Some(sandbox) => own::remove(work, &worktree, sandbox),
+            None => remove::remove(work, &worktree),
+        }),
         Operation::Discard { worktree, time } => {
-            alone(&work, "discard", &worktree, |work| discard::discard(work, &worktree, time))
+            alone(&work, "discard", &worktree, |work| match &worktree.sandbox {
+                Some(sandbox) => own::discard(work, &worktree, sandbox, time),
+                None => discard::discard(work, &worktree, time),
+            })
         }
         Operation::Prune { repository, before } => retired::prune(&work, &repository, before),
         Operation::Land { worktree, landing } => {

@@ -1,32 +1,39 @@
 //! The changes of a worktree as a patch, uncommitted and untracked files included. Changes nothing in it.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
 use super::alone::alone;
 use super::scratch::Scratch;
-use super::work::{Patience, Work};
-use super::{errors, look};
+use super::work::{PATIENT, Work};
+use super::{errors, look, own};
 
-/// A patch from the worktree's base to its files as they are, in the form that `git apply` takes.
+/// A patch from the worktree's base to its files as they are, in the form that `git apply` takes. `runtime` is the program
+/// `subagent-runtime`, which is run in the sandbox of a confined worktree.
 ///
 /// # Errors
 /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, `GIT_FAILED`.
-pub fn patch(worktree: &Worktree, env: &[(OsString, OsString)]) -> Result<Vec<u8>, Error> {
-    let work = Work::new(env, Patience::default());
-    alone(&work, "patch", worktree, |work| {
-        let found = look::registered(worktree)?;
-        let found = found.ok_or_else(|| errors::not_found(&worktree.path, "the worktree is gone"))?;
-        let scratch = Scratch::new(&worktree.repository)?;
-        let mut git = work.git(&found.path);
-        // An index of our own: that of the worktree stays as it is.
-        git.places.push(("GIT_INDEX_FILE", scratch.path("index").into()));
-        work.feed(&git, &["read-tree", "HEAD"], b"")?;
-        work.feed(&git, &["add", "--all"], b"")?;
-        let args = ["diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", "--no-color"];
-        let args: Vec<&OsStr> = args.iter().copied().chain([&*worktree.base]).map(OsStr::new).collect();
-        work.feed(&git, &args, b"")
+pub fn patch(worktree: &Worktree, env: &[(OsString, OsString)], runtime: &Path) -> Result<Vec<u8>, Error> {
+    let work = Work::new(env, PATIENT).with_runtime(runtime);
+    alone(&work, "patch", worktree, |work| match &worktree.sandbox {
+        Some(sandbox) => own::patch(work, worktree, sandbox),
+        None => of(work, worktree),
     })
+}
+
+pub(super) fn of(work: &Work<'_>, worktree: &Worktree) -> Result<Vec<u8>, Error> {
+    let found = look::registered(worktree)?;
+    let found = found.ok_or_else(|| errors::not_found(&worktree.path, "the worktree is gone"))?;
+    let scratch = Scratch::new(&worktree.repository)?;
+    let mut git = work.git(&found.path);
+    // An index of our own: that of the worktree stays as it is.
+    git.places.push(("GIT_INDEX_FILE", scratch.path("index").into()));
+    work.feed(&git, &["read-tree", "HEAD"], b"")?;
+    work.feed(&git, &["add", "--all"], b"")?;
+    let args = ["diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", "--no-color"];
+    let args: Vec<&OsStr> = args.iter().copied().chain([&*worktree.base]).map(OsStr::new).collect();
+    work.feed(&git, &args, b"")
 }

@@ -10,7 +10,7 @@ use subagent_protocol::Error;
 use subagent_protocol::worktree::{BRANCH_PREFIX, Plan};
 
 use super::scratch::Scratch;
-use super::work::{Patience, Work, line};
+use super::work::{PATIENT, Work, line};
 use super::{errors, status};
 use crate::git::Failure;
 
@@ -93,7 +93,7 @@ pub(super) fn version(work: &Work<'_>, folder: &Path) -> Result<(u32, u32), Erro
 /// # Errors
 /// `WORKTREE_NEEDS_GIT{reason}`, `GIT_FAILED`.
 pub fn repository(folder: &Path, env: &[(OsString, OsString)]) -> Result<PathBuf, Error> {
-    Ok(find(&Work::new(env, Patience::default()), folder)?.repository)
+    Ok(find(&Work::new(env, PATIENT), folder)?.repository)
 }
 
 fn find(work: &Work<'_>, cwd: &Path) -> Result<Found, Error> {

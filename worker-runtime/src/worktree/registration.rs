@@ -28,6 +28,10 @@ pub(super) struct Registration {
 impl Registration {
     /// Finds a worktree: by its name, which stays when it is moved; by its path before it was made whole.
     pub(super) fn find(worktree: &Worktree) -> Result<Option<Self>, Error> {
+        if worktree.is_inside() {
+            let found = Self { admin: worktree.repository.clone(), path: worktree.path.clone() };
+            return Ok(Some(found).filter(|found| found.admin.is_dir()));
+        }
         let wanted = resolved(&worktree.path);
         let (mut by_path, folder) = (None, worktree.repository.join("worktrees"));
         let entries = match fs::read_dir(&folder) {
@@ -52,6 +56,12 @@ impl Registration {
     /// Whether it was made whole by us.
     pub(super) fn is_whole(&self) -> bool {
         self.admin.join(OURS).exists()
+    }
+
+    /// The git directory with what all work trees of the repository share.
+    pub(super) fn common(&self) -> PathBuf {
+        let folder = self.admin.parent().filter(|folder| folder.ends_with("worktrees"));
+        folder.and_then(Path::parent).unwrap_or(&self.admin).to_owned()
     }
 
     /// Reads one of the files in its git directory.

@@ -40,13 +40,7 @@ pub(super) fn remove(work: &Work<'_>, worktree: &Worktree) -> Result<Answer, Err
 
 /// Lets git remove the folder, which looks again whether something would be lost; false if so.
 fn take_away(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Result<bool, Error> {
-    let top = Checkout {
-        top: found.path.clone(),
-        git_dir: found.admin.clone(),
-        main: Some(worktree.main.clone()),
-        ready: look::ready(found),
-        deletions_count: false,
-    };
+    let top = Checkout { deletions_count: false, ..Checkout::of(worktree, found) };
     let modules = top.below(work)?;
     for module in &modules {
         // They are clean, as the whole is. An empty folder is one that is not initialised.

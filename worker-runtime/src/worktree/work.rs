@@ -28,11 +28,9 @@ pub(super) struct Patience {
     pub(super) git: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Self {
-        Self { operation: Duration::from_secs(30), git: Duration::from_secs(10) }
-    }
-}
+/// As long as it makes sense.
+pub(super) const PATIENT: Patience =
+    Patience { operation: Duration::from_secs(30), git: Duration::from_secs(10) };
 
 /// The state of one operation.
 pub(super) struct Work<'a> {
@@ -45,13 +43,25 @@ pub(super) struct Work<'a> {
     /// When an earlier operation began that was killed.
     killed: Option<SystemTime>,
     repository: PathBuf,
+    /// `subagent-runtime`, if that is another program than this one.
+    runtime: Option<PathBuf>,
 }
 
 impl<'a> Work<'a> {
     pub(super) fn new(env: &'a Env, patience: Patience) -> Self {
         let until = Instant::now() + DEADLINE;
         let (begun, repository) = (SystemTime::now(), PathBuf::new());
-        Self { env, patience, until, begun, held: Vec::new(), killed: None, repository }
+        Self { env, patience, until, begun, held: Vec::new(), killed: None, repository, runtime: None }
+    }
+
+    /// For a program that is not `subagent-runtime`, which is this one.
+    pub(super) fn with_runtime(self, runtime: &Path) -> Self {
+        Self { runtime: Some(runtime.to_owned()), ..self }
+    }
+
+    /// The program `subagent-runtime`.
+    pub(super) fn runtime(&self) -> std::io::Result<PathBuf> {
+        self.runtime.clone().map_or_else(std::env::current_exe, Ok)
     }
 
     /// Carries out an operation with one more lock.
@@ -69,7 +79,8 @@ impl<'a> Work<'a> {
         }
         let killed = [self.killed, lock.killed].into_iter().flatten().min();
         let (env, patience, until, begun) = (self.env, self.patience, self.until, self.begun);
-        operation(&Self { env, patience, until, begun, held, killed, repository: repository.to_owned() })
+        let (repository, runtime) = (repository.to_owned(), self.runtime.clone());
+        operation(&Self { env, patience, until, begun, held, killed, repository, runtime })
     }
 
     /// Whether an earlier operation of this worktree was killed.

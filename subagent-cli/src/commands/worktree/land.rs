@@ -17,6 +17,7 @@ use crate::commands::send;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
+use crate::sibling_executable::sibling_executable;
 
 const KEYS: [&str; 4] = ["name", "into", "commit", "worktreeRemoved"];
 
@@ -136,7 +137,8 @@ fn fix(name: &str, failure: Failure, workspace: &Workspace, context: &Context) -
 
 /// Writes the changes of a worktree to a file.
 fn patch(view: &WorktreeView, file: &std::path::Path, context: &Context) -> Result<Outcome> {
-    let bytes = worktree::patch(&of_view(view), &environment(context))?;
+    let bytes =
+        worktree::patch(&of_view(view), &environment(context), &sibling_executable("subagent-runtime")?)?;
     fs::write(file, &bytes).map_err(|error| {
         Failure::new(Code::InvalidArgument, format!("{} cannot be written: {error}", file.display()))
             .with("path", file.to_string_lossy())
@@ -156,5 +158,6 @@ fn of_view(view: &WorktreeView) -> Worktree {
         base: view.base.clone(),
         source_branch: view.source_branch.clone(),
         with_changes: view.with_changes,
+        sandbox: view.sandbox.clone().map(Box::new),
     }
 }

@@ -8,6 +8,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::super::compose::{self, Composed, Gives};
+use super::super::shared::Shared;
 use super::super::worktrees::Planned;
 use super::super::{Supervisor, controllers, delegation, entropy, environment, sandbox, start, turns};
 use super::{TaskCaller, gives_tasks, shown};
@@ -31,6 +32,7 @@ const MOST_METADATA_BYTES: usize = 16 * 1024;
 struct Spawn {
     composed: Composed,
     planned: Option<Planned>,
+    shared: Arc<Shared>,
     parent: Option<WorkerRow>,
     owner: Option<OwnerCheck>,
     firing: Option<RowId>,
@@ -75,7 +77,8 @@ impl Supervisor {
         let (wanted, cwd) = (composed.request.worktree.as_ref(), &composed.request.cwd);
         let planned = self.plan_worktree(wanted, cwd, &composed.request.env).await?;
         let (mut spec, kept) = delegation::parts(&composed.request)?;
-        spec.sandbox = sandbox::of_request(&composed.request, self.shared.setup.own_folders()).await?;
+        spec.sandbox =
+            sandbox::of_request(&composed.request, planned.as_ref(), self.shared.setup.own_folders()).await?;
         let stored_spec =
             serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let worker_id = WorkerId::from_random(entropy::random()?);
@@ -93,6 +96,7 @@ impl Supervisor {
             state_db: self.shared.store.path().display().to_string(),
             composed,
             planned,
+            shared: Arc::clone(&self.shared),
             task: request,
         };
         if let Some(parent) = &spawn.parent
@@ -240,7 +244,9 @@ impl Spawn {
             metadata: task.metadata.into(),
         };
         tx.insert_task(id, &worker_id, &new, now)?;
-        self.planned.map_or(Ok(()), |planned| planned.store(tx, worker_id.as_str(), now))?;
+        self.planned.map_or(Ok(()), |planned| {
+            planned.store(tx, worker_id.as_str(), self.shared.setup.own_folders(), now)
+        })?;
         let (message, input) = turns::plain(&task.prompt);
         let queued = Queued { turn_id: self.turn_id, message, input, sender: None };
         let step = begins.step(Input::Enqueue { queued, urgency: Urgency::Delivered, most: usize::MAX })?;

@@ -1,6 +1,7 @@
 //! From the request of a worker with a worktree to the worktree on disk: planned before the worker is stored, stored with
 //! it, made by its actor before the first runtime.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use subagent_protocol::api::{WorktreeState, WorktreeView};
@@ -11,12 +12,13 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::task::JoinHandle;
 
 use super::operation;
-use super::planned::{Planned, moved};
+use super::planned::{Planned, confined, moved};
 use super::rows::store_event;
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, RowId, Tx, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
+use crate::supervisor::sandbox;
 use crate::supervisor::shared::Shared;
 use crate::supervisor::spec::Spec;
 
@@ -26,42 +28,57 @@ impl Planned {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a path that is not UTF-8, `STORAGE_ERROR`.
-    pub(in crate::supervisor) fn store(&self, tx: &Tx<'_>, worker_id: &str, now: Timestamp) -> Result<()> {
+    pub(in crate::supervisor) fn store(
+        &self,
+        tx: &Tx<'_>,
+        worker_id: &str,
+        own: [&Path; 2],
+        now: Timestamp,
+    ) -> Result<()> {
         let internal = |problem: String| Error::new(Code::Internal, problem);
         let row = workers::get(tx.connection(), worker_id)?;
         let row = row.ok_or_else(|| internal(format!("worker {worker_id} is not stored")))?;
-        let worktree = self.named(&row.name, &worktrees::names(tx.connection())?);
+        let mut worktree = self.named(&row.name, &worktrees::names(tx.connection())?);
+        let mut spec = read(&row.spec)?;
+        if let Some(sandbox) = &mut spec.sandbox {
+            sandbox.spec = confined(sandbox.spec.clone(), &worktree, self.root());
+        }
+        worktree.sandbox = sandbox::of_agent(spec.sandbox.as_ref(), own).map(Box::new);
         tx.insert_worktree((&row.worker_id, &row.controller_id), &worktree, self.setup(), now)?;
         tx.update_cwd(row.id, &self.cwd(&worktree).display().to_string())?;
-        works_in(tx, row.id, &row.spec, &worktree)
+        works_in(tx, row.id, spec, &worktree)
     }
 }
 
 /// Stores that a worker has a worktree.
-fn works_in(tx: &Tx<'_>, worker: RowId, spec: &str, worktree: &Worktree) -> Result<()> {
-    let internal = |error: serde_json::Error| Error::new(Code::Internal, error.to_string());
-    let mut spec: Spec = serde_json::from_str(spec).map_err(internal)?;
+fn works_in(tx: &Tx<'_>, worker: RowId, mut spec: Spec, worktree: &Worktree) -> Result<()> {
     spec.has_worktree = true;
     if let Some(policy) = &mut spec.policy {
         // Relative patterns are about files where the agent works.
         policy.workspace = moved(&policy.workspace, worktree);
     }
-    tx.update_spec(worker, &serde_json::to_string(&spec).map_err(internal)?)
+    let text = serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+    tx.update_spec(worker, &text)
+}
+
+fn read(spec: &str) -> Result<Spec> {
+    serde_json::from_str(spec).map_err(|error| Error::new(Code::Internal, error.to_string()))
 }
 
 /// Gives the worktree of a worker, if it has one, to a worker that was inserted in this transaction and goes on there.
 ///
 /// # Errors
-/// `WORKTREE_BUSY{reason}` while it is being landed, `STORAGE_ERROR`.
+/// `WORKTREE_BUSY{reason}` while it is being landed, `SANDBOX_UNAVAILABLE` if it was not made for one, `STORAGE_ERROR`.
 pub(in crate::supervisor) fn take_over(
     tx: &Tx<'_>,
     from: &str,
     worker_id: &str,
+    own: [&Path; 2],
     now: Timestamp,
 ) -> Result<()> {
-    let Some(row) = worktrees::of_worker(tx.connection(), from)? else { return Ok(()) };
+    let Some(mut row) = worktrees::of_worker(tx.connection(), from)? else { return Ok(()) };
     let Some(worker) = workers::get(tx.connection(), worker_id)? else { return Ok(()) };
-    let works_there = std::path::Path::new(&worker.cwd).starts_with(&row.worktree.path);
+    let works_there = Path::new(&worker.cwd).starts_with(&row.worktree.path);
     if works_there && row.state == WorktreeState::Landing {
         return Err(Error::new(Code::WorktreeBusy, "the worktree is being landed")
             .with("worktree", row.worktree.name)
@@ -71,8 +88,19 @@ pub(in crate::supervisor) fn take_over(
     if !works_there || !matches!(row.state, WorktreeState::Ready | WorktreeState::Kept) {
         return Ok(());
     }
+    let spec = read(&worker.spec)?;
+    if spec.sandbox.is_some() && row.worktree.sandbox.is_none() {
+        let message = "the worktree was not made for an agent in a sandbox: its commits would need the repository's git directory";
+        return Err(Error::new(Code::SandboxUnavailable, message)
+            .with("missing", "worktree")
+            .recommend("go on without a sandbox, or land it and start a worker with both"));
+    }
+    if spec.sandbox.is_some() {
+        row.worktree.sandbox = sandbox::of_agent(spec.sandbox.as_ref(), own).map(Box::new);
+        tx.update_worktree(&row, now)?;
+    }
     tx.move_worktree(row.id, &worker.worker_id, now)?;
-    works_in(tx, worker.id, &worker.spec, &row.worktree)
+    works_in(tx, worker.id, spec, &row.worktree)
 }
 
 /// A worktree that is being made. Dropping it ends the making, with all processes of it.

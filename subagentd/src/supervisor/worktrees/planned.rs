@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use subagent_protocol::api::NewWorktree;
+use subagent_protocol::sandbox::SandboxSpec;
 use subagent_protocol::worktree::{BRANCH_PREFIX, Plan, Setup, Worktree};
 
 /// The longest name of a worktree, in characters: it is a part of a path and of a branch.
@@ -40,8 +41,19 @@ impl Planned {
             base: plan.base.clone(),
             source_branch: plan.source_branch.clone(),
             with_changes: plan.with_changes,
+            sandbox: None,
             name,
         }
+    }
+
+    /// The worktree of a worker whose name is not known yet, in a sandbox like this one.
+    pub(in crate::supervisor) fn confined(&self, spec: SandboxSpec) -> SandboxSpec {
+        confined(spec, &self.named("worker", &HashSet::new()), &self.wanted.root)
+    }
+
+    /// The folder of all worktrees.
+    pub(super) fn root(&self) -> &Path {
+        &self.wanted.root
     }
 
     /// The worker's folder in this worktree.
@@ -64,6 +76,26 @@ pub(super) fn moved(path: &Path, worktree: &Worktree) -> PathBuf {
     }
 }
 
+/// A sandbox whose paths in the main work tree are those in the worktree. The worktrees of others are hidden.
+pub(super) fn confined(spec: SandboxSpec, worktree: &Worktree, root: &Path) -> SandboxSpec {
+    let in_worktree = |paths: Vec<PathBuf>| paths.iter().map(|path| moved(path, worktree)).collect();
+    let mut hide = spec.hide;
+    hide.extend(hide.iter().map(|path| moved(path, worktree)).collect::<Vec<_>>());
+    hide.push(root.canonicalize().unwrap_or_else(|_| root.to_owned()));
+    let read = spec.read.map(in_worktree).map(|mut read: Vec<PathBuf>| {
+        // Its repository borrows from this one.
+        read.push(worktree.repository.clone());
+        read
+    });
+    SandboxSpec { write: in_worktree(spec.write), read: read.map(unique), hide: unique(hide), ..spec }
+}
+
+fn unique(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
 /// The name of a worker in the form that branches and folders allow, with a number if it is taken.
 fn free_name(worker: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let allowed = |char: char| if char.is_alphanumeric() || matches!(char, '-' | '_') { char } else { '-' };
@@ -80,6 +112,7 @@ fn free_name(worker: &str, is_taken: impl Fn(&str) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use subagent_protocol::api::WorktreeChoice;
+    use subagent_protocol::sandbox::{FileSystem, Network};
 
     use super::*;
 
@@ -125,5 +158,26 @@ mod tests {
         assert_eq!(of("/home/me/repo"), Path::new("/trees/repo-1/auth"));
         assert_eq!(of("/home/me/repo/sub"), Path::new("/trees/repo-1/auth/sub"));
         assert_eq!(of("/home/me/repository"), Path::new("/home/me/repository"));
+    }
+
+    #[test]
+    fn a_sandbox_has_the_worktree_in_place_of_the_main_work_tree() {
+        let planned = planned(None, &[]);
+        let worktree = planned.named("auth", &HashSet::new());
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let spec = SandboxSpec {
+            name: None,
+            filesystem: FileSystem::SharedRw,
+            write: paths(&["/home/me/repo", "/cache"]),
+            read: Some(paths(&["/home/me/repo/sub", "/usr"])),
+            hide: paths(&["/home/me/repo/keys", "/home/me/.ssh"]),
+            network: Network::All,
+        };
+        let there = confined(spec, &worktree, planned.root());
+        assert_eq!(there.write, paths(&["/trees/repo-1/auth", "/cache"]));
+        assert_eq!(there.read, Some(paths(&["/home/me/repo/.git", "/trees/repo-1/auth/sub", "/usr"])));
+        let hidden = ["/home/me/.ssh", "/home/me/repo/keys", "/trees", "/trees/repo-1/auth/keys"];
+        assert_eq!(there.hide, paths(&hidden));
+        assert_eq!(confined(there.clone(), &worktree, planned.root()), there, "moved once");
     }
 }

@@ -3,4 +3,5 @@
 mod escapes;
 mod methods;
 mod starts;
+mod worktree;
 mod world;

@@ -88,7 +88,9 @@ pub(super) fn without_bubblewrap(sandbox: &mut Sandbox) {
     let folder = sandbox.file("bin");
     fs::create_dir_all(&folder).unwrap();
     let path = std::env::var_os("PATH").unwrap();
-    for name in ["sh", "cat", "true", "echo", "sleep", "unshare", "umount", "mount", "touch", "setsid"] {
+    let programs =
+        ["sh", "cat", "true", "echo", "git", "rm", "sleep", "unshare", "umount", "mount", "touch", "setsid"];
+    for name in programs {
         let mut found = std::env::split_paths(&path).map(|path| path.join(name));
         if let Some(program) = found.find(|program| program.is_file()) {
             symlink(program, folder.join(name)).unwrap();

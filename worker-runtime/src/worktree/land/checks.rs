@@ -15,16 +15,16 @@ use super::change::{self, Entry};
 const CHECKING: &str = "subagent-checking";
 
 /// Runs them one after the other. What was checked out is so again afterwards.
-pub(super) fn run(
+pub(in super::super) fn run(
     work: &Work<'_>,
     worktree: &Worktree,
-    found: &Registration,
     checks: &[String],
     commit: &str,
 ) -> Result<(), Error> {
     if checks.is_empty() {
         return Ok(());
     }
+    let found = &super::there(worktree)?;
     let head = checkout::head(work, &found.path)?.unwrap_or_default();
     let branch = work.asked(&found.path, &["symbolic-ref", "--quiet", "HEAD"])?.map(|name| line(&name));
     found.write(CHECKING, format!("{}\n{head}\n{commit}\n", branch.unwrap_or_default()).as_bytes())?;
@@ -68,8 +68,7 @@ pub(in super::super) fn restore(work: &Work<'_>, found: &Registration) -> Result
     // A checkout that was killed has written files that no index has.
     let changes = change::between(work, &found.path, before, merged)?;
     let new: Vec<_> = changes.into_iter().filter(|change| change.before.is_none()).collect();
-    let common = found.admin.join("../..");
-    let other = change::differing(work, &common, &found.path, &new, |change| change.after.as_ref())?;
+    let other = change::differing(work, &found.common(), &found.path, &new, |change| change.after.as_ref())?;
     for change in new.iter().filter(|change| !other.contains(&*change.path)) {
         let file = found.path.join(super::super::status::path(&change.path));
         if !Entry::is_module(change.after.as_ref()) && file.symlink_metadata().is_ok() {

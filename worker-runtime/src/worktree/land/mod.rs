@@ -9,6 +9,7 @@ pub(super) mod merge;
 mod target;
 
 use subagent_protocol::Error;
+use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{AfterLanding, Answer, Landed, Landing, Worktree};
 
 use self::make::Source;
@@ -21,9 +22,9 @@ use super::registration::Registration;
 use super::scratch::{self, Scratch};
 use super::status::{parts, refuse_under_way, with_own_index};
 use super::work::{Work, line};
-use super::{remove, retired};
+use super::{own, remove, retired};
 
-pub(super) use checks::restore;
+pub(super) use checks::{restore, run as check};
 
 pub(super) fn land(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
     let lock = worktree.repository.join(scratch::FOLDER).join("lock");
@@ -55,14 +56,21 @@ fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answ
 
 /// Brings the changes to the target. The worktree stays as it is.
 fn bring(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Landed, Error> {
-    let found = look::registered(worktree)?
-        .ok_or_else(|| errors::not_found(&worktree.path, "the folder of the worktree is gone"))?;
-    refuse_under_way(work, &found.path, &found.admin)?;
     let target = Target::find(work, worktree, landing)?;
-    let commit = commit_all(work, worktree, &found, landing)?;
+    let commit = match &worktree.sandbox {
+        Some(sandbox) => {
+            let seen = own::inside::Target { branch: target.branch.clone(), commit: target.commit.clone() };
+            own::commit(work, worktree, sandbox, landing, seen)?
+        }
+        None => {
+            let commit = commit_all(work, worktree, landing)?;
+            let place = Checkout::of(worktree, &there(worktree)?);
+            Keeping { work, worktree, time: landing.time() }.commits_in_main(&place)?;
+            commit
+        }
+    };
     let base = base(work, worktree, &target, &commit)?;
     let source = Source { commit, base };
-    Keeping { work, worktree, time: landing.time() }.commits_in_main(&place(worktree, &found))?;
     let mut landed = Landed {
         into: target.branch.clone(),
         commit: target.commit.clone(),
@@ -75,7 +83,10 @@ fn bring(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Land
     };
     if let Some(after) = make::commit(work, worktree, landing, &source, &target)? {
         finish::refuse_dirty(work, &worktree.repository, &target, &after)?;
-        checks::run(work, worktree, &found, &landing.checks, &after)?;
+        match &worktree.sandbox {
+            Some(sandbox) => own::check(work, worktree, sandbox, &landing.checks, &after)?,
+            None => checks::run(work, worktree, &landing.checks, &after)?,
+        }
         let reason = format!("subagent land: {}", worktree.name);
         finish::land(work, &worktree.repository, &target, &after, &reason)?;
         let numbers = change::numbers(work, &worktree.repository, &target.commit, &after)?;
@@ -90,41 +101,29 @@ fn follow(work: &Work<'_>, worktree: &Worktree, landing: &Landing, landed: &mut 
     if landing.then == AfterLanding::Keep {
         return Ok(());
     }
-    if look::look(work, worktree)?.commits > 0 {
-        let found = Registration::find(worktree)?;
-        let tips = super::discard::of_branch(work, worktree, found.as_ref())?;
-        let git = work.git_of(found.as_ref().map_or(&worktree.repository, |found| &found.admin));
-        let head =
-            work.asked_of(&git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.map(|id| line(&id));
-        let head = if found.is_some() { head } else { None };
-        let parents: Vec<String> = head.into_iter().chain(tips).collect();
-        if let Some(first) = parents.first() {
-            let tree = line(&work.feed(&git, &["rev-parse", &format!("{first}^{{tree}}")], b"")?);
-            let keeping = Keeping { work, worktree, time: landing.time() };
-            let commit = keeping.commit(&git, &tree, parents.into_iter(), "Commits")?;
-            landed.retired =
-                Some(retired::keep(work, &worktree.repository, worktree, landing.time(), &commit)?);
-            landed::write(worktree, landing, landed)?;
-        }
+    let kept = match &worktree.sandbox {
+        Some(sandbox) => own::commits(work, worktree, sandbox, landing.time())?,
+        None => commits(work, worktree, landing.time())?,
+    };
+    if let Some(commit) = kept {
+        landed.retired = Some(retired::keep(work, &worktree.repository, worktree, landing.time(), &commit)?);
+        landed::write(worktree, landing, landed)?;
     }
     match landing.then {
         AfterLanding::Keep => {}
         AfterLanding::Remove => {
-            landed.worktree_removed = matches!(remove::remove(work, worktree)?, Answer::Removed);
+            let removed = match &worktree.sandbox {
+                Some(sandbox) => own::remove(work, worktree, sandbox)?,
+                None => remove::remove(work, worktree)?,
+            };
+            landed.worktree_removed = matches!(removed, Answer::Removed);
         }
         AfterLanding::GoOn => {
-            let found = look::registered(worktree)?
-                .ok_or_else(|| errors::not_found(&worktree.path, "the folder of the worktree is gone"))?;
-            let args = [
-                "checkout",
-                "--quiet",
-                "--no-overwrite-ignore",
-                "-B",
-                &worktree.branch,
-                &landed.commit,
-                "--",
-            ];
-            work.run(&found.path, &args).map_err(|error| {
+            let gone_on = match &worktree.sandbox {
+                Some(sandbox) => own::go_on(work, worktree, sandbox, &landed.commit),
+                None => go_on(work, worktree, &landed.commit),
+            };
+            gone_on.map_err(|error| {
                 error.with("into", landed.into.clone()).with("commit", landed.commit.clone())
             })?;
         }
@@ -132,14 +131,38 @@ fn follow(work: &Work<'_>, worktree: &Worktree, landing: &Landing, landed: &mut 
     Ok(())
 }
 
-fn place(worktree: &Worktree, found: &Registration) -> Checkout {
-    Checkout {
-        top: found.path.clone(),
-        git_dir: found.admin.clone(),
-        main: Some(worktree.main.clone()),
-        ready: look::ready(found),
-        deletions_count: true,
+/// A commit that keeps those which only the worktree has, if there are any.
+pub(super) fn commits(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    time: Timestamp,
+) -> Result<Option<String>, Error> {
+    if look::look(work, worktree)?.commits == 0 {
+        return Ok(None);
     }
+    let found = Registration::find(worktree)?;
+    let tips = super::discard::of_branch(work, worktree, found.as_ref())?;
+    let git = work.git_of(found.as_ref().map_or(&worktree.repository, |found| &found.admin));
+    let head =
+        work.asked_of(&git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.map(|id| line(&id));
+    let head = if found.is_some() { head } else { None };
+    let parents: Vec<String> = head.into_iter().chain(tips).collect();
+    let Some(first) = parents.first() else { return Ok(None) };
+    let tree = line(&work.feed(&git, &["rev-parse", &format!("{first}^{{tree}}")], b"")?);
+    Keeping { work, worktree, time }.commit(&git, &tree, parents.into_iter(), "Commits").map(Some)
+}
+
+/// Lets the branch continue at a commit, with its files.
+pub(super) fn go_on(work: &Work<'_>, worktree: &Worktree, commit: &str) -> Result<(), Error> {
+    let found = there(worktree)?;
+    let args = ["checkout", "--quiet", "--no-overwrite-ignore", "-B", &worktree.branch, commit, "--"];
+    work.run(&found.path, &args).map(drop)
+}
+
+/// The worktree, whose folder has to be there.
+fn there(worktree: &Worktree) -> Result<Registration, Error> {
+    look::registered(worktree)?
+        .ok_or_else(|| errors::not_found(&worktree.path, "the folder of the worktree is gone"))
 }
 
 /// Where the worktree's changes begin: the main tree's own changes are none of them.
@@ -152,12 +175,9 @@ fn base(work: &Work<'_>, worktree: &Worktree, target: &Target, commit: &str) -> 
 }
 
 /// Commits what is not committed, on what is checked out; the commit of the worktree.
-fn commit_all(
-    work: &Work<'_>,
-    worktree: &Worktree,
-    found: &Registration,
-    landing: &Landing,
-) -> Result<String, Error> {
+pub(super) fn commit_all(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<String, Error> {
+    let found = &there(worktree)?;
+    refuse_under_way(work, &found.path, &found.admin)?;
     let top = &found.path;
     let head = checkout::head(work, top)?
         .ok_or_else(|| refused("noCommit", format!("{} has no commit checked out", top.display())))?;

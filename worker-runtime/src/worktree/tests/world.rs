@@ -153,6 +153,7 @@ impl World {
             repository: plan.repository,
             main: plan.main,
             with_changes,
+            sandbox: None,
         }
     }
 

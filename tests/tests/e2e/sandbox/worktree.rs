@@ -1,0 +1,194 @@
+//! Workers in a sandbox and in a worktree of their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+use super::super::look::git;
+use super::world::{Layers, has_layers, world};
+
+/// A repository with a commit, and the launcher `sdk` whose agent runs what it is sent.
+fn repository(layers: Layers) -> Sandbox {
+    let mut sandbox = world(layers);
+    sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
+    git(&sandbox, &["init", "-q", "-b", "main", "."]);
+    for (key, value) in [("user.name", "me"), ("user.email", "me@example.com")] {
+        git(&sandbox, &["config", key, value]);
+    }
+    let ws = sandbox.workspace();
+    fs::write(ws.join(".git/info/exclude"), ".subagent/\ntargets.json\nallowed/\nignored\n").unwrap();
+    fs::write(ws.join("a.txt"), "one\ntwo\nthree\n").unwrap();
+    git(&sandbox, &["add", "-A"]);
+    git(&sandbox, &["commit", "-qm", "first"]);
+    let agent = sandbox.test_agent("sdk-agent", &[]);
+    sandbox.launcher("sdk", agent);
+    sandbox.init();
+    sandbox
+}
+
+fn start(sandbox: &Sandbox, name: &str, more: &[&str]) -> Value {
+    let args = ["worker", "start", "sdk", "--name", name, "--worktree", "--sandbox", "shared_rw"];
+    sandbox.run(&[&args[..], more].concat()).data_of("worker.started")
+}
+
+fn tree(started: &Value) -> PathBuf {
+    PathBuf::from(started["worktree"]["path"].as_str().unwrap())
+}
+
+fn says(sandbox: &Sandbox, worker: &str, line: &str) -> String {
+    sandbox.send(worker, &format!("run {line}"))["assistantText"].as_str().unwrap().to_owned()
+}
+
+fn works(sandbox: &Sandbox, worker: &str, line: &str) -> String {
+    let said = says(sandbox, worker, line);
+    assert!(said.starts_with("exit Some(0)"), "{line}: {said}");
+    said
+}
+
+fn fails(sandbox: &Sandbox, worker: &str, line: &str) {
+    let said = says(sandbox, worker, line);
+    assert!(said.starts_with("exit Some(") && !said.starts_with("exit Some(0)"), "{line}: {said}");
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn git_works_in_a_confined_worktree_and_the_main_repository_is_out_of_reach() {
+    if !has_layers() {
+        return;
+    }
+    for layers in Layers::ALL {
+        let sandbox = repository(layers);
+        let other = start(&sandbox, "other", &[]);
+        let started = start(&sandbox, "auth", &[]);
+        let worker = started["workerId"].as_str().unwrap();
+        let (ws, path) = (sandbox.workspace(), tree(&started));
+        assert_eq!(started["sandbox"]["write"], json!([path]), "{started}");
+        for line in [
+            "git status",
+            "echo new > b.txt && git add b.txt && git commit -qm second",
+            "git log --oneline main..HEAD",
+            "git diff main --stat",
+            "echo changed >> a.txt && git stash && git stash pop",
+            "git checkout -qb aside && git checkout -q subagent/auth && git branch -d aside",
+            "git tag mine && git gc -q",
+        ] {
+            let _ = works(&sandbox, worker, line);
+        }
+        let main = ws.join(".git");
+        let of_main = |name: &str| main.join(name).display().to_string();
+        let elsewhere = tree(&other).join("a.txt").display().to_string();
+        let before = super::world::contents(std::slice::from_ref(&main));
+        for line in [
+            format!("echo x >> {}", of_main("config")),
+            format!("echo x > {}", of_main("hooks/pre-commit")),
+            format!("echo x >> {}", of_main("info/exclude")),
+            format!("echo x > {}", of_main("refs/heads/planted")),
+            format!("echo x > {}", of_main("objects/planted")),
+            format!("git -C {} commit --allow-empty -m planted", ws.display()),
+            format!("git -C {} branch planted", ws.display()),
+            format!("git push {} HEAD:refs/heads/planted", main.display()),
+            format!("echo x >> {}", ws.join("a.txt").display()),
+            format!("cat {elsewhere}"),
+            format!("echo x >> {elsewhere}"),
+        ] {
+            fails(&sandbox, worker, &line);
+        }
+        assert_eq!(super::world::contents(&[main]), before, "{layers:?}");
+        let landed = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+        assert_eq!(landed["files"], json!(["a.txt", "b.txt"]), "{landed}");
+        assert_eq!(text(&ws.join("b.txt")), "new\n");
+        // It goes on at what has landed.
+        let said = works(&sandbox, worker, "git status --porcelain && git log --format=%s -1");
+        assert_eq!(said.trim(), "exit Some(0) Work of auth");
+        let _ = works(&sandbox, worker, "echo more > c.txt");
+        let stopped = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
+        assert_eq!(stopped["worktree"]["contents"]["uncommitted"], 1, "{stopped}");
+        sandbox.run(&["worktree", "remove", "auth"]).error("WORKTREE_HAS_WORK");
+        let patch = sandbox.file("patch");
+        let _ = sandbox.run(&["land", "auth", "--patch", patch.to_str().unwrap()]).data();
+        assert!(text(&patch).contains("+more"));
+        let landed = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+        assert_eq!((&landed["files"], &landed["worktreeRemoved"]), (&json!(["c.txt"]), &json!(true)));
+        assert!(!path.exists());
+        let stopped = sandbox.run(&["stop", "other"]).data_of("worker.stopped");
+        assert_eq!(stopped["worktree"]["outcome"], "removed", "{stopped}");
+        assert_eq!(git(&sandbox, &["branch", "--format=%(refname:short)"]), "main\n");
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn what_an_agent_leaves_in_its_repository_runs_in_its_sandbox_only() {
+    if !has_layers() {
+        return;
+    }
+    for layers in Layers::ALL {
+        let sandbox = repository(layers);
+        let started = start(&sandbox, "auth", &[]);
+        let worker = started["workerId"].as_str().unwrap();
+        let out = sandbox.file("outside/planted");
+        // Each of them is run by git that looks at the folder, or that serves it.
+        let plant = format!("touch {}; cat", out.display());
+        let _ = works(&sandbox, worker, &format!("git config filter.x.clean '{plant}'"));
+        let _ = works(&sandbox, worker, &format!("git config filter.x.smudge '{plant}'"));
+        let _ =
+            works(&sandbox, worker, &format!("git config core.fsmonitor 'touch {}; false'", out.display()));
+        let _ = works(&sandbox, worker, &format!("git config uploadpack.packObjectsHook '{plant}'"));
+        let _ = works(&sandbox, worker, "echo '* filter=x' > .gitattributes; echo b > b.txt");
+        let check = format!("test -e b.txt && ! touch {}", out.display());
+        let landed = sandbox.run(&["land", "auth", "--check", &check]).data_of("worktree.landed");
+        assert_eq!(landed["files"], json!([".gitattributes", "b.txt"]), "{landed}");
+        let _ =
+            works(&sandbox, worker, "echo c > c.txt; git add c.txt; echo d > d.txt; rm -rf .git/refs/tags");
+        let _ = sandbox.run(&["worktree", "setup", "auth"]).data();
+        let _ = sandbox.run(&["stop", "auth"]).data();
+        let discarded = sandbox.run(&["worktree", "discard", "auth"]).data();
+        let kept = discarded["retired"].as_str().unwrap();
+        assert_eq!(git(&sandbox, &["show", &format!("{kept}:d.txt")]), "d\n");
+        assert!(!out.exists(), "{layers:?}");
+        // One whose repository cannot be read stays, with all that is in it.
+        let started = start(&sandbox, "broken", &[]);
+        let worker = started["workerId"].as_str().unwrap();
+        let _ = works(&sandbox, worker, "echo d > d.txt; rm -rf .git/objects .git/HEAD");
+        let _ = sandbox.run(&["stop", "broken"]).data();
+        assert!(!sandbox.run(&["worktree", "discard", "broken"]).status.success());
+        assert_eq!(text(&tree(&started).join("d.txt")), "d\n");
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn conflicts_and_continuations_are_those_of_any_worktree() {
+    if !has_layers() {
+        return;
+    }
+    let sandbox = repository(Layers::Both);
+    let started = start(&sandbox, "auth", &[]);
+    let worker = started["workerId"].as_str().unwrap();
+    let _ = works(&sandbox, worker, "echo theirs > a.txt");
+    fs::write(sandbox.workspace().join("a.txt"), "mine\n").unwrap();
+    git(&sandbox, &["commit", "-qam", "mine"]);
+    let conflict = sandbox.run(&["land", "auth"]).error("LAND_CONFLICT");
+    assert_eq!(conflict["details"]["files"], json!(["a.txt"]), "{conflict}");
+    // Its agent merges the target as it is now.
+    fails(&sandbox, worker, "git merge main");
+    let _ = works(&sandbox, worker, "echo both > a.txt && git commit -qam merged");
+    let continued = sandbox.run(&["worker", "continue", "--from-worker", worker]).data_of("worker.continued");
+    let next = continued["worker"]["workerId"].as_str().unwrap();
+    assert_eq!(continued["worker"]["sandbox"]["write"], json!([tree(&started)]), "{continued}");
+    let _ = sandbox.run(&["stop", worker]).data();
+    let _ = sandbox.run(&["wait", next]).data();
+    let landed = sandbox.run(&["land", "auth", "--merge"]).data_of("worktree.landed");
+    assert_eq!(landed["files"], json!(["a.txt"]));
+    assert_eq!(text(&sandbox.workspace().join("a.txt")), "both\n");
+    let _ = sandbox.run(&["stop", next]).data();
+    let read_only = ["worker", "start", "sdk", "--worktree", "--sandbox", "shared_ro"];
+    let refused = sandbox.run(&read_only).error("SANDBOX_UNAVAILABLE");
+    assert_eq!(refused["details"]["missing"], "worktree", "{refused}");
+    sandbox.finish();
+}

@@ -1,0 +1,85 @@
+//! Makes the repository. Nothing in it is an agent's so far.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use subagent_protocol::Error;
+use subagent_protocol::worktree::{BRANCH_PREFIX, Worktree};
+
+use super::super::commits::lines;
+use super::super::errors;
+use super::super::work::{Work, line, step};
+use super::WHOLE;
+
+/// Settings of the main repository that are its own, wherever they are written, and that git follows in this one too.
+const TAKEN: [&str; 5] =
+    ["user.name", "user.email", "core.sparseCheckout", "core.sparseCheckoutCone", "extensions.partialClone"];
+
+pub(in super::super) fn make(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+    let (main, path) = (&worktree.repository, &worktree.path);
+    let own = worktree.from_inside().repository;
+    path.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| errors::file(path, &error))?;
+    let format = line(&work.run(main, &["rev-parse", "--show-object-format"])?);
+    let format = format!("--object-format={format}");
+    let args = ["init", "--quiet", "--template=", &format, "--"].map(OsStr::new).into_iter();
+    let mut git = work.git(main);
+    git.places = vec![("GIT_DEFAULT_REF_FORMAT", "files".into())];
+    work.feed(&git, &args.chain([path.as_os_str()]).collect::<Vec<_>>(), b"")?;
+    write(
+        &own,
+        "objects/info/alternates",
+        &[main.join("objects").as_os_str().as_encoded_bytes(), b"\n"].concat(),
+    )?;
+    write(&own, "packed-refs", &refs(work, worktree)?)?;
+    for file in ["shallow", "info/sparse-checkout"] {
+        let from = line(&work.run(&worktree.main, &["rev-parse", "--git-path", file])?);
+        match fs::read(worktree.main.join(from)) {
+            Ok(text) => write(&own, file, &text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(errors::file(&own.join(file), &error)),
+        }
+    }
+    settings(work, worktree)?;
+    let branch = format!("refs/heads/{}", worktree.branch);
+    work.run(path, &["update-ref", &branch, &worktree.base])?;
+    work.run(path, &["symbolic-ref", "HEAD", &branch])?;
+    work.run(path, &["reset", "--quiet", "--hard"])?;
+    write(&own, WHOLE, worktree.name.as_bytes())
+}
+
+/// The branches and tags of the main repository, without those of other workers.
+fn refs(work: &Work<'_>, worktree: &Worktree) -> Result<Vec<u8>, Error> {
+    let args =
+        ["for-each-ref", "--format=%(objectname) %(refname)", "refs/heads/", "refs/remotes/", "refs/tags/"];
+    let others = format!("refs/heads/{BRANCH_PREFIX}");
+    let all = work.run(&worktree.repository, &args)?;
+    let shared =
+        lines(&all).filter(|line| line.split_once(' ').is_some_and(|(_, name)| !name.starts_with(&others)));
+    Ok(shared.map(|line| line + "\n").collect::<String>().into_bytes())
+}
+
+/// Its settings: those of the main repository, which it reads there, and some of its own.
+fn settings(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+    let (main, path) = (&worktree.repository, &worktree.path);
+    let hooks = main.join("hooks");
+    let set =
+        |name: &str, value: &OsStr| work.run(path, &[OsStr::new("config"), name.as_ref(), value]).map(drop);
+    // The settings of the main repository win over this, as they come later.
+    set("core.hooksPath", hooks.as_os_str())?;
+    set("include.path", main.join("config").as_os_str())?;
+    for name in TAKEN {
+        if let Some(value) = work.asked(&worktree.main, &["config", "--get", name])? {
+            set(name, line(&value).as_ref())?;
+        }
+    }
+    Ok(())
+}
+
+fn write(own: &Path, name: &str, text: &[u8]) -> Result<(), Error> {
+    let path = own.join(name);
+    step();
+    let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
+    made.map_err(|error| errors::file(&path, &error))
+}

@@ -1,0 +1,239 @@
+//! A worktree whose agent is in a sandbox: a repository of its own, which borrows the objects of the main one.
+//!
+//! A linked worktree cannot be confined by paths: its branch is moved with a lock file beside other branches, a stash
+//! belongs to all worktrees, and who may add objects may delete them. Of such a repository everything is the agent's,
+//! also its settings, which may name programs. So whatever looks at its files runs in the sandbox of the agent, and
+//! what is outside takes nothing but objects, which git checks, and answers, which are believed of this worktree alone.
+
+pub(super) mod create;
+pub(super) mod inside;
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use subagent_protocol::Error;
+use subagent_protocol::sandbox::Sandbox;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::worktree::{Answer, Contents, Landing, Setup, Worktree};
+
+use self::inside::{Said, Target, Wish, ask};
+use super::create::tip;
+use super::remove::delete_branch;
+use super::work::{Work, step};
+use super::{errors, retired};
+
+/// The word with which this program is started inside of a sandbox.
+pub(super) const INSIDE: &str = "inside";
+
+/// The file in its git directory that says that it was made whole.
+const WHOLE: &str = "subagent-whole";
+
+/// Whether it was made whole.
+pub(super) fn is_whole(worktree: &Worktree) -> bool {
+    worktree.from_inside().repository.join(WHOLE).symlink_metadata().is_ok()
+}
+
+pub(super) fn setup(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+    setup: &Setup,
+) -> Result<Answer, Error> {
+    match ask(work, worktree, sandbox, Wish::Setup { setup: setup.clone() })? {
+        Said::Done => Ok(Answer::Ready),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(super) fn look(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox) -> Result<Contents, Error> {
+    if worktree.path.symlink_metadata().is_err() {
+        return Ok(Contents::default());
+    }
+    match ask(work, worktree, sandbox, Wish::Look)? {
+        Said::Contents(contents) => Ok(contents),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(super) fn remove(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox) -> Result<Answer, Error> {
+    let contents = look(work, worktree, sandbox)?;
+    if !contents.is_clean() {
+        return Ok(Answer::Found(contents));
+    }
+    if worktree.with_changes {
+        retired::keep_base(work, worktree)?;
+    }
+    take_away(work, worktree)?;
+    Ok(Answer::Removed)
+}
+
+pub(super) fn discard(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+    time: Timestamp,
+) -> Result<Answer, Error> {
+    if matches!(remove(work, worktree, sandbox)?, Answer::Removed) {
+        // One that was discarded by an attempt that was killed at its end.
+        return Ok(Answer::Discarded(retired::of(work, worktree, time)?));
+    }
+    let commit = commit_of(work, worktree, sandbox, Wish::All { time })?
+        .ok_or_else(|| errors::not_found(&worktree.path, "it has no commit"))?;
+    let name = retired::keep(work, &worktree.repository, worktree, time, &commit)?;
+    take_away(work, worktree)?;
+    Ok(Answer::Discarded(Some(name)))
+}
+
+/// Commits what is not committed; the commit, which the main repository has too. The worktree gets to know the target.
+pub(super) fn commit(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+    landing: &Landing,
+    target: Target,
+) -> Result<String, Error> {
+    let wish = Wish::Commit { landing: Box::new(landing.clone()), target };
+    commit_of(work, worktree, sandbox, wish)?
+        .ok_or_else(|| errors::refused("noCommit", "the worktree has no commit checked out"))
+}
+
+/// A commit that keeps those which only the worktree has, if there are any; the main repository has it too.
+pub(super) fn commits(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+    time: Timestamp,
+) -> Result<Option<String>, Error> {
+    commit_of(work, worktree, sandbox, Wish::Commits { time })
+}
+
+pub(super) fn check(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+    checks: &[String],
+    commit: &str,
+) -> Result<(), Error> {
+    if checks.is_empty() {
+        return Ok(());
+    }
+    done(work, worktree, sandbox, Wish::Check { checks: checks.to_vec(), commit: commit.to_owned() })
+}
+
+/// Lets the worktree continue at a commit of the main repository.
+pub(super) fn go_on(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+    commit: &str,
+) -> Result<(), Error> {
+    // What it begins with is kept by the branch.
+    let name = format!("refs/heads/{}", worktree.branch);
+    work.run(&worktree.repository, &["update-ref", &name, commit])?;
+    done(work, worktree, sandbox, Wish::GoOn { commit: commit.to_owned() })
+}
+
+pub(super) fn patch(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox) -> Result<Vec<u8>, Error> {
+    match ask(work, worktree, sandbox, Wish::Patch)? {
+        Said::Patch(bytes) => Ok(bytes),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn done(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, wish: Wish) -> Result<(), Error> {
+    match ask(work, worktree, sandbox, wish)? {
+        Said::Done => Ok(()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Has a commit made inside, and brings it to the main repository.
+fn commit_of(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+    wish: Wish,
+) -> Result<Option<String>, Error> {
+    let id = match ask(work, worktree, sandbox, wish)? {
+        Said::Commit(Some(id)) => id,
+        Said::Commit(None) => return Ok(None),
+        other => return Err(unexpected(&other)),
+    };
+    let is_id = id.len() == worktree.base.len() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_id {
+        return Err(errors::refused("noCommit", "the worktree has no commit checked out"));
+    }
+    fetch(work, worktree, sandbox, &id)?;
+    Ok(Some(id))
+}
+
+/// Brings a commit to the main repository. No ref keeps it so far.
+fn fetch(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, commit: &str) -> Result<(), Error> {
+    let has = format!("{commit}^{{commit}}");
+    if work.asked(&worktree.repository, &["cat-file", "-e", &has])?.is_some() {
+        return Ok(());
+    }
+    let program = work.runtime().map_err(|error| errors::file(&worktree.path, &error))?;
+    let arguments =
+        subagent_sandbox::arguments(&inside::text(sandbox), OsStr::new("git"), &["upload-pack".into()]);
+    // Git hands it to a shell.
+    let mut serves = OsString::from("--upload-pack=");
+    for word in [program.into_os_string()].into_iter().chain(arguments) {
+        serves.push(quoted(&word));
+        serves.push(" ");
+    }
+    let (from, checks) = (worktree.from_inside().repository, "fetch.fsckObjects=true");
+    let args =
+        ["-c", checks, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
+    let args = args.into_iter().chain(["--no-recurse-submodules"]).map(OsStr::new);
+    let args: Vec<&OsStr> = args.chain([&*serves, from.as_os_str(), commit.as_ref()]).collect();
+    work.run(&worktree.repository, &args).map(drop)
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &OsStr) -> OsString {
+    let mut quoted = OsString::from("'");
+    for (index, part) in word.as_encoded_bytes().split(|byte| *byte == b'\'').enumerate() {
+        if index > 0 {
+            quoted.push("'\\''");
+        }
+        quoted.push(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(part));
+    }
+    quoted.push("'");
+    quoted
+}
+
+/// Removes the folder and the branch that kept what it began with. May be repeated.
+fn take_away(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+    let leaving = leaving(worktree);
+    let failed = |path: &Path, error: &io::Error| errors::file(path, error);
+    step();
+    // As a whole: one that is half removed looks like another one.
+    match fs::rename(&worktree.path, &leaving) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            fs::remove_dir_all(&leaving).map_err(|error| failed(&leaving, &error))?;
+            fs::rename(&worktree.path, &leaving).map_err(|error| failed(&worktree.path, &error))?;
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&worktree.path, &error)),
+        _ => {}
+    }
+    step();
+    match fs::remove_dir_all(&leaving) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&leaving, &error)),
+        _ => {}
+    }
+    let at = tip(work, worktree)?;
+    delete_branch(work, worktree, at.as_deref())
+}
+
+/// The name of the folder while it is removed.
+fn leaving(worktree: &Worktree) -> PathBuf {
+    let folder = worktree.path.parent().unwrap_or(Path::new("/"));
+    folder.join(format!(".{}.removed", worktree.name))
+}
+
+fn unexpected(said: &Said) -> Error {
+    errors::refused("noAnswer", format!("a process in the sandbox has another answer: {said:?}"))
+}
