@@ -9,8 +9,6 @@ use crate::check::{Checked, list, mapping, mismatch, refuse, required_string, wi
 use crate::error::Place;
 
 const KEYS: [&str; 5] = ["filesystem", "write", "read", "hide", "network"];
-/// A mode of files that is known, and cannot be had.
-const ISOLATED: &str = "isolated";
 /// The name of having none.
 pub const NONE: &str = "none";
 
@@ -18,7 +16,7 @@ pub const NONE: &str = "none";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
     /// How the files of the workspace are shared.
-    pub filesystem: Option<Files>,
+    pub filesystem: Option<FileSystem>,
     /// What may be written besides.
     pub write: Option<Vec<String>>,
     /// What may be read.
@@ -33,18 +31,9 @@ impl Profile {
     /// Whether it takes anything away: `shared_rw` alone is what every agent has.
     #[must_use]
     pub fn confines(&self) -> bool {
-        let shares_all = Self { filesystem: Some(Files::Shared(FileSystem::SharedRw)), ..Self::default() };
+        let shares_all = Self { filesystem: Some(FileSystem::SharedRw), ..Self::default() };
         *self != Self::default() && *self != shares_all
     }
-}
-
-/// How files are shared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Files {
-    /// As this says.
-    Shared(FileSystem),
-    /// A copy of the workspace.
-    Isolated,
 }
 
 /// Which network there is.
@@ -65,23 +54,17 @@ pub enum Choice {
     Own(Profile),
 }
 
-/// Reads the word for a mode of files.
-#[must_use]
-pub fn files(word: &str) -> Option<Files> {
-    if word == ISOLATED { Some(Files::Isolated) } else { FileSystem::parse(word).map(Files::Shared) }
-}
-
 /// All words for modes of files.
 #[must_use]
 pub fn files_words() -> String {
-    let words = FileSystem::ALL.iter().map(|mode| mode.as_str()).chain([ISOLATED]);
+    let words = FileSystem::ALL.iter().map(|mode| mode.as_str());
     words.collect::<Vec<_>>().join(", ")
 }
 
 /// The key `sandboxes`: profiles by name.
 pub(crate) fn named(name: &str, value: &Value) -> Checked<Profile> {
     let place = || Place::Entry { field: "sandboxes".to_owned(), key: name.to_owned() };
-    if files(name).is_some() || name == NONE {
+    if FileSystem::parse(name).is_some() || name == NONE {
         return refuse(place(), "is the name of a built-in sandbox; choose another");
     }
     profile(value, &format!("sandboxes.{name}"))
@@ -117,11 +100,11 @@ pub(crate) fn profile(value: &Value, field: &str) -> Checked<Profile> {
 }
 
 /// The key `filesystem`, of a profile or of a definition.
-pub(crate) fn filesystem(value: Option<&Value>, field: &str) -> Checked<Option<Files>> {
+pub(crate) fn filesystem(value: Option<&Value>, field: &str) -> Checked<Option<FileSystem>> {
     let place = || Place::Field(field.to_owned());
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
-    match files(required_string(value, place)?.trim()) {
-        Some(files) => Ok(Some(files)),
+    match FileSystem::parse(required_string(value, place)?.trim()) {
+        Some(mode) => Ok(Some(mode)),
         None => refuse(place(), format!("must be one of {}", files_words())),
     }
 }
@@ -164,7 +147,7 @@ mod tests {
             "s",
         );
         let expected = Profile {
-            filesystem: Some(Files::Shared(FileSystem::SharedRo)),
+            filesystem: Some(FileSystem::SharedRo),
             write: Some(vec!["./target".to_owned()]),
             read: Some(Vec::new()),
             hide: Some(vec!["~".to_owned()]),

@@ -13,6 +13,8 @@ words! {
     FileSystem {
         /// It reads and writes them.
         SharedRw = "shared_rw",
+        /// It reads and writes a copy of them: a worktree with their changes.
+        Isolated = "isolated",
         /// It reads them.
         SharedRo = "shared_ro",
     }

@@ -77,8 +77,9 @@ impl Giver {
             return Ok(None);
         };
         let mode = FileSystem::parse(name).ok_or_else(|| {
-            let message =
-                format!("--sandbox {name}: an agent can give tasks with shared_ro or shared_rw alone");
+            let message = format!(
+                "--sandbox {name}: an agent can give tasks with shared_ro, isolated or shared_rw alone"
+            );
             Failure::argument(message).with("flag", "--sandbox")
         });
         mode.map(Some)

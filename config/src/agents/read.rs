@@ -388,11 +388,8 @@ fn not_yet(front: &Map<String, Value>, keys: &Keys) -> Vec<Problem> {
         _ => false,
     };
     let mut refusals = Vec::new();
-    for key in ["writeBack", "filesystem"] {
+    for key in ["writeBack"] {
         let Some(value) = front.get(key).filter(|value| !empty(value)) else { continue };
-        if key == "filesystem" && value != "isolated" {
-            continue;
-        }
         let shown = value.as_str().map(|word| format!(": {word}")).unwrap_or_default();
         let what = format!(
             "`{key}{shown}` is not carried out by this version; an agent that asks for it is not started"

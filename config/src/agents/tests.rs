@@ -193,7 +193,6 @@ fn a_file_without_a_description_is_another_file() {
 #[test]
 fn what_this_version_does_not_do_refuses_the_start() {
     for line in [
-        "filesystem: isolated",
         "sand_box: {filesystem: shared_ro}",
         "hook: {PreToolUse: []}",
         "writeBack: auto",
@@ -216,6 +215,7 @@ fn what_this_version_does_not_do_refuses_the_start() {
     for line in [
         "filesystem: shared_rw",
         "filesystem: shared_ro",
+        "filesystem: isolated",
         "hooks: {}",
         "memory:",
         "isolation: none",

@@ -205,6 +205,10 @@ impl<'a> Composition<'a> {
         let ground = sandbox::Ground { cwd: &place.cwd, roots: &writable, env: place.env };
         let sandbox = sandbox::spec(wish, launcher.sandbox.as_ref(), config, ground)?;
         let sandbox = sandbox.map(|spec| sandbox::with_memory(spec, memory.as_deref()));
+        let worktree = match wanted.worktree_of {
+            None => worktree::isolated(worktree, sandbox.as_ref(), config, place.env)?,
+            Some(_) => worktree,
+        };
         let hooks = hooks::of_worker(place.loaded, &writable, place.env, own_hooks)?;
         let has_label = match wanted.label.as_str() {
             UNLABELED => false,

@@ -11,7 +11,7 @@ use super::wire::{argument, path_value};
 use crate::environment::Environment;
 use crate::model::Config;
 use crate::paths;
-use crate::sandbox::{Choice, Files, NONE, Profile, Reach, files, files_words};
+use crate::sandbox::{Choice, NONE, Profile, Reach, files_words};
 
 /// Hidden by default: files in which programs keep keys and passwords.
 pub const HIDDEN: [&str; 8] = [
@@ -86,7 +86,8 @@ fn by_name(name: &str, config: &Config) -> Result<Option<(Option<String>, Profil
     if name == NONE {
         return Ok(None);
     }
-    let built_in = || files(name).map(|files| Profile { filesystem: Some(files), ..Profile::default() });
+    let built_in =
+        || FileSystem::parse(name).map(|mode| Profile { filesystem: Some(mode), ..Profile::default() });
     match config.sandboxes.get(name).cloned().or_else(built_in) {
         Some(profile) => Ok(Some((Some(name.to_owned()), profile))),
         None => {
@@ -96,19 +97,6 @@ fn by_name(name: &str, config: &Config) -> Result<Option<(Option<String>, Profil
             let message = format!("there is no sandbox `{name}`; there are: {}", known.join(", "));
             Err(argument(message).with("sandbox", name).with("available", known))
         }
-    }
-}
-
-fn shared(files: Option<Files>) -> Result<FileSystem> {
-    match files {
-        None => Ok(FileSystem::SharedRw),
-        Some(Files::Shared(mode)) => Ok(mode),
-        Some(Files::Isolated) => Err(Error::new(
-            Code::SandboxUnavailable,
-            "`filesystem: isolated` is a copy of the workspace for the worker, which this version cannot make",
-        )
-        .with("missing", "isolated")
-        .recommend("use shared_ro, with the folders that it may write in `write`")),
     }
 }
 
@@ -126,7 +114,7 @@ fn network(reach: Option<&Reach>) -> Result<Network> {
 }
 
 fn resolve(name: Option<String>, profile: &Profile, ground: Ground<'_>) -> Result<SandboxSpec> {
-    let filesystem = shared(profile.filesystem)?;
+    let filesystem = profile.filesystem.unwrap_or(FileSystem::SharedRw);
     let mut write = absolute(profile.write.as_deref().unwrap_or_default(), "write", ground)?;
     if filesystem == FileSystem::SharedRw {
         write.extend(ground.roots.iter().map(|root| paths::resolve_absolute(root)));
@@ -150,8 +138,10 @@ fn resolve(name: Option<String>, profile: &Profile, ground: Ground<'_>) -> Resul
 
 /// What both allow.
 fn narrow(above: SandboxSpec, profile: &Profile, ground: Ground<'_>) -> Result<SandboxSpec> {
-    let stricter = shared(profile.filesystem)? == FileSystem::SharedRo;
-    let filesystem = if stricter { FileSystem::SharedRo } else { above.filesystem };
+    let rank = |mode: FileSystem| FileSystem::ALL.iter().position(|one| *one == mode);
+    let own = profile.filesystem.unwrap_or(FileSystem::SharedRw);
+    let filesystem = if rank(own) > rank(above.filesystem) { own } else { above.filesystem };
+    let stricter = filesystem != FileSystem::SharedRw;
     let roots: Vec<PathBuf> = ground.roots.iter().map(|root| paths::resolve_absolute(root)).collect();
     // The workspace itself is taken back; a folder in it that is named stays.
     let mut write: Vec<PathBuf> =
@@ -285,7 +275,7 @@ mod tests {
     }
 
     fn ro() -> Profile {
-        Profile { filesystem: Some(Files::Shared(FileSystem::SharedRo)), ..Profile::default() }
+        Profile { filesystem: Some(FileSystem::SharedRo), ..Profile::default() }
     }
 
     fn of(network: Network) -> Option<Reach> {
@@ -329,7 +319,13 @@ mod tests {
         assert_eq!(only_mode.write, [world.at("cache")], "the workspace is taken back, and what is in it");
         let alone = world.spec(None, None, &[ro()]).unwrap().unwrap();
         assert!(alone.write.is_empty());
-        let rw = Profile { filesystem: Some(Files::Shared(FileSystem::SharedRw)), ..Profile::default() };
+        let mode = |mode| Profile { filesystem: Some(mode), ..Profile::default() };
+        let isolated = mode(FileSystem::Isolated);
+        let copied = world.spec(Some("shared_rw"), None, std::slice::from_ref(&isolated)).unwrap().unwrap();
+        assert_eq!((copied.filesystem, copied.write), (FileSystem::Isolated, Vec::new()));
+        let read = world.spec(Some("shared_ro"), None, &[isolated]).unwrap().unwrap();
+        assert_eq!(read.filesystem, FileSystem::SharedRo, "a copy could be written");
+        let rw = Profile { filesystem: Some(FileSystem::SharedRw), ..Profile::default() };
         assert_eq!(world.spec(None, None, &[rw]).unwrap(), None, "that is what everybody has");
     }
 
@@ -337,9 +333,7 @@ mod tests {
     fn what_cannot_be_had_is_refused() {
         let world = world();
         let hosts = Profile { network: Some(Reach::Hosts(vec!["a:1".to_owned()])), ..Profile::default() };
-        for refused in [world.spec(Some("isolated"), None, &[]), world.spec(None, Some(hosts), &[])] {
-            assert_eq!(refused.unwrap_err().code, Code::SandboxUnavailable);
-        }
+        assert_eq!(world.spec(None, Some(hosts), &[]).unwrap_err().code, Code::SandboxUnavailable);
         symlink(world.at("home"), world.at("ws/link")).unwrap();
         for bad in ["link", "link/.ssh", "/"] {
             let profile = Profile { write: paths_of(&[bad]), ..ro() };

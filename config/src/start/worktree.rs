@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use subagent_protocol::Result;
 use subagent_protocol::api::{NewWorktree, WorktreeChoice};
+use subagent_protocol::sandbox::{FileSystem, SandboxSpec};
 use subagent_protocol::worktree::Setup;
 
 use super::wire::argument;
@@ -28,6 +29,24 @@ pub fn of(
         return Ok(None);
     }
     wanted(chosen, config, env).map(Some)
+}
+
+/// The worktree of a worker in this sandbox: one that is isolated works in a copy, with the changes of its workspace.
+///
+/// # Errors
+/// As [`of`].
+pub fn isolated(
+    wanted: Option<NewWorktree>,
+    sandbox: Option<&SandboxSpec>,
+    config: &Config,
+    env: &Environment,
+) -> Result<Option<NewWorktree>> {
+    let is_isolated = sandbox.is_some_and(|spec| spec.filesystem == FileSystem::Isolated);
+    if !is_isolated || wanted.as_ref().is_some_and(|wanted| wanted.choice.base.is_some()) {
+        return Ok(wanted);
+    }
+    let choice = wanted.map(|wanted| wanted.choice).unwrap_or_default();
+    self::wanted(Some(WorktreeChoice { with_changes: true, ..choice }), config, env).map(Some)
 }
 
 /// A new worktree, as the config makes them.

@@ -89,7 +89,8 @@ pub struct WorktreeView {
     pub created_at: Timestamp,
     /// The sandbox of its agent. Such a worktree is a repository of its own, and its branch is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<Sandbox>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Sandbox>))]
+    pub sandbox: Option<Box<Sandbox>>,
     /// What is in it, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<Contents>,

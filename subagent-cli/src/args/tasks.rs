@@ -118,10 +118,10 @@ pub struct TaskRun {
     /// A tool that is denied; can be repeated
     #[arg(long, value_name = "TOOL")]
     pub disallowed_tool: Vec<String>,
-    /// What it may reach: a sandbox of the config, shared_ro, shared_rw or none
+    /// What it may reach: a sandbox of the config, shared_ro, isolated, shared_rw or none
     /// [default: the launcher's, else the config's]
     ///
-    /// A task of an agent takes shared_ro and shared_rw alone, and never gets more than the definition gives.
+    /// A task of an agent takes shared_ro, isolated and shared_rw alone, and never gets more than the definition gives.
     #[arg(long, value_name = "NAME")]
     pub sandbox: Option<String>,
     /// Maximum number of tool calls

@@ -125,7 +125,7 @@ pub struct StartFlags {
     /// Its git worktree.
     #[command(flatten)]
     pub worktree: super::worktrees::WorktreeFlags,
-    /// What it may reach: a sandbox of the config, shared_ro, shared_rw or none
+    /// What it may reach: a sandbox of the config, shared_ro, isolated, shared_rw or none
     /// [default: the launcher's, else the config's]
     #[arg(long, value_name = "NAME")]
     pub sandbox: Option<String>,

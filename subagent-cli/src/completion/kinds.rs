@@ -136,7 +136,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("wait_until", EVENTS),
     ("event_type", EVENTS),
     ("if_busy", Kind::Words(&["reject", "queue", "steer"])),
-    ("sandbox", Kind::Words(&["shared_ro", "shared_rw", "none"])),
+    ("sandbox", Kind::Words(&["shared_ro", "isolated", "shared_rw", "none"])),
     ("scope", Kind::Words(&["user", "project"])),
     ("always", Kind::Words(&["worker", "controller"])),
     ("on_approval_timeout", Kind::Words(&["deny", "cancel"])),

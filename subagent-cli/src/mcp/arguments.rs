@@ -256,12 +256,6 @@ fn overrides(tool: &str, config: Option<Value>) -> Result<(TaskOverrides, Option
     let filesystem = match filesystem_mode.as_deref().map(|word| (word, FileSystem::parse(word))) {
         None => None,
         Some((_, Some(mode))) => Some(mode),
-        // It must not run with less protection than was asked for.
-        Some((known, None)) if FILESYSTEM_MODES.contains(&known) => {
-            return Err(format!(
-                "{place}.filesystem_mode: {known} cannot be had yet; shared_rw and shared_ro can"
-            ));
-        }
         Some((other, None)) => {
             return Err(none_of(&format!("{place}.filesystem_mode"), other, &FILESYSTEM_MODES));
         }
@@ -408,11 +402,6 @@ mod tests {
                 "spawn_subagent",
                 json!({"name": "n", "task": "t", "config": {"max_turns": 0}}),
                 "spawn_subagent: config.max_turns is 0",
-            ),
-            (
-                "spawn_subagent",
-                json!({"name": "n", "task": "t", "config": {"filesystem_mode": "isolated"}}),
-                "spawn_subagent: config.filesystem_mode: isolated cannot be had yet",
             ),
             (
                 "spawn_subagent",

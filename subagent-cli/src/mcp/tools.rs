@@ -166,7 +166,7 @@ fn config(own: Value) -> Value {
         },
         "filesystem_mode": {
             "type": "string", "enum": FILESYSTEM_MODES, "default": FILESYSTEM_MODES[0],
-            "description": "shared_rw: the same files as yours. shared_ro: it reads them and writes none. isolated cannot be had yet, and is refused",
+            "description": "shared_rw: the same files as yours. shared_ro: it reads them and writes none. isolated: a copy of them, whose changes are landed later",
         },
     });
     if let (Value::Object(all), Value::Object(own)) = (&mut properties, own) {

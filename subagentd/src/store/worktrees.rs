@@ -70,7 +70,7 @@ impl WorktreeRow {
             repository,
             worker_id,
             created_at,
-            sandbox: sandbox.map(|sandbox| *sandbox),
+            sandbox,
             contents: None,
         }
     }

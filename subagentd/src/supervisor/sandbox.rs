@@ -79,7 +79,8 @@ pub(super) async fn of_request(
     own: [&Path; 2],
 ) -> Result<Option<Sandbox>> {
     let Some(spec) = request.sandbox.clone() else { return Ok(None) };
-    let there = planned.map_or_else(|| spec.clone(), |planned| planned.confined(spec.clone()));
+    let notes = request.policy.as_ref().and_then(|policy| policy.memory.as_deref());
+    let there = planned.map_or_else(|| spec.clone(), |planned| planned.confined(spec.clone(), notes));
     let path = request.env.iter().find(|(name, _)| name.0 == b"PATH").map(|(_, value)| value.0.clone());
     let always = always_hidden(own);
     let chosen = tokio::task::spawn_blocking(move || {

@@ -24,7 +24,7 @@ pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> 
         // Its submodules too. The files may have changed since.
         return Ok(());
     }
-    if worktree.sandbox.is_some() && own::is_whole(worktree) {
+    if worktree.sandbox.is_some() && own::create::is_whole(worktree) {
         return Ok(());
     }
     let name = format!("refs/heads/{}", worktree.branch);

@@ -13,6 +13,7 @@ mod commits;
 mod create;
 mod discard;
 mod errors;
+mod inside;
 mod keep;
 mod land;
 mod lock;
@@ -52,7 +53,7 @@ use self::work::{Env, PATIENT, Patience, Work};
 /// When the input is no operation, or the answer cannot be written.
 pub(crate) fn run(word: Option<OsString>) -> io::Result<()> {
     match word {
-        Some(word) if word == own::INSIDE => told(|request, env| own::inside::answer(request, env, PATIENT)),
+        Some(word) if word == own::ask::INSIDE => told(|request, env| inside::answer(request, env, PATIENT)),
         _ => told(|operation, env| answer(operation, env, PATIENT)),
     }
 }

@@ -158,6 +158,6 @@ fn of_view(view: &WorktreeView) -> Worktree {
         base: view.base.clone(),
         source_branch: view.source_branch.clone(),
         with_changes: view.with_changes,
-        sandbox: view.sandbox.clone().map(Box::new),
+        sandbox: view.sandbox.clone(),
     }
 }

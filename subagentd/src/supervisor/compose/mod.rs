@@ -114,6 +114,12 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     let at = sandbox::Ground { cwd: &parent.cwd, roots: &roots, env: &launched.env };
     let sandbox = sandbox::spec(wish, launched.launcher.sandbox.as_ref(), config, at)?;
     let sandbox = sandbox.map(|spec| sandbox::with_memory(spec, resolved.memory.as_deref()));
+    let worktree = match (&request.worktree, resolved.isolation) {
+        (None, None | Some(Isolation::None)) => None,
+        // Launcher and defaults speak of workers that people start: a task needs to see its caller's files.
+        (chosen, _) => Some(start::worktree::wanted(chosen.clone(), config, &ground.env)?),
+    };
+    let worktree = start::worktree::isolated(worktree, sandbox.as_ref(), config, &ground.env)?;
     Ok(Composed {
         request: StartWorker {
             choice: ControllerChoice {
@@ -158,11 +164,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             titles: None,
             hooks: hooks::of_task(&spec.hooks, resolved.hooks),
             worktree_of: None,
-            worktree: match (&request.worktree, resolved.isolation) {
-                (None, None | Some(Isolation::None)) => None,
-                // Launcher and defaults speak of workers that people start: a task needs to see its caller's files.
-                (chosen, _) => Some(start::worktree::wanted(chosen.clone(), config, &ground.env)?),
-            },
+            worktree,
             sandbox,
         },
         terms,

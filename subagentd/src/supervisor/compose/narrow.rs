@@ -3,7 +3,7 @@
 use subagent_config::agents::{Definition, tool};
 use subagent_config::model::Launcher;
 use subagent_config::policy::{Action, Rule, lists_tool};
-use subagent_config::sandbox::{Files, Profile};
+use subagent_config::sandbox::Profile;
 use subagent_config::start::agent;
 use subagent_config::start::policy::travels;
 use subagent_protocol::api::{RunTask, TaskMode, TaskOverrides};
@@ -122,7 +122,7 @@ fn tools(field: &str, names: &[String], action: Action) -> Result<Vec<Rule>> {
 
 /// What the call takes away from the sandbox.
 pub(super) fn files(overrides: &TaskOverrides) -> Option<Profile> {
-    let filesystem = overrides.filesystem.map(Files::Shared);
+    let filesystem = overrides.filesystem;
     filesystem.is_some().then(|| Profile { filesystem, ..Profile::default() })
 }
 

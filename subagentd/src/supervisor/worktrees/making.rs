@@ -40,8 +40,9 @@ impl Planned {
         let row = row.ok_or_else(|| internal(format!("worker {worker_id} is not stored")))?;
         let mut worktree = self.named(&row.name, &worktrees::names(tx.connection())?);
         let mut spec = read(&row.spec)?;
+        let notes = spec.policy.as_ref().and_then(|policy| policy.memory.as_deref());
         if let Some(sandbox) = &mut spec.sandbox {
-            sandbox.spec = confined(sandbox.spec.clone(), &worktree, self.root());
+            sandbox.spec = confined(sandbox.spec.clone(), &worktree, self.root(), notes);
         }
         worktree.sandbox = sandbox::of_agent(spec.sandbox.as_ref(), own).map(Box::new);
         tx.insert_worktree((&row.worker_id, &row.controller_id), &worktree, self.setup(), now)?;

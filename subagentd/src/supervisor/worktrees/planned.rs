@@ -47,8 +47,8 @@ impl Planned {
     }
 
     /// The worktree of a worker whose name is not known yet, in a sandbox like this one.
-    pub(in crate::supervisor) fn confined(&self, spec: SandboxSpec) -> SandboxSpec {
-        confined(spec, &self.named("worker", &HashSet::new()), &self.wanted.root)
+    pub(in crate::supervisor) fn confined(&self, spec: SandboxSpec, notes: Option<&Path>) -> SandboxSpec {
+        confined(spec, &self.named("worker", &HashSet::new()), &self.wanted.root, notes)
     }
 
     /// The folder of all worktrees.
@@ -77,8 +77,22 @@ pub(super) fn moved(path: &Path, worktree: &Worktree) -> PathBuf {
 }
 
 /// A sandbox whose paths in the main work tree are those in the worktree. The worktrees of others are hidden.
-pub(super) fn confined(spec: SandboxSpec, worktree: &Worktree, root: &Path) -> SandboxSpec {
-    let in_worktree = |paths: Vec<PathBuf>| paths.iter().map(|path| moved(path, worktree)).collect();
+/// The folder of the agent's notes stays where it is.
+pub(super) fn confined(
+    spec: SandboxSpec,
+    worktree: &Worktree,
+    root: &Path,
+    notes: Option<&Path>,
+) -> SandboxSpec {
+    let in_worktree = |path: &PathBuf| match notes == Some(path) {
+        true => path.clone(),
+        false => moved(path, worktree),
+    };
+    let in_worktree = |paths: Vec<PathBuf>| paths.iter().map(in_worktree).collect::<Vec<_>>();
+    let mut write = in_worktree(spec.write);
+    // With its repository, wherever in it the agent works.
+    write.retain(|path| !path.starts_with(&worktree.path));
+    write.push(worktree.path.clone());
     let mut hide = spec.hide;
     hide.extend(hide.iter().map(|path| moved(path, worktree)).collect::<Vec<_>>());
     hide.push(root.canonicalize().unwrap_or_else(|_| root.to_owned()));
@@ -87,7 +101,7 @@ pub(super) fn confined(spec: SandboxSpec, worktree: &Worktree, root: &Path) -> S
         read.push(worktree.repository.clone());
         read
     });
-    SandboxSpec { write: in_worktree(spec.write), read: read.map(unique), hide: unique(hide), ..spec }
+    SandboxSpec { write, read: read.map(unique), hide: unique(hide), ..spec }
 }
 
 fn unique(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
@@ -168,16 +182,18 @@ mod tests {
         let spec = SandboxSpec {
             name: None,
             filesystem: FileSystem::SharedRw,
-            write: paths(&["/home/me/repo", "/cache"]),
+            write: paths(&["/home/me/repo/sub", "/cache", "/home/me/repo/notes"]),
             read: Some(paths(&["/home/me/repo/sub", "/usr"])),
             hide: paths(&["/home/me/repo/keys", "/home/me/.ssh"]),
             network: Network::All,
         };
-        let there = confined(spec, &worktree, planned.root());
-        assert_eq!(there.write, paths(&["/trees/repo-1/auth", "/cache"]));
+        let notes = Path::new("/home/me/repo/notes");
+        let confined = |spec| confined(spec, &worktree, planned.root(), Some(notes));
+        let there = confined(spec);
+        assert_eq!(there.write, paths(&["/cache", "/home/me/repo/notes", "/trees/repo-1/auth"]));
         assert_eq!(there.read, Some(paths(&["/home/me/repo/.git", "/trees/repo-1/auth/sub", "/usr"])));
         let hidden = ["/home/me/.ssh", "/home/me/repo/keys", "/trees", "/trees/repo-1/auth/keys"];
         assert_eq!(there.hide, paths(&hidden));
-        assert_eq!(confined(there.clone(), &worktree, planned.root()), there, "moved once");
+        assert_eq!(confined(there.clone()), there, "moved once");
     }
 }

@@ -48,7 +48,7 @@ impl Targets {
 type Way = fn(&Targets) -> io::Result<String>;
 
 /// All ways out that a sandbox closes, whatever network it has.
-const WAYS: [(&str, Way); 46] = [
+const WAYS: [(&str, Way); 52] = [
     // First: later ways open some.
     ("use an inherited descriptor", inherited),
     ("create a file", |to| written(fs::write(to.outside("new"), "x"))),
@@ -165,6 +165,26 @@ const WAYS: [(&str, Way); 46] = [
     }),
     ("change the root folder", |_| chroot("/").map_err(io::Error::from).map(|()| "changed".to_owned())),
     ("open a disk", disk),
+    ("plant a hook in the repository that it borrows from", |to| {
+        written(fs::write(to.path("repository").join("hooks/post-checkout"), "#!/bin/sh\n"))
+    }),
+    ("change the settings of that repository", |to| {
+        written(
+            OpenOptions::new().append(true).open(to.path("repository").join("config"))?.write_all(b"[x]\n"),
+        )
+    }),
+    ("move a branch of that repository", |to| {
+        let branch = to.path("repository").join("refs/heads/main");
+        written(OpenOptions::new().write(true).open(branch).map(drop))
+    }),
+    ("remove the objects of that repository", |to| {
+        written(fs::remove_dir_all(to.path("repository").join("objects")))
+    }),
+    ("link a file of that repository to write it", |to| {
+        fs::hard_link(to.path("repository").join("HEAD"), to.inside("head"))?;
+        written(fs::write(to.inside("head"), "x"))
+    }),
+    ("read the worktree of another worker", |to| fs::read_to_string(to.path("otherWorktree"))),
     ("read the keyring", |_| call(libc::SYS_keyctl, [0, -3, 1, 0])),
     ("use io_uring", |_| call(libc::SYS_io_uring_setup, [1, 0, 0, 0])),
 ];

@@ -1,8 +1,11 @@
 //! An agent that wants out. `tests/src/bin/hostile_agent/escapes.rs` has the ways.
 
+use std::fs;
+
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
+use super::worktree::{committed, start};
 use super::world::{Bait, Layers, contents, has_layers, world};
 
 /// Says what of the ways led out; those of `control` have to.
@@ -11,6 +14,9 @@ fn try_all(mut sandbox: Sandbox, layers: Layers, profile: Value, least: usize) {
     let agent = sandbox.test_agent("hostile-agent", &[]).key("sandbox", profile.clone());
     sandbox.launcher("hostile", agent);
     sandbox.init();
+    if sandbox.file("ws/.git").exists() {
+        let _ = start(&sandbox, "other", &[]);
+    }
     let worker = sandbox.start("hostile");
     let shown = sandbox.show(&worker);
     let mut names: Vec<&str> =
@@ -18,7 +24,8 @@ fn try_all(mut sandbox: Sandbox, layers: Layers, profile: Value, least: usize) {
     names.sort_unstable();
     assert_eq!(names, layers.names(), "{shown}");
     let bait = Bait::lay(&sandbox, &worker, &network);
-    let foreign = ["outside", "home", "main"].map(|folder| sandbox.file(folder));
+    let folders = ["outside", "home", "main", "ws/.git"].map(|folder| sandbox.file(folder));
+    let foreign: Vec<_> = folders.into_iter().filter(|folder| folder.exists()).collect();
     let before = contents(&foreign);
     let said = sandbox.send(&worker, &format!("hostile: escape {}", bait.file.display()));
     let report = said["assistantText"].as_str().unwrap();
@@ -41,7 +48,19 @@ fn no_way_leads_out_of_a_workspace_that_is_only_read() {
     }
     for layers in Layers::ALL {
         let profile = json!({"filesystem": "shared_ro", "write": ["allowed"], "network": "none"});
-        try_all(world(layers), layers, profile, 55);
+        try_all(world(layers), layers, profile, 61);
+    }
+}
+
+#[test]
+fn no_way_leads_out_of_a_copy_of_the_workspace() {
+    if !has_layers() {
+        return;
+    }
+    for layers in Layers::ALL {
+        let sandbox = committed(layers);
+        fs::write(sandbox.file("ws/allowed/file"), "").unwrap();
+        try_all(sandbox, layers, json!({"filesystem": "isolated"}), 57);
     }
 }
 
@@ -54,7 +73,7 @@ fn no_way_leads_out_of_the_default_sandbox() {
         let mut sandbox = world(layers);
         let state_dir = sandbox.file("state");
         sandbox.set_state_dir(state_dir);
-        try_all(sandbox, layers, json!({}), 51);
+        try_all(sandbox, layers, json!({}), 57);
     }
 }
 
@@ -69,6 +88,6 @@ fn no_way_leads_out_where_a_list_says_what_is_read_and_the_network_is_a_loopback
         let programs = std::path::Path::new(&agent).parent().unwrap().to_owned();
         let read = json!(["/usr", "/etc", "/lib", "/lib64", programs, "../outside"]);
         let profile = json!({"write": ["allowed"], "read": read, "network": "loopback"});
-        try_all(sandbox, layers, profile, 53);
+        try_all(sandbox, layers, profile, 59);
     }
 }

@@ -11,6 +11,13 @@ use super::world::{Layers, has_layers, world};
 
 /// A repository with a commit, and the launcher `sdk` whose agent runs what it is sent.
 fn repository(layers: Layers) -> Sandbox {
+    let sandbox = committed(layers);
+    sandbox.init();
+    sandbox
+}
+
+/// The same before its controller is there.
+pub(super) fn committed(layers: Layers) -> Sandbox {
     let mut sandbox = world(layers);
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     git(&sandbox, &["init", "-q", "-b", "main", "."]);
@@ -18,17 +25,16 @@ fn repository(layers: Layers) -> Sandbox {
         git(&sandbox, &["config", key, value]);
     }
     let ws = sandbox.workspace();
-    fs::write(ws.join(".git/info/exclude"), ".subagent/\ntargets.json\nallowed/\nignored\n").unwrap();
+    fs::write(ws.join(".git/info/exclude"), ".subagent/\ntargets.json\nignored\n").unwrap();
     fs::write(ws.join("a.txt"), "one\ntwo\nthree\n").unwrap();
     git(&sandbox, &["add", "-A"]);
     git(&sandbox, &["commit", "-qm", "first"]);
     let agent = sandbox.test_agent("sdk-agent", &[]);
     sandbox.launcher("sdk", agent);
-    sandbox.init();
     sandbox
 }
 
-fn start(sandbox: &Sandbox, name: &str, more: &[&str]) -> Value {
+pub(super) fn start(sandbox: &Sandbox, name: &str, more: &[&str]) -> Value {
     let args = ["worker", "start", "sdk", "--name", name, "--worktree", "--sandbox", "shared_rw"];
     sandbox.run(&[&args[..], more].concat()).data_of("worker.started")
 }
@@ -191,4 +197,43 @@ fn conflicts_and_continuations_are_those_of_any_worktree() {
     let refused = sandbox.run(&read_only).error("SANDBOX_UNAVAILABLE");
     assert_eq!(refused["details"]["missing"], "worktree", "{refused}");
     sandbox.finish();
+}
+
+#[test]
+fn an_isolated_worker_changes_a_copy_with_the_changes_of_the_workspace() {
+    if !has_layers() {
+        return;
+    }
+    for layers in Layers::ALL {
+        let sandbox = repository(layers);
+        let ws = sandbox.workspace();
+        fs::write(ws.join("a.txt"), "mine\ntwo\nthree\n").unwrap();
+        fs::write(ws.join("new.txt"), "mine\n").unwrap();
+        let started = sandbox
+            .run(&["worker", "start", "sdk", "--name", "auth", "--sandbox", "isolated"])
+            .data_of("worker.started");
+        let worker = started["workerId"].as_str().unwrap();
+        assert_eq!(started["sandbox"]["filesystem"], "isolated", "{started}");
+        assert_eq!(started["sandbox"]["write"], json!([tree(&started)]), "{started}");
+        let _ =
+            works(&sandbox, worker, "cat new.txt && echo b > b.txt && git add b.txt && git commit -qm work");
+        fails(&sandbox, worker, &format!("echo x > {}", ws.join("x").display()));
+        assert!(!ws.join("b.txt").exists());
+        let landed = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
+        assert_eq!(landed["files"], json!(["b.txt"]), "{landed}");
+        assert_eq!(git(&sandbox, &["status", "--porcelain"]), " M a.txt\n?? new.txt\n");
+        let _ = sandbox.run(&["stop", "auth"]).data();
+        // A definition and a task ask for it too.
+        fs::create_dir_all(ws.join(".claude/agents")).unwrap();
+        let definition = "---\ndescription: d\nlauncher: sdk\nfilesystem: isolated\n---\nWrite.\n";
+        fs::write(ws.join(".claude/agents/writer.md"), definition).unwrap();
+        let task = sandbox.run(&["task", "run", "--agent", "writer", "--text", "run echo t > t.txt"]).data();
+        let id = task["task"]["taskId"].as_str().or(task["taskId"].as_str()).unwrap().to_owned();
+        let shown = sandbox.run(&["worktree", "show", &id]).data_of("worktree.shown");
+        assert_eq!(shown["contents"]["uncommitted"], 1, "{shown}");
+        assert!(!ws.join("t.txt").exists());
+        let landed = sandbox.run(&["land", &id]).data_of("worktree.landed");
+        assert_eq!(landed["files"], json!(["t.txt"]), "{landed}");
+        sandbox.finish();
+    }
 }

@@ -99,6 +99,14 @@ pub(super) fn without_bubblewrap(sandbox: &mut Sandbox) {
     sandbox.set_env("PATH", folder);
 }
 
+/// A file in the worktree of the worker `other`, if there is one.
+fn other(sandbox: &Sandbox) -> PathBuf {
+    let listed = sandbox.run(&["worktree", "list"]).data_of("worktree.listed");
+    let items = listed["items"].as_array().unwrap();
+    let path = items.iter().find(|item| item["name"] == "other").map(|item| item["path"].as_str().unwrap());
+    path.map_or_else(|| "/nonexistent".into(), |path| Path::new(path).join("a.txt"))
+}
+
 /// What stays open as long as an agent may want it.
 pub(super) struct Bait {
     _listeners: (TcpListener, UnixListener, UnixListener),
@@ -114,12 +122,14 @@ impl Bait {
         let name = format!("{}-abstract", sandbox.path().display());
         let nowhere = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         let shown = sandbox.show(worker);
+        let inside = Path::new(shown["cwd"].as_str().unwrap()).join("allowed");
         let runtime = sandbox.runtime(worker);
         let daemon = sandbox.daemon();
         let info: Value =
             serde_json::from_slice(&fs::read(sandbox.state_dir().join("daemon.json")).unwrap()).unwrap();
         let targets = json!({
-            "root": sandbox.path(), "outside": sandbox.file("outside"), "inside": sandbox.file("ws/allowed"),
+            "root": sandbox.path(), "outside": sandbox.file("outside"), "inside": inside,
+            "repository": sandbox.file("ws/.git"), "otherWorktree": other(sandbox),
             "hidden": sandbox.file("home/.ssh/id"), "hiddenFolder": sandbox.file("home/.ssh"),
             "database": sandbox.state_dir().join("state.db"),
             "environment": environment(&sandbox.file("run"), worker),

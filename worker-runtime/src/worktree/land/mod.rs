@@ -59,7 +59,7 @@ fn bring(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Land
     let target = Target::find(work, worktree, landing)?;
     let commit = match &worktree.sandbox {
         Some(sandbox) => {
-            let seen = own::inside::Target { branch: target.branch.clone(), commit: target.commit.clone() };
+            let seen = own::ask::Target { branch: target.branch.clone(), commit: target.commit.clone() };
             own::commit(work, worktree, sandbox, landing, seen)?
         }
         None => {

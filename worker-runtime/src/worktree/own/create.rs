@@ -11,11 +11,18 @@ use subagent_protocol::worktree::{BRANCH_PREFIX, Worktree};
 use super::super::commits::lines;
 use super::super::errors;
 use super::super::work::{Work, line, step};
-use super::WHOLE;
 
 /// Settings of the main repository that are its own, wherever they are written, and that git follows in this one too.
 const TAKEN: [&str; 5] =
     ["user.name", "user.email", "core.sparseCheckout", "core.sparseCheckoutCone", "extensions.partialClone"];
+
+/// The file in its git directory that says that it was made whole.
+const WHOLE: &str = "subagent-whole";
+
+/// Whether it was made whole.
+pub(in super::super) fn is_whole(worktree: &Worktree) -> bool {
+    worktree.from_inside().repository.join(WHOLE).symlink_metadata().is_ok()
+}
 
 pub(in super::super) fn make(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     let (main, path) = (&worktree.repository, &worktree.path);

@@ -5,8 +5,8 @@
 //! also its settings, which may name programs. So whatever looks at its files runs in the sandbox of the agent, and
 //! what is outside takes nothing but objects, which git checks, and answers, which are believed of this worktree alone.
 
+pub(super) mod ask;
 pub(super) mod create;
-pub(super) mod inside;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,22 +18,11 @@ use subagent_protocol::sandbox::Sandbox;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Answer, Contents, Landing, Setup, Worktree};
 
-use self::inside::{Said, Target, Wish, ask};
+use self::ask::{Said, Target, Wish, ask};
 use super::create::tip;
 use super::remove::delete_branch;
 use super::work::{Work, step};
 use super::{errors, retired};
-
-/// The word with which this program is started inside of a sandbox.
-pub(super) const INSIDE: &str = "inside";
-
-/// The file in its git directory that says that it was made whole.
-const WHOLE: &str = "subagent-whole";
-
-/// Whether it was made whole.
-pub(super) fn is_whole(worktree: &Worktree) -> bool {
-    worktree.from_inside().repository.join(WHOLE).symlink_metadata().is_ok()
-}
 
 pub(super) fn setup(
     work: &Work<'_>,
@@ -177,7 +166,7 @@ fn fetch(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, commit: &str) 
     }
     let program = work.runtime().map_err(|error| errors::file(&worktree.path, &error))?;
     let arguments =
-        subagent_sandbox::arguments(&inside::text(sandbox), OsStr::new("git"), &["upload-pack".into()]);
+        subagent_sandbox::arguments(&ask::text(sandbox), OsStr::new("git"), &["upload-pack".into()]);
     // Git hands it to a shell.
     let mut serves = OsString::from("--upload-pack=");
     for word in [program.into_os_string()].into_iter().chain(arguments) {

@@ -1,6 +1,6 @@
-//! What is done in the repository of an agent, by a process in the agent's sandbox.
+//! Has something done in the repository of an agent, by a process in the agent's sandbox.
 //!
-//! Outside, an answer is believed of this worktree alone: programs that the agent has named may have written it.
+//! An answer is believed of this worktree alone: programs that the agent has named may have written it.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,13 +12,12 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Contents, Landing, Setup, Worktree};
 use subagent_protocol::{Code, Error};
 
-use super::super::alone::alone;
-use super::super::keep::Keeping;
-use super::super::work::{Env, Patience, Work, line};
-use super::super::{discard, errors, land, look, patch, usable};
-use super::INSIDE;
+use super::super::errors;
+use super::super::work::Work;
 use crate::git;
 
+/// The word with which this program is started inside of a sandbox.
+pub(in super::super) const INSIDE: &str = "inside";
 /// The longest answer: a patch.
 const MAX_ANSWER: usize = 512 * 1024 * 1024;
 
@@ -26,13 +25,13 @@ const MAX_ANSWER: usize = 512 * 1024 * 1024;
 #[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) struct Request {
     /// As it is seen from inside.
-    worktree: Worktree,
-    wish: Wish,
+    pub(in super::super) worktree: Worktree,
+    pub(in super::super) wish: Wish,
 }
 
 /// One operation; each is one of the worktree outside of a sandbox too.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Wish {
+pub(in super::super) enum Wish {
     Look,
     Setup { setup: Setup },
     Commit { landing: Box<Landing>, target: Target },
@@ -97,45 +96,4 @@ pub(super) fn ask(
 /// Programs of the agent may have written it.
 fn cleaned(error: Error) -> Error {
     Error { message: subagent_protocol::clean::one_line(&error.message), ..error }
-}
-
-/// Does it; this process is inside.
-pub(in super::super) fn answer(request: Request, env: &Env, patience: Patience) -> Said {
-    let work = Work::new(env, patience);
-    let Request { worktree, wish } = request;
-    let said = alone(&work, "inside", &worktree, |work| {
-        Ok(match wish {
-            Wish::Look => Said::Contents(look::look(work, &worktree)?),
-            Wish::Setup { setup } => usable::make(work, &worktree, &setup).map(|_| Said::Done)?,
-            Wish::Commit { landing, target } => {
-                let name = format!("refs/heads/{}", target.branch);
-                // The agent may have checked it out.
-                if work
-                    .asked(&worktree.path, &["symbolic-ref", "--quiet", "HEAD"])?
-                    .map(|head| line(&head))
-                    .as_ref()
-                    != Some(&name)
-                {
-                    work.run(&worktree.path, &["update-ref", &name, &target.commit])?;
-                }
-                Said::Commit(Some(land::commit_all(work, &worktree, &landing)?))
-            }
-            Wish::Commits { time } => Said::Commit(land::commits(work, &worktree, time)?),
-            Wish::All { time } => {
-                let found = look::registered(&worktree)?;
-                let keeping = Keeping { work, worktree: &worktree, time };
-                Said::Commit(found.map(|found| discard::of_folder(&keeping, &found)).transpose()?)
-            }
-            Wish::Check { checks, commit } => {
-                land::check(work, &worktree, &checks, &commit)?;
-                Said::Done
-            }
-            Wish::GoOn { commit } => {
-                land::go_on(work, &worktree, &commit)?;
-                Said::Done
-            }
-            Wish::Patch => Said::Patch(patch::of(work, &worktree)?),
-        })
-    });
-    said.unwrap_or_else(|error: Error| Said::Failed(error))
 }
