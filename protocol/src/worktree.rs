@@ -124,6 +124,14 @@ pub enum Operation {
         /// How, and where to.
         landing: Box<Landing>,
     },
+    /// Brings its changes to the files of the main work tree, one by one and without a commit. A file that has changed
+    /// on both sides stays as it is.
+    Merge {
+        /// Which.
+        worktree: Worktree,
+        /// Of what counts for a landing: `id`, `trailer` and `then`.
+        landing: Box<Landing>,
+    },
     /// Finishes a landing that was killed after the target branch was moved. Changes nothing if none was.
     Recover {
         /// The common git directory of the repository.
@@ -211,6 +219,8 @@ pub enum Answer {
     Discarded(Option<String>),
     /// To [`Operation::Land`].
     Landed(Landed),
+    /// To [`Operation::Merge`].
+    Merged(Merged),
     /// To [`Operation::Recover`]: the branch whose landing was finished.
     Recovered(Option<String>),
     /// To [`Operation::Prune`].
@@ -267,6 +277,9 @@ pub struct Contents {
     pub under_way: Option<String>,
     /// Ignored files that are newer than its setup.
     pub ignored: u64,
+    /// The files that differ from the base, at most 100 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
 
 impl Contents {
@@ -275,6 +288,22 @@ impl Contents {
     pub const fn is_clean(&self) -> bool {
         self.uncommitted == 0 && self.commits == 0 && self.ignored == 0 && self.under_way.is_none()
     }
+}
+
+/// What a merge has done, file by file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Merged {
+    /// The files that the main work tree has now as the worktree has them.
+    pub files: Vec<String>,
+    /// Those that have changed on both sides, and stay as they are.
+    pub refused: Vec<String>,
+    /// The commit from which the worktree's changes count now: it has the merged files.
+    pub base: String,
+    /// The ref that keeps the commits of a worktree that was removed.
+    pub retired: Option<String>,
+    /// Whether the worktree was removed.
+    pub worktree_removed: bool,
 }
 
 /// What a landing has done.

@@ -77,6 +77,6 @@ pub use workers::{
 };
 pub use worktrees::{
     ChangeWorktree, GIT_VARIABLES, GitEnvironment, LandWorktree, NewWorktree, PruneWorktrees, WorktreeChoice,
-    WorktreeConflict, WorktreeEnd, WorktreeLanded, WorktreeRemoved, WorktreeState, WorktreeView,
-    WorktreesListed, WorktreesPruned, is_git_variable,
+    WorktreeConflict, WorktreeEnd, WorktreeLanded, WorktreeMerged, WorktreeRemoved, WorktreeState,
+    WorktreeView, WorktreesListed, WorktreesPruned, is_git_variable,
 };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::controllers::ControllerChoice;
-use super::worktrees::WorktreeChoice;
+use super::worktrees::{WorktreeChoice, WorktreeView};
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
 use crate::details::Cost;
@@ -256,6 +256,9 @@ pub struct TaskShown {
     pub result_schema: Option<Value>,
     /// How many tokens of it its caller gets.
     pub result_max_tokens: u64,
+    /// The git worktree that it works in, with what is in it after the end of the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<WorktreeView>,
     /// With `transcripts=true`: what was said in the tasks below it that are not inspectable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transcripts: Vec<TaskTranscript>,

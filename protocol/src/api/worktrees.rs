@@ -138,7 +138,7 @@ pub fn is_git_variable(name: &[u8]) -> bool {
     })
 }
 
-/// `POST /v1/worktrees/{worktree}/setup`, `/remove` and `/discard`.
+/// `POST /v1/worktrees/{worktree}/setup`, `/merge`, `/remove` and `/discard`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -192,6 +192,23 @@ pub struct WorktreeLanded {
     /// What the landing has done.
     #[serde(flatten)]
     pub landed: Landed,
+}
+
+/// Data of `worktree.merged`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorktreeMerged {
+    /// Its name.
+    pub name: String,
+    /// Its worker.
+    pub worker_id: WorkerId,
+    /// The files that the main work tree has now as the worktree has them, in the order of their paths.
+    pub files: Vec<String>,
+    /// The ref that keeps the commits of a worktree that was removed.
+    pub retired: Option<String>,
+    /// Whether the worktree was removed.
+    pub worktree_removed: bool,
 }
 
 /// Data of the event `worktree.conflict`: a landing was refused, and nothing was changed.

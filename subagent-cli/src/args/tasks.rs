@@ -19,6 +19,7 @@ pub enum TaskCommand {
     Message(TaskMessage),
     Result(TaskResult),
     Cancel(TaskCancel),
+    Merge(TaskMerge),
     Prune(TaskPrune),
 }
 
@@ -34,6 +35,7 @@ impl TaskCommand {
             Self::Message(args) => args.json.json,
             Self::Result(args) => args.one.json.json,
             Self::Cancel(args) => args.one.json.json,
+            Self::Merge(args) => args.one.json.json,
             Self::Prune(args) => args.json.json,
         }
     }
@@ -278,6 +280,20 @@ pub struct TaskCancel {
     /// Why
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+    /// Which task.
+    #[command(flatten)]
+    pub one: OneTask,
+}
+
+/// Bring the files that a task changed in its worktree to your work tree
+///
+/// File by file, without a commit. A file that you have changed too is refused and named; all others are merged. Commit
+/// with land instead if you want commits.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent task merge 'Fix Login'")]
+pub struct TaskMerge {
     /// Which task.
     #[command(flatten)]
     pub one: OneTask,

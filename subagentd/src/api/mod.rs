@@ -119,6 +119,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/worktrees/{worktree}", get(worktrees::show))
         .route("/v1/worktrees/{worktree}/setup", post(worktrees::set_up))
         .route("/v1/worktrees/{worktree}/land", post(worktrees::land))
+        .route("/v1/worktrees/{worktree}/merge", post(worktrees::merge))
         .route("/v1/worktrees/{worktree}/remove", post(worktrees::remove))
         .route("/v1/worktrees/{worktree}/discard", post(worktrees::discard))
         .route("/v1/schedules", get(schedules::list).post(schedules::add))

@@ -58,6 +58,7 @@ use super::{
         worktrees::show,
         worktrees::set_up,
         worktrees::land,
+        worktrees::merge,
         worktrees::remove,
         worktrees::discard,
         worktrees::prune,

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use serde::Deserialize;
 use subagent_protocol::api::{
-    ChangeWorktree, LandWorktree, PruneWorktrees, WorktreeLanded, WorktreeRemoved, WorktreeView,
-    WorktreesListed, WorktreesPruned,
+    ChangeWorktree, LandWorktree, PruneWorktrees, WorktreeLanded, WorktreeMerged, WorktreeRemoved,
+    WorktreeView, WorktreesListed, WorktreesPruned,
 };
 
 #[cfg(test)]
@@ -68,6 +68,17 @@ pub(super) async fn land(
     Body(request): Body<LandWorktree>,
 ) -> Outcome<WorktreeLanded> {
     Ok(Reply("worktree.landed", api.supervisor.land_worktree(caller, &worktree, request).await?))
+}
+
+/// `POST /v1/worktrees/{worktree}/merge`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/merge", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = ChangeWorktree, responses((status = 200, description = "`worktree.merged`: the main work tree has its files", body = Envelope<WorktreeMerged>))))]
+pub(super) async fn merge(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(Worktree { worktree }): Names<Worktree>,
+    Body(request): Body<ChangeWorktree>,
+) -> Outcome<WorktreeMerged> {
+    Ok(Reply("worktree.merged", api.supervisor.merge_worktree(caller, &worktree, request).await?))
 }
 
 /// `POST /v1/worktrees/{worktree}/remove`

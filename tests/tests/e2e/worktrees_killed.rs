@@ -5,6 +5,7 @@ use std::fs;
 use subagent_tests::harness::{Sandbox, crowd};
 
 use super::look::git;
+use super::sandbox::has_layers;
 
 /// Each at its first passing; that of a landing also for a worker that is stopped.
 const POINTS: [(&str, u32); 10] = [
@@ -65,6 +66,75 @@ fn case(point: &str, passing: u32) {
     assert!(!std::path::Path::new(&tree).exists());
     assert_eq!(sandbox.persist(&["worktree", "list"]).data_of("worktree.listed")["count"], 0);
     assert!(git(&sandbox, &["for-each-ref", "refs/subagent/retired/docs"]).lines().count() >= 1);
+    assert!(reached.exists(), "{point} was never reached");
+    sandbox.finish();
+}
+
+/// The same of a worker in a sandbox, and of a merge.
+const CONFINED: [(&str, u32); 6] = [
+    ("worktree_create.before_commit", 1),
+    ("land.before_commit", 1),
+    ("merge.before_commit", 1),
+    ("merge.before_commit", 2),
+    ("worktree_end.before_run", 1),
+    ("worktree_end.before_commit", 1),
+];
+
+#[test]
+fn whoever_dies_the_next_daemon_finishes_the_worktree_of_a_confined_worker() {
+    if !has_layers() {
+        return;
+    }
+    let name = |(point, passing): &(&str, u32)| format!("{point}@{passing}");
+    crowd("confined worktrees, abort", CONFINED.len(), &CONFINED, name, |(point, passing)| {
+        confined(point, *passing);
+    });
+}
+
+fn confined(point: &str, passing: u32) {
+    let mut sandbox = Sandbox::new();
+    let reached = sandbox.file("reached");
+    sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
+    sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@{passing}"));
+    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &reached);
+    git(&sandbox, &["init", "-q", "-b", "main", "."]);
+    for (key, value) in [("user.name", "me"), ("user.email", "me@example.com")] {
+        git(&sandbox, &["config", key, value]);
+    }
+    fs::write(sandbox.workspace().join(".git/info/exclude"), ".subagent/\n").unwrap();
+    fs::write(sandbox.workspace().join("mine.txt"), "mine\n").unwrap();
+    git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    let agent = sandbox.test_agent("sdk-agent", &[]);
+    sandbox.launcher("sdk", agent);
+    let start = ["worker", "start", "sdk", "--name", "auth", "--sandbox", "isolated"];
+    let started = sandbox.persist(&start).data_of("worker.started");
+    let worker = started["workerId"].as_str().unwrap();
+    let tree = started["worktree"]["path"].as_str().unwrap().to_owned();
+    let _ = sandbox.manage(worker, "key-1", "run echo a > a.txt");
+    let landed = sandbox.persist(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!(landed["into"], "main", "{landed}");
+    assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "2\n", "it has landed once");
+    let _ = sandbox.manage(worker, "key-2", "run echo b > b.txt; git add b.txt; git commit -qm b");
+    let stopped = sandbox.persist(&["stop", "auth"]).data_of("worker.stopped");
+    assert_eq!(stopped["worktree"]["outcome"], "kept", "{stopped}");
+    assert_eq!(fs::read_to_string(format!("{tree}/b.txt")).unwrap(), "b\n");
+    let landed = sandbox.persist(&["land", "auth"]).data_of("worktree.landed");
+    assert_eq!((&landed["into"], &landed["worktreeRemoved"]), (&"main".into(), &true.into()), "{landed}");
+    assert!(!std::path::Path::new(&tree).exists());
+    let text = "run echo c > c.txt; git add c.txt; git commit -qm c";
+    let task = ["task", "run", "--launcher", "sdk", "--sandbox", "isolated", "--name", "Fix", "--text", text];
+    let task = sandbox.persist(&task).data();
+    let merged = sandbox.persist(&["task", "merge", "Fix"]).data_of("worktree.merged");
+    assert_eq!(merged["worktreeRemoved"], false, "{merged}");
+    assert_eq!(fs::read_to_string(sandbox.workspace().join("c.txt")).unwrap(), "c\n");
+    sandbox.persist(&["stop", task["taskId"].as_str().unwrap()]).data_of("worker.stopped");
+    let merge = sandbox.persist(&["task", "merge", "Fix"]);
+    if !merge.status.success() {
+        // The answer of the first attempt was lost, and the worktree is gone.
+        merge.error("WORKTREE_NOT_FOUND");
+    }
+    assert_eq!(sandbox.persist(&["worktree", "list"]).data_of("worktree.listed")["count"], 0);
+    assert_eq!(git(&sandbox, &["branch", "--format=%(refname:short)"]), "main\n");
     assert!(reached.exists(), "{point} was never reached");
     sandbox.finish();
 }

@@ -186,6 +186,7 @@ impl Scene<'_> {
             | "subagent schedule pause"
             | "subagent schedule resume"
             | "subagent schedule run" => (vec![self.schedule()], &[]),
+            "subagent task merge" => (vec![self.task()], &["WORKTREE_NOT_FOUND"]),
             "subagent hook trust" => (words(&["--list"]), &[]),
             "subagent hook test" => (words(&["Stop"]), &[]),
             "subagent summary" | "subagent show" | "subagent diff" => (vec![self.worker()], &[]),

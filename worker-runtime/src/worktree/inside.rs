@@ -1,10 +1,11 @@
 //! What is done in the repository of an agent: this process is in the agent's sandbox.
 
 use subagent_protocol::Error;
+use subagent_protocol::worktree::Worktree;
 
 use super::alone::alone;
 use super::keep::Keeping;
-use super::own::ask::{Request, Said, Wish};
+use super::own::ask::{Request, Said, Target, Wish};
 use super::work::{Env, Patience, Work, line};
 use super::{discard, land, look, patch, usable};
 
@@ -17,16 +18,7 @@ pub(super) fn answer(request: Request, env: &Env, patience: Patience) -> Said {
             Wish::Look => Said::Contents(look::look(work, &worktree)?),
             Wish::Setup { setup } => usable::make(work, &worktree, &setup).map(|_| Said::Done)?,
             Wish::Commit { landing, target } => {
-                let name = format!("refs/heads/{}", target.branch);
-                // The agent may have checked it out.
-                if work
-                    .asked(&worktree.path, &["symbolic-ref", "--quiet", "HEAD"])?
-                    .map(|head| line(&head))
-                    .as_ref()
-                    != Some(&name)
-                {
-                    work.run(&worktree.path, &["update-ref", &name, &target.commit])?;
-                }
+                target.map_or(Ok(()), |target| renew(work, &worktree, &target))?;
                 Said::Commit(Some(land::commit_all(work, &worktree, &landing)?))
             }
             Wish::Commits { time } => Said::Commit(land::commits(work, &worktree, time)?),
@@ -47,4 +39,14 @@ pub(super) fn answer(request: Request, env: &Env, patience: Patience) -> Said {
         })
     });
     said.unwrap_or_else(|error: Error| Said::Failed(error))
+}
+
+/// Moves a branch to where it is in the main repository, unless the agent has checked it out.
+fn renew(work: &Work<'_>, worktree: &Worktree, target: &Target) -> Result<(), Error> {
+    let name = format!("refs/heads/{}", target.branch);
+    let head = work.asked(&worktree.path, &["symbolic-ref", "--quiet", "HEAD"])?;
+    if head.is_some_and(|head| line(&head) == name) {
+        return Ok(());
+    }
+    work.run(&worktree.path, &["update-ref", &name, &target.commit]).map(drop)
 }

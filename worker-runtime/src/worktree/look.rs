@@ -19,6 +19,8 @@ use super::{commits, errors};
 
 /// The bytes that git looks at to know a binary file.
 const TEXT_CHECK: usize = 8000;
+/// How many of the changed files are named.
+const MAX_NAMES: usize = 100;
 
 pub(super) fn look(work: &Work<'_>, worktree: &Worktree) -> Result<Contents, Error> {
     let Some(found) = registered(worktree)? else {
@@ -155,6 +157,9 @@ fn count_lines(
     let counts = numbers(&counts);
     contents.files = counts.files.len() as u64;
     (contents.added, contents.removed) = (counts.added, counts.removed);
+    let new = untracked.iter().map(|name| name.to_string_lossy().into_owned());
+    contents.names = counts.files.into_iter().chain(new).take(MAX_NAMES).collect();
+    contents.names.sort();
     for name in untracked {
         contents.files += 1;
         contents.added += lines(&found.path.join(name));

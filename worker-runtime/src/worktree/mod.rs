@@ -108,6 +108,9 @@ fn answer(operation: Operation, env: &Env, patience: Patience) -> Answer {
         Operation::Land { worktree, landing } => {
             alone(&work, "land", &worktree, |work| land::land(work, &worktree, &landing))
         }
+        Operation::Merge { worktree, landing } => {
+            alone(&work, "merge", &worktree, |work| land::files::merge(work, &worktree, &landing))
+        }
         Operation::Recover { repository } => land::recover(&work, &repository),
     };
     answer.unwrap_or_else(Answer::Failed)

@@ -130,7 +130,7 @@ fn copy(work: &Work<'_>, worktree: &Worktree, to: &Path, globs: &[String]) -> Re
     Ok(())
 }
 
-fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     to.parent().map_or(Ok(()), fs::create_dir_all)?;
     let meta = fs::symlink_metadata(from)?;
     if meta.is_symlink() {

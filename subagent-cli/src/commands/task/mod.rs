@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use self::awaited::{OnQuestion, Waited};
 use super::text_source::TextSources;
-use super::{has_state, live_wait};
+use super::{has_state, live_wait, worktree};
 use crate::args::CwdFlag;
 use crate::args::tasks::{OneTask, TaskCancel, TaskCommand, TaskList, TaskMessage, TaskResult, TaskWait};
 use crate::client::{Ask, Client, Query, TaskWait as Wait, block_on, read, segment};
@@ -67,6 +67,7 @@ pub(super) fn run(command: TaskCommand, context: &Context) -> Result<Outcome> {
         TaskCommand::Message(args) => message(args, context),
         TaskCommand::Result(args) => result(&args, context),
         TaskCommand::Cancel(args) => cancel(args, context),
+        TaskCommand::Merge(args) => merge(&args.one, context),
         TaskCommand::Prune(args) => prune::run(&args, context),
     }
 }
@@ -187,6 +188,15 @@ fn cancel(args: TaskCancel, context: &Context) -> Result<Outcome> {
     let data = asked(&giver, Ask::change(path, &request)?)?;
     let lines = text::fields(&data, &["taskId", "name", "status"]);
     Ok(Outcome::report("task.cancelled", data, lines))
+}
+
+/// Brings the changed files of a task to the main work tree.
+fn merge(one: &OneTask, context: &Context) -> Result<Outcome> {
+    let (_, task) = shown(one, false, context)?;
+    let workspace = context.workspace(one.cwd.cwd.as_deref())?;
+    let data = worktree::merged(task.task.task_id.as_str(), &workspace, context)?;
+    let names = data["files"].as_array().into_iter().flatten().map(text::value).collect::<Vec<_>>();
+    Ok(Outcome::list("worktree.merged", data, names.join("\n"), "(nothing to merge)"))
 }
 
 fn giver(cwd: CwdFlag, context: &Context) -> Giver {

@@ -6,7 +6,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use subagent_config::Workspace;
 use subagent_protocol::api::{
     ChangeWorktree, GitEnvironment, PruneWorktrees, WorktreeChoice, WorktreeView, is_git_variable,
 };
@@ -92,12 +93,26 @@ fn changed(
     context: &Context,
 ) -> Result<Outcome> {
     let workspace = context.workspace(one.cwd.cwd.as_deref())?;
-    let path = format!("/v1/worktrees/{}/{what}", segment(&one.worktree));
-    let ask = Ask::change(path, &ChangeWorktree { env: git_environment(context) })?.within(Some(limit));
-    let mut client = Client::new(context, &workspace);
-    let data = block_on(async move { client.ask(&ask).await })?;
+    let data = change(&one.worktree, (what, limit), &workspace, context)?;
     let shown = text::fields(&data, keys);
     Ok(Outcome::report(answer, data, shown))
+}
+
+fn change(
+    worktree: &str,
+    (what, limit): (&str, Duration),
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<Value> {
+    let path = format!("/v1/worktrees/{}/{what}", segment(worktree));
+    let ask = Ask::change(path, &ChangeWorktree { env: git_environment(context) })?.within(Some(limit));
+    let mut client = Client::new(context, workspace);
+    block_on(async move { client.ask(&ask).await })
+}
+
+/// Brings the files of a worktree to the main work tree.
+pub(super) fn merged(worktree: &str, workspace: &Workspace, context: &Context) -> Result<Value> {
+    change(worktree, ("merge", GIT_LIMIT), workspace, context)
 }
 
 fn prune(args: &WorktreePrune, context: &Context) -> Result<Outcome> {

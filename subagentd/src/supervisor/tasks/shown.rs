@@ -63,10 +63,21 @@ impl Supervisor {
     /// # Errors
     /// `TASK_NOT_FOUND`, `STORAGE_ERROR`.
     pub async fn show_task(&self, caller: TaskCaller, task: &str, transcripts: bool) -> Result<TaskShown> {
-        let mut shown = shown(&self.task(&caller, task).await?);
+        let mut shown = self.with_worktree(shown(&self.task(&caller, task).await?)).await?;
         if transcripts {
             shown.transcripts = self.transcripts(shown.task.task_id.as_str()).await?;
         }
+        Ok(shown)
+    }
+
+    /// Adds the worktree of a task, with what is in it once the task has ended.
+    pub(super) async fn with_worktree(&self, mut shown: TaskShown) -> Result<TaskShown> {
+        let Some(worktree) = self.worktree_of(shown.task.task_id.as_str()).await? else { return Ok(shown) };
+        shown.worktree = Some(match shown.task.status.is_end() {
+            // One that cannot be looked at is shown without its contents.
+            true => self.show_worktree(&worktree.name).await.unwrap_or(worktree),
+            false => worktree,
+        });
         Ok(shown)
     }
 
@@ -148,6 +159,7 @@ pub(super) fn shown(row: &TaskRow) -> TaskShown {
         result: row.result.clone(),
         result_schema: terms.result_schema,
         result_max_tokens: terms.result_max_tokens,
+        worktree: None,
         transcripts: Vec::new(),
     }
 }

@@ -40,7 +40,7 @@ impl Supervisor {
             }
             row = self.task_row(task_id.as_str()).await?;
             if is_found(&row, request.known) || news.is_none() {
-                return Ok(shown::shown(&row));
+                return self.with_worktree(shown::shown(&row)).await;
             }
             // Whoever waits for the end alone need not look while a turn is open.
             let matters =

@@ -43,14 +43,12 @@ impl Supervisor {
         let (then, launcher) = self.may_land(&row).await?;
         let then = if request.keep { AfterLanding::Keep } else { then };
         let time = self.begin_landing(&row, owner).await?;
-        let worker = [row.worktree.name.clone()].into_iter().chain(launcher);
-        let worker: Vec<String> = worker.chain([row.worker_id.to_string()]).collect();
         let landing = Landing {
             id: time.0,
             into: request.into,
             how: request.how,
             message: request.message,
-            trailer: format!("Subagent: {}", worker.join(", ")),
+            trailer: trailer(&row, launcher),
             checks: request.checks,
             protected: request.protected,
             then,
@@ -89,7 +87,7 @@ impl Supervisor {
     }
 
     /// What happens to a worktree after its landing, and the launcher of its worker, if there still is one.
-    async fn may_land(&self, row: &WorktreeRow) -> Result<(AfterLanding, Option<String>)> {
+    pub(super) async fn may_land(&self, row: &WorktreeRow) -> Result<(AfterLanding, Option<String>)> {
         let busy = |reason: &str, message: &str, action: String| {
             let error = Error::new(Code::WorktreeBusy, message).with("worktree", row.worktree.name.as_str());
             Err(error.with("reason", reason).retryable().recommend(action))
@@ -120,7 +118,7 @@ impl Supervisor {
 
     /// Stores that a landing has begun, for the next daemon. Returns the time of the landing. An earlier attempt whose
     /// end is not known keeps its time, so that git recognizes it.
-    async fn begin_landing(&self, row: &WorktreeRow, owner: OwnerCheck) -> Result<Timestamp> {
+    pub(super) async fn begin_landing(&self, row: &WorktreeRow, owner: OwnerCheck) -> Result<Timestamp> {
         let row = row.clone();
         let write = self.shared.store.write(Durability::Full, 1, move |tx| {
             worktrees::check_owner(tx.connection(), &owner, &row)?;
@@ -149,6 +147,13 @@ impl Supervisor {
             after_hooks::run_of_stopped(&self.shared, &row);
         }
     }
+}
+
+/// The trailer of commits: whose work they are.
+pub(super) fn trailer(row: &WorktreeRow, launcher: Option<String>) -> String {
+    let worker = [row.worktree.name.clone()].into_iter().chain(launcher);
+    let worker: Vec<String> = worker.chain([row.worker_id.to_string()]).collect();
+    format!("Subagent: {}", worker.join(", "))
 }
 
 fn landed_in(

@@ -8,6 +8,7 @@ mod ends;
 mod land;
 mod lookup;
 mod making;
+mod merge;
 pub(super) mod operation;
 mod planned;
 mod removing;

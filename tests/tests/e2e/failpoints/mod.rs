@@ -129,6 +129,7 @@ const ELSEWHERE: &[&str] = &[
     "worktree_removed.before_commit",
     "land.after_begin",
     "land.before_commit",
+    "merge.before_commit",
     "client_file.before_open",
     "client_file.after_close",
     "expire.after_mark",

@@ -5,3 +5,5 @@ mod methods;
 mod starts;
 mod worktree;
 mod world;
+
+pub(super) use world::has_layers;

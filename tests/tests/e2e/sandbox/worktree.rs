@@ -237,3 +237,51 @@ fn an_isolated_worker_changes_a_copy_with_the_changes_of_the_workspace() {
         sandbox.finish();
     }
 }
+
+#[test]
+fn the_changes_of_a_task_are_merged_file_by_file() {
+    if !has_layers() {
+        return;
+    }
+    for layers in Layers::ALL {
+        let sandbox = repository(layers);
+        let ws = sandbox.workspace();
+        fs::write(ws.join("gone.txt"), "gone\n").unwrap();
+        fs::create_dir_all(ws.join(".claude/agents")).unwrap();
+        let definition = "---\ndescription: d\nlauncher: sdk\nfilesystem: isolated\n---\nWrite.\n";
+        fs::write(ws.join(".claude/agents/writer.md"), definition).unwrap();
+        let work = "echo theirs > a.txt; rm gone.txt; git add -A; git commit -qm work; echo b > b.txt";
+        let prompt = format!("run {work}; echo x > ignored");
+        let args = ["task", "run", "--agent", "writer", "--name", "Fix", "--text", &prompt];
+        let task = sandbox.run(&args).data();
+        assert_eq!(task["worktree"]["contents"]["names"], json!(["a.txt", "b.txt", "gone.txt"]), "{task}");
+        fs::write(ws.join("a.txt"), "mine\n").unwrap();
+        let refused = sandbox.run(&["task", "merge", "Fix"]).error("LAND_CONFLICT");
+        assert_eq!(refused["details"]["files"], json!(["a.txt"]), "{refused}");
+        assert_eq!(refused["details"]["merged"], json!(["b.txt", "gone.txt"]), "{refused}");
+        assert_eq!((text_of(&ws, "a.txt"), text_of(&ws, "b.txt")), ("mine\n".into(), "b\n".into()));
+        assert!(!ws.join("gone.txt").exists() && !ws.join("ignored").exists());
+        // What is merged counts no more: it is the owner's to change.
+        fs::write(ws.join("b.txt"), "mine\n").unwrap();
+        sandbox.run(&["task", "merge", "Fix"]).error("LAND_CONFLICT");
+        fs::write(ws.join("a.txt"), "one\ntwo\nthree\n").unwrap();
+        let merged = sandbox.run(&["task", "merge", "Fix"]).data_of("worktree.merged");
+        assert_eq!(merged["files"], json!(["a.txt"]), "{merged}");
+        assert_eq!((text_of(&ws, "a.txt"), text_of(&ws, "b.txt")), ("theirs\n".into(), "mine\n".into()));
+        assert_eq!(git(&sandbox, &["log", "--format=%s"]), "first\n", "nothing is committed");
+        let merged = sandbox.run(&["task", "merge", "Fix"]).data_of("worktree.merged");
+        assert_eq!((&merged["files"], &merged["worktreeRemoved"]), (&json!([]), &json!(false)));
+        let _ = sandbox.run(&["stop", task["taskId"].as_str().unwrap()]).data();
+        fs::remove_file(Path::new(task["worktree"]["path"].as_str().unwrap()).join("ignored")).unwrap();
+        let merged = sandbox.run(&["task", "merge", "Fix"]).data_of("worktree.merged");
+        assert_eq!(merged["worktreeRemoved"], true, "{merged}");
+        let kept = merged["retired"].as_str().unwrap();
+        assert!(git(&sandbox, &["log", "--format=%s", kept]).contains("work\n"));
+        sandbox.run(&["task", "merge", "Fix"]).error("WORKTREE_NOT_FOUND");
+        sandbox.finish();
+    }
+}
+
+fn text_of(folder: &Path, name: &str) -> String {
+    text(&folder.join(name))
+}

@@ -35,7 +35,7 @@ impl Layers {
 
 /// Whether this machine has both layers. Says loudly that tests are skipped where it has not, and fails where they are
 /// required.
-pub(super) fn has_layers() -> bool {
+pub(in super::super) fn has_layers() -> bool {
     let namespaces = ["--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--", "true"];
     let bubblewrap =
         Command::new("bwrap").args(namespaces).output().is_ok_and(|output| output.status.success());

@@ -2,6 +2,7 @@
 
 pub(super) mod change;
 mod checks;
+pub(super) mod files;
 pub(super) mod finish;
 pub(super) mod landed;
 mod make;
@@ -57,18 +58,8 @@ fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answ
 /// Brings the changes to the target. The worktree stays as it is.
 fn bring(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Landed, Error> {
     let target = Target::find(work, worktree, landing)?;
-    let commit = match &worktree.sandbox {
-        Some(sandbox) => {
-            let seen = own::ask::Target { branch: target.branch.clone(), commit: target.commit.clone() };
-            own::commit(work, worktree, sandbox, landing, seen)?
-        }
-        None => {
-            let commit = commit_all(work, worktree, landing)?;
-            let place = Checkout::of(worktree, &there(worktree)?);
-            Keeping { work, worktree, time: landing.time() }.commits_in_main(&place)?;
-            commit
-        }
-    };
+    let seen = own::ask::Target { branch: target.branch.clone(), commit: target.commit.clone() };
+    let commit = source(work, worktree, landing, Some(seen))?;
     let base = base(work, worktree, &target, &commit)?;
     let source = Source { commit, base };
     let mut landed = Landed {
@@ -96,27 +87,54 @@ fn bring(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Land
     Ok(landed)
 }
 
+/// The commit of the worktree with all that is in it, in the main repository.
+fn source(
+    work: &Work<'_>,
+    worktree: &Worktree,
+    landing: &Landing,
+    target: Option<own::ask::Target>,
+) -> Result<String, Error> {
+    if let Some(sandbox) = &worktree.sandbox {
+        return own::commit(work, worktree, sandbox, landing, target);
+    }
+    let commit = commit_all(work, worktree, landing)?;
+    let place = Checkout::of(worktree, &there(worktree)?);
+    Keeping { work, worktree, time: landing.time() }.commits_in_main(&place)?;
+    Ok(commit)
+}
+
+/// Keeps the commits that only the worktree has under a ref, if there are any; its name.
+fn retire(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Option<String>, Error> {
+    let kept = match &worktree.sandbox {
+        Some(sandbox) => own::commits(work, worktree, sandbox, landing.time())?,
+        None => commits(work, worktree, landing.time())?,
+    };
+    let keep = |commit: String| retired::keep(work, &worktree.repository, worktree, landing.time(), &commit);
+    kept.map(keep).transpose()
+}
+
+/// Removes the worktree if nothing would be lost; whether it has.
+fn removed(work: &Work<'_>, worktree: &Worktree) -> Result<bool, Error> {
+    let removed = match &worktree.sandbox {
+        Some(sandbox) => own::remove(work, worktree, sandbox)?,
+        None => remove::remove(work, worktree)?,
+    };
+    Ok(matches!(removed, Answer::Removed))
+}
+
 /// What the worktree becomes.
 fn follow(work: &Work<'_>, worktree: &Worktree, landing: &Landing, landed: &mut Landed) -> Result<(), Error> {
     if landing.then == AfterLanding::Keep {
         return Ok(());
     }
-    let kept = match &worktree.sandbox {
-        Some(sandbox) => own::commits(work, worktree, sandbox, landing.time())?,
-        None => commits(work, worktree, landing.time())?,
-    };
-    if let Some(commit) = kept {
-        landed.retired = Some(retired::keep(work, &worktree.repository, worktree, landing.time(), &commit)?);
+    if let Some(name) = retire(work, worktree, landing)? {
+        landed.retired = Some(name);
         landed::write(worktree, landing, landed)?;
     }
     match landing.then {
         AfterLanding::Keep => {}
         AfterLanding::Remove => {
-            let removed = match &worktree.sandbox {
-                Some(sandbox) => own::remove(work, worktree, sandbox)?,
-                None => remove::remove(work, worktree)?,
-            };
-            landed.worktree_removed = matches!(removed, Answer::Removed);
+            landed.worktree_removed = removed(work, worktree)?;
         }
         AfterLanding::GoOn => {
             let gone_on = match &worktree.sandbox {

@@ -34,7 +34,7 @@ pub(in super::super) struct Request {
 pub(in super::super) enum Wish {
     Look,
     Setup { setup: Setup },
-    Commit { landing: Box<Landing>, target: Target },
+    Commit { landing: Box<Landing>, target: Option<Target> },
     Commits { time: Timestamp },
     All { time: Timestamp },
     Check { checks: Vec<String>, commit: String },

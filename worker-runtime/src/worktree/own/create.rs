@@ -24,6 +24,9 @@ pub(in super::super) fn is_whole(worktree: &Worktree) -> bool {
     worktree.from_inside().repository.join(WHOLE).symlink_metadata().is_ok()
 }
 
+/// Files of the main repository, or of its work tree, that git reads in each repository.
+const TAKEN_FILES: [&str; 4] = ["shallow", "info/sparse-checkout", "info/exclude", "info/attributes"];
+
 pub(in super::super) fn make(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     let (main, path) = (&worktree.repository, &worktree.path);
     let own = worktree.from_inside().repository;
@@ -40,7 +43,7 @@ pub(in super::super) fn make(work: &Work<'_>, worktree: &Worktree) -> Result<(),
         &[main.join("objects").as_os_str().as_encoded_bytes(), b"\n"].concat(),
     )?;
     write(&own, "packed-refs", &refs(work, worktree)?)?;
-    for file in ["shallow", "info/sparse-checkout"] {
+    for file in TAKEN_FILES {
         let from = line(&work.run(&worktree.main, &["rev-parse", "--git-path", file])?);
         match fs::read(worktree.main.join(from)) {
             Ok(text) => write(&own, file, &text)?,

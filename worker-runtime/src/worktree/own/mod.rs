@@ -81,7 +81,7 @@ pub(super) fn commit(
     worktree: &Worktree,
     sandbox: &Sandbox,
     landing: &Landing,
-    target: Target,
+    target: Option<Target>,
 ) -> Result<String, Error> {
     let wish = Wish::Commit { landing: Box::new(landing.clone()), target };
     commit_of(work, worktree, sandbox, wish)?

@@ -44,6 +44,7 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "task message",
     "task result",
     "task cancel",
+    "task merge",
     "task prune",
     "tree",
     "hook list",

@@ -1,0 +1,121 @@
+//! Merging: the changes of a worktree come to the files of the main work tree, one by one and without a commit.
+
+use subagent_protocol::api::{ChangeWorktree, WorktreeMerged};
+use subagent_protocol::worktree::{Answer, Landing, LandingMode, Merged, Operation};
+use subagent_protocol::{Code, Error, Result};
+
+use super::{ends, land, operation};
+use crate::store::worktrees::{self, WorktreeRow};
+use crate::store::{Durability, Tx};
+use crate::supervisor::orders::read_response;
+use crate::supervisor::{Caller, Supervisor, entropy};
+
+impl Supervisor {
+    /// Merges the worktree with this name, or that of the worker with this address, file by file.
+    ///
+    /// # Errors
+    /// `LAND_CONFLICT{files,merged}` for files that have changed on both sides: all others are merged;
+    /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY{reason}`, `GIT_FAILED`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
+    pub async fn merge_worktree(
+        &self,
+        caller: Caller,
+        address: &str,
+        request: ChangeWorktree,
+    ) -> Result<WorktreeMerged> {
+        let (this, address) = (self.clone(), address.to_owned());
+        // On its own: a client that goes away must not end it halfway.
+        tokio::spawn(async move { this.merge(caller, &address, request).await })
+            .await
+            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+    }
+
+    async fn merge(&self, caller: Caller, address: &str, request: ChangeWorktree) -> Result<WorktreeMerged> {
+        let (owner, key) = self.guarded(caller, &format!("merge {address}"), &request)?;
+        let _one_at_a_time = self.shared.worktrees.lock(address).await;
+        if let Some(earlier) = self.recall(&key).await? {
+            return read_response(earlier);
+        }
+        let row = self.worktree(address).await?;
+        let (then, launcher) = self.may_land(&row).await?;
+        let time = self.begin_landing(&row, owner).await?;
+        let landing = Landing {
+            id: time.0,
+            into: None,
+            how: LandingMode::Squash,
+            message: None,
+            trailer: land::trailer(&row, launcher),
+            checks: Vec::new(),
+            protected: Vec::new(),
+            then,
+        };
+        let operation = Operation::Merge { worktree: row.worktree.clone(), landing: Box::new(landing) };
+        let merged = match operation::run(&self.shared, &operation, &request.env).await {
+            Ok(Answer::Merged(merged)) => Ok(merged),
+            Ok(other) => Err(operation::unexpected(&other)),
+            Err(error) => Err(error),
+        };
+        subagent_failpoint::hit("merge.before_commit");
+        let stored = self.shared.store.write(Durability::Full, 2, move |tx| {
+            let state = worktrees::after_landing(tx.connection(), &row)?;
+            let row = WorktreeRow { state, landing_at: None, ..row };
+            let merged = match merged {
+                Ok(merged) => merged,
+                Err(error) => {
+                    tx.update_worktree(&row, entropy::now())?;
+                    return Ok(Err(error));
+                }
+            };
+            if let Some(error) = refusal(&row, &merged) {
+                store(tx, row, merged)?;
+                return Ok(Err(error));
+            }
+            let mut seq = None;
+            let (merged, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
+                let (merged, stored) = store(tx, row, merged)?;
+                seq = stored;
+                Ok(merged)
+            })?;
+            Ok(Ok((merged, seq)))
+        });
+        let (merged, seq) = stored.await??;
+        self.note(&merged.worker_id, seq).await;
+        Ok(merged)
+    }
+}
+
+/// What counts as the worktree's changes from now on, or that it is gone.
+fn store(tx: &mut Tx<'_>, mut row: WorktreeRow, merged: Merged) -> Result<(WorktreeMerged, Option<i64>)> {
+    let data = WorktreeMerged {
+        name: row.worktree.name.clone(),
+        worker_id: row.worker_id.clone(),
+        files: merged.files,
+        retired: merged.retired.clone(),
+        worktree_removed: merged.worktree_removed,
+    };
+    if merged.worktree_removed {
+        let (_, seq) = ends::delete(tx, &row, merged.retired)?;
+        return Ok((data, seq));
+    }
+    if row.worktree.base != merged.base {
+        row.worktree.base = merged.base;
+        // The main work tree has them, and its owner has not committed them.
+        row.worktree.with_changes = true;
+    }
+    tx.update_worktree(&row, entropy::now())?;
+    Ok((data, None))
+}
+
+/// The error for files that have changed on both sides.
+fn refusal(row: &WorktreeRow, merged: &Merged) -> Option<Error> {
+    if merged.refused.is_empty() {
+        return None;
+    }
+    let name = &row.worktree.name;
+    let message =
+        format!("{name} and {} have both changed {}", row.worktree.main.display(), merged.refused.join(", "));
+    let action = format!(
+        "compare them with `subagent worktree diff {name}` and change one side; `subagent land {name}` merges by lines with what is committed"
+    );
+    let error = Error::new(Code::LandConflict, message).with("files", merged.refused.clone());
+    Some(error.with("merged", merged.files.clone()).recommend(action))
+}
