@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::agents::keys::{self, Keys};
 use crate::discovery::ConfigFile;
+use crate::policy::Kind;
 
 /// A key that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,9 +48,11 @@ enum Shape {
     Named(&'static Self),
     /// A mapping of these keys.
     Keys(&'static [(&'static str, Self)]),
+    /// A mapping of kinds and names of tools: a kind may be misspelled.
+    Tools,
 }
 
-use Shape::{Any, Keys as Of, Named};
+use Shape::{Any, Keys as Of, Named, Tools};
 
 const SERVERS: Shape = Named(&Of(&[
     ("type", Any),
@@ -99,7 +102,7 @@ const ROLE: Shape = Of(&[
 const ROOT: Shape = Of(&[
     ("launchers", Named(&LAUNCHER)),
     ("mcpServers", SERVERS),
-    ("permissions", Any),
+    ("permissions", Tools),
     ("approvals", Of(&[("timeoutSeconds", Any), ("onTimeout", Any)])),
     ("budgets", Any),
     ("delegation", Any),
@@ -145,6 +148,11 @@ fn look(
         path.push(key.clone());
         match shape {
             Any => {}
+            Tools => {
+                if let Some(kind) = Kind::misspelled_as(key) {
+                    found.push((path.clone(), Some(kind.as_str())));
+                }
+            }
             Named(below) => look(below, value, path, found),
             Of(known) => match known.iter().find(|(name, _)| name == key) {
                 Some((_, below)) => look(below, value, path, found),
@@ -186,6 +194,13 @@ mod tests {
             "/c.yaml:7: unknown key `roleHints.r.zzz`",
         ];
         assert_eq!(listed(text), expected);
+    }
+
+    #[test]
+    fn a_misspelled_kind_of_tool_is_found_and_the_name_of_a_tool_is_not() {
+        let text =
+            "permissions:\n  read: allow\n  reed: allow\n  Read: ask\n  mcp__x__y: deny\n  \"*\": ask\n";
+        assert_eq!(listed(text), ["/c.yaml:3: unknown key `permissions.reed`; did you mean `read`?"]);
     }
 
     #[test]

@@ -71,6 +71,16 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
+    /// The kind that a word misses by one letter, which is probably a slip; `None` for a kind and for names of tools.
+    #[must_use]
+    pub fn misspelled_as(word: &str) -> Option<Self> {
+        let is_known = NAMES.iter().any(|(_, names)| names.contains(&word));
+        if is_known {
+            return None;
+        }
+        Self::ALL.into_iter().find(|kind| strsim::osa_distance(kind.as_str(), word) == 1)
+    }
+
     /// Whether it changes files.
     pub(super) const fn changes_files(self) -> bool {
         matches!(self, Self::Edit | Self::Delete | Self::Move)

@@ -15,22 +15,23 @@ use super::{ConfigFlag, JsonFlag, numbers, path};
 Examples:
   subagent launcher probe codex --json
   subagent launcher probe codex --handshake
-  subagent launcher probe gemini --handshake --timeout-seconds 120 --json")]
+  subagent launcher probe gemini --handshake --timeout 2m --json")]
 pub struct LauncherProbe {
     /// Its name in the config file
     pub name: String,
     /// Start the agent and ask what it is and offers
     #[arg(long)]
     pub handshake: bool,
-    /// How long each phase of the handshake may take [default: the launcher's]
+    /// How long each phase of the handshake may take, as 90s, 2m
+    /// [default: the launcher's]
     #[arg(
         long,
-        alias = "timeout",
-        value_name = "SECONDS",
+        alias = "timeout-seconds",
+        value_name = "TIME",
         requires = "handshake",
-        value_parser = numbers::seconds
+        value_parser = numbers::time_or_seconds
     )]
-    pub timeout_seconds: Option<f64>,
+    pub timeout: Option<f64>,
     /// Where the agent makes its session [default: an empty folder]
     #[arg(long, value_name = "PATH", requires = "handshake", value_parser = path())]
     pub cwd: Option<PathBuf>,
@@ -57,9 +58,15 @@ pub struct LauncherLogin {
     /// Which way, by its id [default: the only one]
     #[arg(long, value_name = "ID")]
     pub method: Option<String>,
-    /// How long it may take
-    #[arg(long, alias = "timeout", value_name = "SECONDS", default_value = "600", value_parser = numbers::seconds)]
-    pub timeout_seconds: f64,
+    /// How long it may take, as 90s, 10m
+    #[arg(
+        long,
+        alias = "timeout-seconds",
+        value_name = "TIME",
+        default_value = "10m",
+        value_parser = numbers::time_or_seconds
+    )]
+    pub timeout: f64,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

@@ -5,6 +5,14 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     at_least(text, 0.0)
 }
 
+/// A time in seconds, written as 90s, 10m or 2h, or as a number of seconds.
+pub(super) fn time_or_seconds(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(_) => seconds(text),
+        Err(_) => age(text).map(|seconds| std::time::Duration::from_secs(seconds).as_secs_f64()),
+    }
+}
+
 /// The window of `watch --follow`: 0 (no limit), or a tenth of a second and more.
 pub(super) fn window(text: &str) -> Result<f64, String> {
     match at_least(text, 0.0)? {
@@ -79,6 +87,16 @@ mod tests {
         assert_eq!(seconds("-0"), Ok(0.0));
         for wrong in ["-1", "nan", "inf", "x", "", "1,5"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_time_has_a_unit_or_is_in_seconds() {
+        for (text, seconds) in [("90s", 90.0), ("1m", 60.0), ("2h", 7200.0), ("0", 0.0), ("1.5", 1.5)] {
+            assert_eq!(time_or_seconds(text), Ok(seconds), "{text}");
+        }
+        for wrong in ["-1", "nan", "1 m", "m", ""] {
+            assert!(time_or_seconds(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::numbers::{age, count, seconds};
+use super::numbers::{age, count, time_or_seconds};
 use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 
 /// `subagent task ...`
@@ -197,11 +197,17 @@ pub struct TaskShow {
 #[command(after_help = "\
 Examples:
   subagent task wait 'Test Runner'
-  subagent task wait w_0123456789 --timeout-seconds 600 --json")]
+  subagent task wait w_0123456789 --timeout 10m --json")]
 pub struct TaskWait {
-    /// How long to wait, in seconds; 0 for no timeout
-    #[arg(long, alias = "timeout", value_name = "SECONDS", default_value = "0", value_parser = seconds)]
-    pub timeout_seconds: f64,
+    /// How long to wait, as 90s, 10m, 2h; 0 for no limit
+    #[arg(
+        long,
+        alias = "timeout-seconds",
+        value_name = "TIME",
+        default_value = "0",
+        value_parser = time_or_seconds
+    )]
+    pub timeout: f64,
     /// Exit with 15 at the first question, also of a task below; the task goes on
     #[arg(long)]
     pub no_wait_for_answers: bool,

@@ -178,7 +178,7 @@ Examples:
   subagent watch codex-1 -f
   subagent watch codex-1 codex-2 --since 10m --tail 100
   subagent watch --worker-id w_0123456789
-  subagent watch --worker-id w_0123456789 --follow --timeout-seconds 0
+  subagent watch --worker-id w_0123456789 --follow --timeout 0
   subagent watch --worker-id w_0123456789 \\
       --from-event-id ev_0000000000ff --json
   subagent watch --all -f
@@ -226,7 +226,14 @@ pub struct Watch {
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "timeout_seconds")]
     pub timeout: Option<f64>,
     /// How long to follow, in seconds; 0 for no limit
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = window, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "1",
+        value_parser = window,
+        allow_negative_numbers = true,
+        hide = true
+    )]
     pub timeout_seconds: f64,
     /// One line of JSON for each event (the default without a terminal)
     #[arg(long)]

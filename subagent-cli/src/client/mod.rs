@@ -9,6 +9,7 @@ mod connect;
 mod daemons;
 mod exchange;
 mod glance;
+mod last_worker;
 mod lock;
 mod losses;
 mod query;

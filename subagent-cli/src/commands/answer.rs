@@ -1,11 +1,14 @@
 //! `answer`: answers an elicitation.
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 use subagent_protocol::Code;
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 
-use super::{has_state, named_worker, open_request};
+use super::open_request::{self, OpenRequest};
+use super::{has_state, named_worker};
 use crate::args::answer::Answer;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, present};
@@ -39,6 +42,10 @@ pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
             Failure::input("\"action\" in --input must be accept, decline or cancel").wrong_usage()
         })?,
         (None, None) => {
+            if worker_id.is_none() && !in_contract {
+                // A worker or a question that does not exist is named first.
+                find(target.as_deref(), args.cwd.cwd.as_deref(), context)?;
+            }
             return Err(Failure::input(
                 "no answer: give --accept, --decline or --cancel, or action in --input",
             ));
@@ -79,6 +86,15 @@ pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
     })?;
     let shown = text::fields(&data, &["requestId", "action", "delivery", "state"]);
     Ok(Outcome::report("elicitation.answered", data, shown).of_workers(&[worker]))
+}
+
+/// Finds the open question that `target` leads to.
+fn find(target: Option<&str>, cwd: Option<&Path>, context: &Context) -> Result<OpenRequest> {
+    let workspace = context.workspace(cwd)?;
+    if !has_state(&workspace) {
+        return Err(open_request::none(target, KIND));
+    }
+    block_on(open_request::find(&mut Client::new(context, &workspace), target, KIND))
 }
 
 /// The question that is open, if it is the only one.

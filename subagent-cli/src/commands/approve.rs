@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{Decide, DecideAll, RuleScope};
+use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 
 use super::{approve_each, has_state, named_worker, open_request};
@@ -57,16 +58,18 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     }
     let says_nothing =
         matches!(decision, Decide { decision: None, option_id: None, alias: None, note: None, always: None });
-    let is_bare = finds && target.is_none() && says_nothing;
+    // A request is answered at once, and one question of a worker too; several are asked one after the other.
+    let asks =
+        finds && says_nothing && target.as_ref().is_none_or(|target| target.parse::<RequestId>().is_err());
     if finds && decision.decision.is_none() && decision.option_id.is_none() && decision.alias.is_none() {
         decision.decision = Some("allow".to_owned());
     }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     context.check_named_config(args.config.config.as_deref())?;
     let mut client = Client::new(context, &workspace);
-    if is_bare
+    if asks
         && has_state(&workspace)
-        && let Some(outcome) = approve_each::run(&mut client, &workspace, context)?
+        && let Some(outcome) = approve_each::run(&mut client, target.as_deref(), &workspace, context)?
     {
         return Ok(outcome);
     }

@@ -8,7 +8,7 @@ use subagent_config::Workspace;
 use subagent_protocol::state::QuestionKind;
 
 use super::live_wait;
-use crate::client::{Ask, Client, block_on, segment};
+use crate::client::{Ask, Client, Query, block_on, segment};
 use crate::context::Context;
 use crate::dialog::{Asked, Dialog, Question};
 use crate::failure::Result;
@@ -18,11 +18,16 @@ use crate::output::Outcome;
 ///
 /// # Errors
 /// Those of [`Client::ask`] and [`Dialog::ask_waited`].
-pub(super) fn run(client: &mut Client, workspace: &Workspace, context: &Context) -> Result<Option<Outcome>> {
+pub(super) fn run(
+    client: &mut Client,
+    worker: Option<&str>,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<Option<Outcome>> {
     let mut follower = Client::new(context, workspace);
     block_on(async {
         let Some(mut dialog) = Dialog::open(context.format, true) else { return Ok(None) };
-        let listed = client.ask(&Ask::get("/v1/approvals")).await?;
+        let listed = client.ask(&Ask::get(Query::new("/v1/approvals").with("workerId", worker))).await?;
         let open = permissions(&listed);
         if open.len() < 2 {
             return Ok(None);

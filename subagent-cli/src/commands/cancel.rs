@@ -28,7 +28,7 @@ pub(super) fn run(args: &Cancel, context: &Context) -> Result<Outcome> {
     context.check_named_config(args.config.config.as_deref())?;
     let addresses = args.workers.all();
     let mut client = Client::new(context, &workspace);
-    let mut change = async |address: &str| -> Result<Value> {
+    let change = async |client: &mut Client, address: &str| -> Result<Value> {
         let worker = format!("/v1/workers/{}", segment(named_worker(address, &workspace)?));
         let ask = match &args.child_session {
             Some(session) => {
@@ -44,18 +44,18 @@ pub(super) fn run(args: &Cancel, context: &Context) -> Result<Outcome> {
     };
     match (addresses, &args.child_session) {
         ([one], Some(_)) => {
-            let data = block_on(change(one))?;
+            let data = block_on(change(&mut client, one))?;
             let shown = text::fields(&data, &["workerId", "sessionId"]);
             Ok(Outcome::report("childSession.canceled", data, shown))
         }
         ([one], None) => {
-            let data = block_on(change(one))?;
+            let data = block_on(change(&mut client, one))?;
             let mut shown = text::fields(&data, REPORT.keys);
             if data["forced"] == true {
                 shown.push_str("\nforced: true");
             }
             Ok(Outcome::report(REPORT.one, data, shown).of_workers(std::slice::from_ref(one)))
         }
-        _ => Ok(REPORT.outcome(addresses, block_on(each(addresses, &REPORT, change))?)),
+        _ => Ok(REPORT.outcome(addresses, block_on(each(&mut client, addresses, &REPORT, change))?)),
     }
 }

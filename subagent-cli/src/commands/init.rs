@@ -179,7 +179,7 @@ impl Steps {
             let login = LauncherLogin {
                 name: agent.name.clone(),
                 method: None,
-                timeout_seconds: 600.0,
+                timeout: 600.0,
                 config: ConfigFlag::default(),
                 json: JsonFlag { json: false },
             };

@@ -22,7 +22,7 @@ use crate::output::{Outcome, text};
 pub(super) fn login(args: &LauncherLogin, context: &Context) -> Result<Outcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let agent = Agent::of(&loaded.config, &args.name, None, context)?;
-    let time = patience(args.timeout_seconds)?;
+    let time = patience(args.timeout)?;
     let method = present(args.method.clone()).or_else(|| agent.launcher.auth_method.clone());
     let question = Question::Login { method };
     let patience = Patience { request: time, ..Patience::of(agent.launcher, None) };

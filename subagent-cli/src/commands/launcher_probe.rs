@@ -64,7 +64,7 @@ fn handshake(agent: &Agent<'_>, args: &LauncherProbe) -> Result<(Value, Answer)>
         Some(_) => Place::Folder(agent.cwd().to_owned()),
         None => Place::Empty,
     };
-    let all = args.timeout_seconds.map(patience).transpose()?;
+    let all = args.timeout.map(patience).transpose()?;
     let answer = agent.ask_in(place, Question::Handshake, Patience::of(agent.launcher, all))?;
     match &answer.error {
         Some(error) if error.code != Code::AuthRequired => Err(agent.failure(answer)),
@@ -91,7 +91,7 @@ pub(super) fn asked(agent: &Agent<'_>, context: &Context) -> Result<Value> {
 /// A time that was typed.
 pub(super) fn patience(seconds: f64) -> Result<std::time::Duration> {
     let time = std::time::Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
-    time.ok_or_else(|| Failure::argument("--timeout-seconds must be more than 0, and a time that can come"))
+    time.ok_or_else(|| Failure::argument("--timeout must be more than 0, and a time that can come"))
 }
 
 /// Keeps it for later looks. What cannot be kept is told all the same.

@@ -53,12 +53,13 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Outcome> {
     })
 }
 
-/// Adds what a worker asks: the oldest question, by its subject and its id.
+/// Adds what a worker asks: the oldest question, by its subject, its id and its kind.
 fn add_question(item: &mut Value, inbox: &Value) {
     let mut asked = inbox["items"].as_array().into_iter().flatten();
     let own = asked.find(|asked| asked["workerId"] == item["workerId"]);
     if let Some(own) = own {
         item["asks"] = own["subject"].clone();
         item["requestId"] = own["requestId"].clone();
+        item["requestKind"] = own["kind"].clone();
     }
 }

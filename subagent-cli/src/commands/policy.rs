@@ -17,8 +17,12 @@ pub(super) fn test(args: &PolicyTest, context: &Context) -> Result<Outcome> {
     let root =
         context.workspace(args.cwd.as_deref()).map_or_else(|_| cwd.clone(), |workspace| workspace.root);
     let layers = layers(&loaded, &args.rules.clone().into())?;
-    let notes: Vec<String> =
+    let misspelled = Kind::misspelled_as(&args.tool);
+    let mut notes: Vec<String> =
         layers.iter().flat_map(|layer| layer.rules.iter().filter_map(Rule::note)).collect();
+    notes.extend(misspelled.map(|kind| {
+        format!("`{}` is no kind of tool, so it counts as the name of one; did you mean `{kind}`?", args.tool)
+    }));
     let none = layers.is_empty();
     let places = Places { workspace: root, cwd, home: context.env.home.clone() };
     let policy = Policy { places, chain: vec![Node::new("worker", layers)] };

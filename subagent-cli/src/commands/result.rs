@@ -10,7 +10,7 @@ use crate::args::turns::ResultOf;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
-use crate::output::{Format, Outcome, complain};
+use crate::output::{Format, Outcome, explain};
 
 /// How the id of a turn begins.
 const TURN: &str = "turn_";
@@ -26,7 +26,9 @@ pub(super) fn run(args: ResultOf, context: &Context) -> Result<Outcome> {
     if context.format == Format::Text
         && let Some(reason) = result.reason()
     {
-        complain(&format!("result: {reason}"));
+        let mut lines = vec![format!("result: {reason}")];
+        lines.extend(turn_result::advice(&result.data));
+        explain(&lines);
     }
     let (text, code) = (result.message().to_owned(), result.outcome.code());
     Ok(Outcome::Judged { kind: "turn.result", data: result.data, text, code })

@@ -18,14 +18,14 @@ use super::live_wait::{self, Live};
 use super::send_agent::Wanted;
 use super::text_source::{Text, TextSources};
 use super::wait_end::{WaitEnd, code_of};
-use super::{named_worker, text_risk};
+use super::{named_worker, text_risk, turn_result};
 use crate::args::turns::{Send, wait_limit};
 use crate::client::{Ask, Client, Cursor, Waiting, block_on, segment};
 use crate::context::{Context, present, present_path};
 use crate::dialog::{Asked, Dialog, Question};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
-use crate::output::{Format, Outcome, complain, text};
+use crate::output::{Format, Outcome, complain, explain, text};
 use crate::starting;
 
 /// How to wait after the turn was accepted.
@@ -76,7 +76,9 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     // Before anything is sent: a turn is not begun for a wait that cannot be.
     Until::parse(wait.until.as_deref())?;
     let Some(worker_id) = present(args.worker.or(args.worker_id)).or_else(|| input.text("workerId")) else {
-        return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
+        return Err(Failure::input(
+            "no worker: name one, as in `subagent send codex-1 TEXT`, or give --worker-id, or workerId in --input",
+        ));
     };
     let is_argument = args.message.is_some();
     let sources = TextSources {
@@ -180,7 +182,9 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Judged { kind, data, text: shown, code: end.code });
     }
     if let Some(reason) = end.reason.filter(|_| context.format == Format::Text) {
-        complain(&format!("send: {reason}"));
+        let mut lines = vec![format!("send: {reason}")];
+        lines.extend(end.result.iter().flat_map(|result| turn_result::advice(&result.data)));
+        explain(&lines);
     }
     let text = end.result.as_ref().map(|result| result.message().to_owned()).unwrap_or_default();
     if context.format == Format::Text {
@@ -231,9 +235,10 @@ fn send(
     context: &Context,
 ) -> Result<(Value, Option<Value>)> {
     let Message { worker_id, positional, asks, text, simulate, if_busy, key, agent, agents } = message;
-    let worker_id = named_worker(&worker_id, workspace)?.to_owned();
-    let path = format!("/v1/workers/{}/turns", segment(&worker_id));
+    let typed = named_worker(&worker_id, workspace)?.to_owned();
     let mut client = Client::new(context, workspace);
+    let worker_id = block_on(client.pin_last(&[typed]))?.concat();
+    let path = format!("/v1/workers/{}/turns", segment(&worker_id));
     let wanted = agent.as_deref().map(|name| Wanted { name, agents: agents.as_deref(), config, cwd });
     let change = match &wanted {
         Some(wanted) => Some(block_on(wanted.resolve(&mut client, &worker_id, context))?),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::client::Client;
 use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
 
@@ -23,16 +24,18 @@ pub(super) struct Report {
 /// # Errors
 /// Those of the change, for several workers with `workerId` and what was done.
 pub(super) async fn each(
+    client: &mut Client,
     addresses: &[String],
     report: &Report,
-    mut change: impl AsyncFnMut(&str) -> Result<Value>,
+    mut change: impl AsyncFnMut(&mut Client, &str) -> Result<Value>,
 ) -> Result<Vec<Value>> {
-    if let [one] = addresses {
-        return Ok(vec![change(one).await?]);
+    let pinned = if addresses.len() > 1 { client.pin_last(addresses).await? } else { addresses.to_vec() };
+    if let [one] = &*pinned {
+        return Ok(vec![change(client, one).await?]);
     }
     let (mut items, mut failure): (Vec<Value>, Option<Failure>) = (Vec::new(), None);
-    for address in addresses {
-        match change(address).await {
+    for address in &pinned {
+        match change(client, address).await {
             Ok(data) => items.push(data),
             Err(error) => failure = failure.or(Some(error.with("workerId", address.as_str()))),
         }

@@ -10,6 +10,7 @@ use super::run::transcript::Transcript;
 use crate::client::{Ask, Client, Query, segment};
 use crate::exit_code::{End, TurnOutcome};
 use crate::failure::{Failure, Result};
+use crate::output::advice;
 
 /// The events that say what was denied or turned away.
 const ANSWERS: &str = "approval.requested,approval.decided,policy.violated,elicitation.answered";
@@ -88,6 +89,12 @@ impl TurnResult {
         };
         Some(format!("{}{more}", self.outcome.sentence()))
     }
+}
+
+/// What to do about the error of a turn with this result, each in a line.
+pub(super) fn advice(result: &Value) -> Vec<String> {
+    let failure: Option<Failure> = serde_json::from_value(result["error"].clone()).ok();
+    failure.iter().flat_map(advice::lines).map(|line| one_line(&line)).collect()
 }
 
 /// The error for a turn that has no result so far.

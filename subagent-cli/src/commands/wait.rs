@@ -27,7 +27,9 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
     }
     let Some(worker_id) = present(args.worker_id.into_iter().next()).or_else(|| input.text("workerId"))
     else {
-        return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
+        return Err(Failure::input(
+            "no worker: name one, as in `subagent wait codex-1`, or give --worker-id, or workerId in --input",
+        ));
     };
     let until = args.until.or_else(|| input.text("until"));
     // A word that is no event type is an error at once, whatever the daemon does.

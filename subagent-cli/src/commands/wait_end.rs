@@ -53,13 +53,20 @@ impl WaitEnd {
 /// A question with the command that answers it.
 fn question(address: &str, event: &Value) -> String {
     let word = |value: &Value| one_line(value.as_str().unwrap_or_default());
+    let who = one_line(task_path(event).as_deref().unwrap_or(address));
+    let command = answer_command(address, event);
+    format!("{who} asks: {}; answer with: {command}", word(&event["data"]["message"]))
+}
+
+/// The command that answers a question of the worker with this address.
+pub(super) fn answer_command(address: &str, event: &Value) -> String {
     // A task has no address that was typed.
-    let (who, address) = match task_path(event) {
-        Some(path) => (one_line(&path), word(&event["workerId"])),
-        None => (one_line(address), one_line(address)),
+    let address = match task_path(event) {
+        Some(_) => event["workerId"].as_str().unwrap_or_default(),
+        None => address,
     };
     let command = if event["type"] == "elicitation.requested" { "answer" } else { "approve" };
-    format!("{who} asks: {}; answer with: subagent {command} {address}", word(&event["data"]["message"]))
+    format!("subagent {command} {}", one_line(address))
 }
 
 /// Returns the exit code for a wait that ended with an error.

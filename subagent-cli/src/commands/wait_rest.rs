@@ -11,8 +11,8 @@ use subagent_protocol::clean::one_line;
 use tokio::time::Instant;
 
 use super::live_wait::{self, Live};
-use super::named_worker;
-use super::wait_end::{WaitEnd, code_of};
+use super::wait_end::{WaitEnd, answer_command, code_of};
+use super::{named_worker, turn_result};
 use crate::args::turns::{Wait, wait_limit};
 use crate::client::{Client, block_on};
 use crate::context::Context;
@@ -20,14 +20,16 @@ use crate::dialog::{Asked, Dialog, Question};
 use crate::exit_code::{NEEDS_ANSWER, TurnOutcome};
 use crate::failure::{Failure, Result};
 use crate::output::terminal::all_at_terminal;
-use crate::output::{Format, Outcome, complain, human};
+use crate::output::{Format, Outcome, complain, explain, human};
 
+const KIND: &str = "workers.waited";
 /// Longer final lines are cut.
 const MAX_LINE_CHARS: usize = 200;
 
 /// A worker that is waited for.
 struct Waited {
-    address: String,
+    /// The address until the daemon has said the id: a name can become another worker's meanwhile.
+    worker_id: String,
     /// What the daemon found; nothing as long as it waits.
     item: Option<Value>,
 }
@@ -40,14 +42,13 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
     let typed = context.typed.has("timeout_seconds").then_some(args.timeout_seconds);
     let limit = wait_limit(args.timeout, typed);
     let mut client = Client::new(context, &workspace);
-    let mut workers: Vec<Waited> =
-        args.workers.into_iter().map(|address| Waited { address, item: None }).collect();
     let mut follower = Client::new(context, &workspace);
-    let ends = block_on(async {
+    let rows = block_on(async {
+        let addresses = client.pin_last(&args.workers).await?;
+        let mut workers: Vec<Waited> = addresses.iter().map(|address| Waited::of(address)).collect();
         let mut dialog = Dialog::open(context.format, !args.no_ask);
         loop {
             let live = Live::new(context, &workspace)?;
-            let addresses: Vec<String> = workers.iter().map(|worker| worker.address.clone()).collect();
             let work = wait(&mut client, &mut workers, args.any, limit);
             if !Box::pin(live_wait::wait_rest(live, &addresses, work)).await? {
                 break;
@@ -60,31 +61,42 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
         let mut ends = Vec::with_capacity(workers.len());
         for worker in &workers {
             ends.push(match &worker.item {
-                Some(item) => Some(WaitEnd::of(&mut client, &worker.address, &item["matchedEvent"]).await?),
+                Some(item) => {
+                    Some(WaitEnd::of(&mut client, human::named(item), &item["matchedEvent"]).await?)
+                }
                 None => None,
             });
         }
-        Ok(ends)
+        Ok(workers.into_iter().zip(ends).map(|(worker, end)| Row::of(worker, end)).collect::<Vec<_>>())
     });
-    let ends: Vec<Option<WaitEnd>> = match ends {
-        Ok(ends) => ends,
+    let rows = match rows {
+        Ok(rows) => rows,
         Err(failure) => return Ok(Outcome::failed(code_of(&failure), failure)),
     };
-    let rows: Vec<Row> = workers.into_iter().zip(ends).map(|(worker, end)| Row::of(worker, end)).collect();
     let code = rows.iter().map(|row| row.code).find(|code| *code != 0).unwrap_or(0);
     if context.format == Format::Text {
-        // At a terminal the line of the result says it.
-        for row in rows.iter().filter(|row| row.code == NEEDS_ANSWER && !all_at_terminal()) {
-            complain(&row.line);
+        // At a terminal the view says it.
+        for row in rows.iter().filter(|_| !all_at_terminal()) {
+            if row.code == NEEDS_ANSWER {
+                complain(&row.line);
+            }
+            explain(&turn_result::advice(&row.item["result"]));
         }
-        let lines: Vec<String> = rows.iter().map(Row::text).collect();
-        return Ok(Outcome::Bare { document: Value::Null, text: lines.join("\n"), code });
+        let text = rows.iter().map(Row::text).collect::<Vec<_>>().join("\n");
+        let items: Vec<Value> = rows.into_iter().map(Row::seen).collect();
+        return Ok(Outcome::Judged { kind: KIND, data: json!({ "items": items }), text, code });
     }
     let done = rows.iter().filter(|row| row.item["outcome"] != "waiting").count();
     let items: Vec<Value> = rows.into_iter().map(|row| row.item).collect();
     let mode = if args.any { WaitMode::Any } else { WaitMode::All };
     let data = json!({"mode": mode, "count": items.len(), "done": done, "items": items, "exitCode": code});
-    Ok(Outcome::Judged { kind: "workers.waited", data, text: String::new(), code })
+    Ok(Outcome::Judged { kind: KIND, data, text: String::new(), code })
+}
+
+impl Waited {
+    fn of(address: &str) -> Self {
+        Self { worker_id: address.to_owned(), item: None }
+    }
 }
 
 /// Asks the questions that ended a wait in place. Says whether it goes on: not if a question was left open.
@@ -101,7 +113,7 @@ async fn ask(
         let Some(question) = Question::of_event(event) else { continue };
         match dialog.ask_waited(client, follower, &question, event).await? {
             Asked::Skipped => return Ok(false),
-            Asked::Interrupted => live_wait::leave(&format!("wait {}", worker.address)),
+            Asked::Interrupted => live_wait::leave(&format!("wait {}", human::named(item))),
             Asked::Answered | Asked::Elsewhere => {}
         }
         worker.item = None;
@@ -121,7 +133,7 @@ async fn wait(
     let begun = Instant::now();
     loop {
         let wanted = |worker: &&Waited| worker.item.is_none();
-        let named = |worker: &Waited| WaitedFor { worker_id: worker.address.clone(), from_event_id: None };
+        let named = |worker: &Waited| WaitedFor { worker_id: worker.worker_id.clone(), from_event_id: None };
         let request = WaitMany {
             workers: workers.iter().filter(wanted).map(named).collect(),
             mode: WaitMode::Any,
@@ -135,6 +147,9 @@ async fn wait(
         let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut asks = false;
         for (worker, item) in workers.iter_mut().filter(|worker| worker.item.is_none()).zip(items) {
+            if let Some(worker_id) = item["workerId"].as_str() {
+                worker.worker_id = worker_id.to_owned();
+            }
             if item["outcome"] != "waiting" {
                 asks |= is_question(item);
                 worker.item = Some(item.clone());
@@ -169,8 +184,8 @@ struct Row {
 
 impl Row {
     fn of(worker: Waited, end: Option<WaitEnd>) -> Self {
-        let Waited { address, item } = worker;
-        let mut item = item.unwrap_or_else(|| json!({"workerId": address, "outcome": "waiting"}));
+        let Waited { worker_id, item } = worker;
+        let mut item = item.unwrap_or_else(|| json!({"workerId": worker_id, "outcome": "waiting"}));
         let name = one_line(human::named(&item));
         let found = item["outcome"].as_str().unwrap_or_default().to_owned();
         let (outcome, line, code, result) = match end {
@@ -187,6 +202,19 @@ impl Row {
         };
         item["result"] = result;
         Self { name, outcome, line, code, item }
+    }
+
+    /// The item for a view.
+    fn seen(self) -> Value {
+        let Self { outcome, mut line, mut item, .. } = self;
+        if outcome == "needs_answer" {
+            item["answer"] = answer_command(human::named(&item), &item["matchedEvent"]).into();
+            line = item["matchedEvent"]["data"]["message"].as_str().unwrap_or(&line).to_owned();
+        }
+        item["advice"] = turn_result::advice(&item["result"]).into();
+        item["outcome"] = outcome.into();
+        item["line"] = line.into();
+        item
     }
 
     fn text(&self) -> String {
@@ -214,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_called_by_its_name_if_it_has_one() {
-        let of = |item: Value| Row::of(Waited { address: "@last".to_owned(), item: Some(item) }, None).text();
+        let of = |item: Value| Row::of(Waited { item: Some(item), ..Waited::of("@last") }, None).text();
         assert_eq!(of(json!({"workerId": "w_1", "name": "codex-1", "outcome": "idle"})), "codex-1\tidle");
         assert_eq!(of(json!({"workerId": "w_1", "outcome": "stopped"})), "w_1\tstopped");
     }

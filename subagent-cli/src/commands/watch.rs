@@ -46,9 +46,8 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
         ));
     }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let named: Vec<String> =
+    let typed: Vec<String> =
         named.map(|worker| named_worker(worker, &workspace).map(str::to_owned)).collect::<Result<_>>()?;
-    let worker_id = if let [one] = &*named { Some(one.clone()) } else { None };
     let choice = Choice {
         controller_id: present(args.controller_id.clone()),
         selector: args.selector.selector.clone(),
@@ -67,13 +66,19 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     // The form of the contract goes on as it is.
     let asks = unlimited && matches!(sink, Sink::Person(..)) && args.worker_id.is_none() && !args.no_ask;
     let watched = block_on(async {
+        let named = client.pin_last(&typed).await?;
+        let worker_id = if let [one] = &*named { Some(one) } else { None };
         let mut prompts = if asks { Prompts::open(context, &workspace, &named, &choice) } else { None };
         if choice.selector.is_some() {
             // A daemon that knows no tags would show the events of all.
             choice.check(&client.ask(&ask).await?)?;
         }
-        let source =
-            Source { worker_id: worker_id.as_deref(), choice: &choice, tree: args.tree, raw: args.raw };
+        let source = Source {
+            worker_id: worker_id.map(String::as_str),
+            choice: &choice,
+            tree: args.tree,
+            raw: args.raw,
+        };
         let mut part = Part { workers: HashSet::new(), since: since(args.since) };
         if named.len() > 1 {
             for address in &named {
@@ -114,6 +119,7 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
         Sink::Lines => Outcome::Printed(std::process::ExitCode::SUCCESS),
         Sink::Person(mut stream, _) => Outcome::Lines(stream.finish()),
         Sink::Document(items) => {
+            let worker_id = if let [one] = &*typed { Some(one) } else { None };
             let data = json!({"workerId": worker_id, "count": items.len(), "items": items});
             Outcome::report("events.watched", data, String::new())
         }

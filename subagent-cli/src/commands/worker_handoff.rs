@@ -27,15 +27,15 @@ pub(super) fn run(args: WorkerHandoff, context: &Context) -> Result<Outcome> {
     let handoffs_dir = absolute(present_path(args.handoffs_dir), context)?;
     let addresses = args.several.workers.all();
     let mut client = Client::new(context, &workspace);
-    let items = block_on(each(addresses, &REPORT, async |address| {
+    let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
         let worker = segment(named_worker(address, &workspace)?);
         let wish = Wish { cwd: present_path(args.several.cwd.cwd.clone()), ..Wish::default() };
         let summary = match args.summary {
-            true => Some(summary(&mut client, &worker, wish, context).await?),
+            true => Some(summary(client, &worker, wish, context).await?),
             false => None,
         };
         let shown = client.ask(&Ask::get(format!("/v1/workers/{worker}"))).await?;
-        make(&mut client, &worker, &shown, handoffs_dir.clone(), summary, context).await
+        make(client, &worker, &shown, handoffs_dir.clone(), summary, context).await
     }))?;
     Ok(REPORT.outcome(addresses, items))
 }

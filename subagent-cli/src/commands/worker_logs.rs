@@ -14,7 +14,7 @@ pub(super) fn run(args: &WorkerLogs, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.several.cwd.cwd.as_deref())?;
     let addresses = args.several.workers.all();
     let mut client = Client::new(context, &workspace);
-    let items = block_on(each(addresses, &REPORT, async |address| {
+    let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
         let worker = segment(named_worker(address, &workspace)?);
         let path = Query::new(format!("/v1/workers/{worker}/logs"))
             .with("tailBytes", Some(&args.tail_bytes.to_string()));

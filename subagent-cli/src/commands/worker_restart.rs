@@ -25,7 +25,7 @@ pub(super) fn run(args: &WorkerRestart, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(cwd)?;
     let addresses = args.several.workers.all();
     let mut client = Client::new(context, &workspace);
-    let items = block_on(each(addresses, &REPORT, async |address| {
+    let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
         let worker_id = named_worker(address, &workspace)?;
         let path = format!("/v1/workers/{}/restart", segment(worker_id));
         let request = RestartWorker { force: args.force, env: None, mcp_servers: McpServers::default() };
@@ -33,7 +33,7 @@ pub(super) fn run(args: &WorkerRestart, context: &Context) -> Result<Outcome> {
         let ask = Ask::change(path, &request)?.within(None);
         let agent = Agent { worker_id, config: args.config.config.as_deref(), cwd, context };
         let with = |env, mcp_servers| RestartWorker { force: args.force, env: Some(env), mcp_servers };
-        let mut data = agent.ask(&mut client, &ask, with).await?;
+        let mut data = agent.ask(client, &ask, with).await?;
         without_name_of(address, &mut data, context);
         Ok(data)
     }))?;

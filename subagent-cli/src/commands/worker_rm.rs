@@ -21,7 +21,7 @@ pub(super) fn run(args: &WorkerRm, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.several.cwd.cwd.as_deref())?;
     let addresses = args.several.workers.all();
     let mut client = Client::new(context, &workspace);
-    let items = block_on(each(addresses, &REPORT, async |address| {
+    let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
         let path = format!("/v1/workers/{}/remove", segment(named_worker(address, &workspace)?));
         client.ask(&Ask::change(path, &RemoveWorker { force: args.force })?).await
     }))?;

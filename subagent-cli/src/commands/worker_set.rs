@@ -53,9 +53,13 @@ impl Wanted {
         Ok(wanted)
     }
 
+    /// Whether the agent has to take something.
+    fn is_of_agent(&self) -> bool {
+        !self.options.options.is_empty() || !self.options.forget.is_empty()
+    }
+
     fn sets_options(&self) -> bool {
-        let chosen = &self.options;
-        !chosen.options.is_empty() || !chosen.forget.is_empty() || chosen.idle_timeout_ms.is_some()
+        self.is_of_agent() || self.options.idle_timeout_ms.is_some()
     }
 }
 
@@ -65,8 +69,8 @@ pub(super) fn run(args: WorkerSet, context: &Context) -> Result<Outcome> {
     let wanted = Wanted::of(args, context).map_err(|error| error.wrong_usage_if(is_new))?;
     let workspace = context.workspace(cwd.as_deref())?;
     let mut client = Client::new(context, &workspace);
-    let items = block_on(each(&wanted.addresses, &REPORT, async |address| {
-        set(&mut client, &wanted, named_worker(address, &workspace)?).await
+    let items = block_on(each(&mut client, &wanted.addresses, &REPORT, async |client, address| {
+        set(client, &wanted, named_worker(address, &workspace)?).await
     }))?;
     Ok(REPORT.outcome(&wanted.addresses, items))
 }
@@ -88,6 +92,16 @@ async fn set(client: &mut Client, wanted: &Wanted, address: &str) -> Result<Valu
     };
     if wanted.sets_options() {
         data = client.ask(&ask).await?;
+    }
+    if wanted.options.idle_timeout_ms.is_some() {
+        // Null means never.
+        data["idleTimeoutMs"] = data["idleTimeoutMs"].take();
+    }
+    if !wanted.is_of_agent()
+        && let Value::Object(members) = &mut data
+    {
+        // The agent has no part in an idle timeout.
+        members.retain(|key, _| !matches!(key.as_str(), "applied" | "chosen" | "current"));
     }
     if let Some(budget) = budget {
         // The id, where a name was typed.

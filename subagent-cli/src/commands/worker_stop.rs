@@ -27,8 +27,8 @@ pub(super) fn run(args: &WorkerStop, context: &Context) -> Result<Outcome> {
     }
     let addresses = args.workers.all();
     let mut client = Client::new(context, &workspace);
-    let items = block_on(each(addresses, &REPORT, async |address| {
-        stop(&mut client, named_worker(address, &workspace)?).await
+    let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
+        stop(client, named_worker(address, &workspace)?).await
     }))?;
     Ok(REPORT.outcome(addresses, items))
 }
@@ -49,7 +49,10 @@ fn all(choice: Choice, workspace: &Workspace, context: &Context) -> Result<Outco
         let chosen = choice.workers(&mut client).await?;
         let (ids, names): (Vec<String>, Vec<String>) =
             chosen.into_iter().map(|worker| (worker.worker_id, worker.name)).unzip();
-        Ok((each(&ids, &REPORT, async |worker| stop(&mut client, worker).await).await?, names))
+        Ok((
+            each(&mut client, &ids, &REPORT, async |client, worker| stop(client, worker).await).await?,
+            names,
+        ))
     })?;
     let data = json!({"count": items.len(), "items": items, "selector": choice.selector});
     let shown = text::rows(&data, REPORT.keys, "");

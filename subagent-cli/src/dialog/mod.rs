@@ -178,7 +178,9 @@ impl Dialog {
         tell(&human::question(shown, Detail::Short, self.terminal));
         let mut stage = Stage::Choice;
         loop {
-            let key = self.key(&format!("{} ", permission::keys(stage, rule.is_some()))).await?;
+            let key = self
+                .key(&format!("{} ", permission::keys(stage, rule.is_some(), self.terminal.width)))
+                .await?;
             tell("\n");
             let wish = match permission::press(stage, key, rule.is_some()) {
                 Step::Done(wish) => wish,

@@ -37,16 +37,27 @@ pub(super) enum Step {
     Stay,
 }
 
-/// The keys of a stage, for people.
-pub(super) fn keys(stage: Stage, has_rule: bool) -> &'static str {
-    match (stage, has_rule) {
-        (Stage::Choice, true) => {
-            "[y] allow once  [a] always  [n] reject  [N] reject with a note  [d] show all  [s] skip"
+/// The keys of a choice, from the longest form to the shortest.
+const CHOICES: [[&str; 6]; 3] = [
+    ["[y] allow once", "[a] always", "[n] reject", "[N] reject with a note", "[d] show all", "[s] skip"],
+    ["[y] allow once", "[a] always", "[n] reject", "[N] with a note", "[d] all", "[s] skip"],
+    ["[y] once", "[a] always", "[n] reject", "[N] note", "[d] all", "[s] skip"],
+];
+
+/// The keys of a stage, for people at a terminal of this width. The cursor stands behind them.
+pub(super) fn keys(stage: Stage, has_rule: bool, width: usize) -> String {
+    let choice = |labels: &[&str; 6], gap: &str| {
+        let labels = labels.iter().filter(|label| has_rule || !label.starts_with("[a]"));
+        labels.copied().collect::<Vec<_>>().join(gap)
+    };
+    match stage {
+        Stage::Choice => {
+            let [long, middle, short] = &CHOICES;
+            let forms = [choice(long, "  "), choice(middle, "  ")];
+            let fitting = forms.into_iter().find(|line| line.len() + 1 < width);
+            fitting.unwrap_or_else(|| choice(short, " "))
         }
-        (Stage::Choice, false) => {
-            "[y] allow once  [n] reject  [N] reject with a note  [d] show all  [s] skip"
-        }
-        (Stage::Always, _) => "[Enter] allow and make this rule  [any other key] back",
+        Stage::Always => "[Enter] allow and make this rule  [any other key] back".to_owned(),
     }
 }
 
@@ -84,8 +95,21 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_fit_the_terminal() {
+        for width in [60, 80, 100, 200] {
+            for (stage, has_rule) in [(Stage::Choice, true), (Stage::Choice, false), (Stage::Always, true)] {
+                let line = keys(stage, has_rule, width);
+                assert!(line.len() + 1 < width, "{width}: {line}");
+            }
+        }
+        assert!(keys(Stage::Choice, true, 100).contains("[N] reject with a note"));
+        assert_eq!(keys(Stage::Choice, true, 60).matches('[').count(), 6);
+        assert!(!keys(Stage::Choice, false, 60).contains("[a]"));
+    }
+
+    #[test]
     fn every_key_that_is_shown_does_something() {
-        for key in keys(Stage::Choice, true).split('[').filter_map(|part| part.chars().next()) {
+        for key in keys(Stage::Choice, true, 200).split('[').filter_map(|part| part.chars().next()) {
             assert_ne!(press(Stage::Choice, Key::Char(key), true), Step::Stay, "{key}");
         }
         assert_eq!(press(Stage::Choice, Key::End, true), Step::Done(Wish::Skip));

@@ -60,6 +60,25 @@ pub fn command(failure: &Failure) -> Option<String> {
     }
 }
 
+/// What to do and what to type, each in a line.
+#[must_use]
+pub fn lines(failure: &Failure) -> Vec<String> {
+    let hint = hint(failure).map(|hint| format!("Hint: {hint}"));
+    hint.into_iter().chain(command(failure).map(|command| format!("Try: {command}"))).collect()
+}
+
+/// The open requests that an error names: id, worker, what is asked.
+#[must_use]
+pub fn requests(failure: &Failure) -> Vec<String> {
+    let requests = failure.details.get("requests").and_then(Value::as_array).into_iter().flatten();
+    let line = |request: &Value| {
+        let worker = request["name"].as_str().or_else(|| request["workerId"].as_str());
+        let parts = [request["requestId"].as_str(), worker, request["subject"].as_str()];
+        one_line(&parts.into_iter().flatten().collect::<Vec<_>>().join("  "))
+    };
+    requests.map(line).collect()
+}
+
 /// What logs in the agent of this launcher.
 #[must_use]
 pub fn login(launcher: &str) -> String {
@@ -136,6 +155,18 @@ mod tests {
         assert_eq!(choices(&methods).as_deref(), Some("key, ..."));
         let many = failure.with("available", json!(vec!["x"; 51]));
         assert!(choices(&many).unwrap().ends_with("x, ..."));
+    }
+
+    #[test]
+    fn the_open_requests_are_named_with_what_they_ask() {
+        let failure = Failure::new(Code::RequestAmbiguous, "m").with(
+            "requests",
+            json!([
+                {"requestId": "ap_1", "workerId": "w_1", "name": "codex-1", "subject": "rm\u{1b}[2J\nx"},
+                {"requestId": "ap_2", "workerId": "w_2"},
+            ]),
+        );
+        assert_eq!(requests(&failure), ["ap_1  codex-1  rm x", "ap_2  w_2"]);
     }
 
     #[test]

@@ -21,11 +21,11 @@ pub fn envelope(failure: &Failure) -> Value {
 #[must_use]
 pub fn text(failure: &Failure) -> String {
     let mut text = failure.to_string();
-    if let Some(hint) = advice::hint(failure) {
-        text.push_str(&format!("\nHint: {hint}"));
+    for line in advice::lines(failure) {
+        text.push_str(&format!("\n{line}"));
     }
-    if let Some(command) = advice::command(failure) {
-        text.push_str(&format!("\nTry: {command}"));
+    for request in advice::requests(failure) {
+        text.push_str(&format!("\nOpen: {request}"));
     }
     if let Some(choices) = advice::choices(failure) {
         text.push_str(&format!("\nAvailable: {choices}"));

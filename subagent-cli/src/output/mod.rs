@@ -319,6 +319,18 @@ pub fn complain(text: &str) {
     }
 }
 
+/// Writes sentences to stderr, one a line; at a terminal they are wrapped.
+pub fn explain(sentences: &[String]) {
+    if sentences.is_empty() {
+        return;
+    }
+    let text = sentences.join("\n");
+    match Terminal::of_stderr() {
+        Some(terminal) => tell(&format!("{}\n", human::prose(&text, terminal))),
+        None => tell(&format!("{text}\n")),
+    }
+}
+
 /// Writes to stderr what was made for it.
 pub fn tell(text: &str) {
     let mut stderr = io::stderr().lock();

@@ -153,6 +153,10 @@ impl Screen {
         let mut parts = self.bytes.split("\u{1b}[");
         text.push_str(parts.next().unwrap_or_default());
         for part in parts {
+            if part.starts_with("2K") {
+                // The line is erased.
+                text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+            }
             text.push_str(
                 part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';')
                     .get(1..)

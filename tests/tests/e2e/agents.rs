@@ -316,6 +316,13 @@ fn an_agent_that_is_not_logged_in_says_so_at_its_start() {
     assert!(said.stderr.contains(command), "{said}");
     // The first message fails with the same command.
     assert_eq!(sandbox.send_fails(worker, "hello", "BACKEND_RPC_ERROR")["recommendedCommand"], command);
+    for form in [&["send", worker, "hello"][..], &["wait", worker], &["result", worker]] {
+        let said = sandbox.command("subagent").args(form).run();
+        assert_eq!(said.status.code(), Some(10), "{said}");
+        assert!(said.stderr.contains(&format!("Try: {command}\n")), "{said}");
+        let screen = sandbox.command("subagent").args(form).on_screen().text();
+        assert!(screen.contains("Hint: ") && screen.contains(&format!("Try: {command}\n")), "{screen}");
+    }
     let _ = sandbox.run(&["launcher", "login", "agent"]).data_of("launcher.login");
     assert_eq!(sandbox.send(worker, "hello")["assistantText"], "hello");
     let shown = sandbox.show(worker);

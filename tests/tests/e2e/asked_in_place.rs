@@ -134,6 +134,99 @@ fn approve_asks_one_open_request_after_the_other() {
 }
 
 #[test]
+fn two_questions_of_a_worker_are_listed_in_a_pipe_and_asked_at_a_terminal() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
+    sandbox.run(&["send", "demo-1", "!ask2 execute make", "-d"]).data_of("turn.accepted");
+    let open = || sandbox.run(&["approval", "list"]).data_of("inbox.listed")["items"].clone();
+    wait_until("both are open", Duration::from_secs(30), || (open().as_array()?.len() == 2).then_some(()));
+    let approve = sandbox.command("subagent").args(["approve", "demo-1"]).run();
+    assert_eq!(approve.status.code(), Some(1), "{approve}");
+    for asked in open().as_array().unwrap() {
+        let word = |key: &str| asked[key].as_str().unwrap();
+        let line = format!("Open: {}  demo-1  {}\n", word("requestId"), word("subject"));
+        assert!(approve.stderr.contains(&line), "{line}\n{approve}");
+    }
+    let terminal = sandbox.command("subagent").args(["approve", "demo-1"]).at_terminal(80, On::All);
+    for number in 1..=2 {
+        terminal.wait_for(&format!("? Permission requested for execute: make ({number})"));
+        terminal.types("y");
+    }
+    assert_eq!(terminal.screen().status.code(), Some(0));
+    assert_eq!(sandbox.run(&["wait", "demo-1"]).status.code(), Some(0));
+    sandbox.finish();
+}
+
+#[test]
+fn a_question_shows_the_command_the_diff_the_rule_and_the_place() {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.test_agent("hostile-agent", &[]);
+    sandbox.launcher("hostile", agent);
+    let start = ["worker", "start", "hostile", "--name", "h"];
+    sandbox.run(&start).data_of("worker.started");
+    sandbox.run(&["send", "h", "hostile: permission-with-details", "-d"]).data_of("turn.accepted");
+    for columns in [80, 200] {
+        let terminal = sandbox.command("subagent").args(["wait", "h"]).at_terminal(columns, On::All);
+        terminal.wait_for("[s] skip");
+        terminal.types("ds");
+        let screen = terminal.screen();
+        assert_eq!(screen.status.code(), Some(15), "{}", screen.text());
+        let details = "  $ rm -rf /ws\n    reboot\n  /ws/a.txt\n  - old\n  + new\n";
+        assert_eq!(screen.text().matches(details).count(), 2, "as asked, and after d: {}", screen.text());
+        let place = format!(
+            "  in  {}
+",
+            sandbox.workspace().display()
+        );
+        assert!(screen.text().contains(&place), "{screen:?}");
+        assert!(!screen.bytes.contains("[2J"), "{:?}", screen.bytes);
+    }
+    sandbox.run(&["approve", "h"]).data_of("approval.decided");
+    sandbox
+        .run(&["worker", "start", "demo", "--name", "d", "--ask", "execute(rm *)"])
+        .data_of("worker.started");
+    sandbox.run(&["send", "d", ASK, "-d"]).data_of("turn.accepted");
+    let terminal = sandbox.command("subagent").args(["wait", "d"]).at_terminal(80, On::All);
+    terminal.wait_for("[s] skip");
+    terminal.types("y");
+    let screen = terminal.screen();
+    assert!(screen.text().contains("  asked for  owner rule execute(rm *)\n"), "{screen:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn d_shows_all_of_a_long_command() {
+    let sandbox = Sandbox::new();
+    let lines: Vec<String> = (1..=20).map(|line| format!("step {line}")).collect();
+    let script = format!("!ask execute {}", lines.join(" "));
+    let terminal = sandbox.command("subagent").args(["run", "demo", &script]).at_terminal(60, On::All);
+    terminal.wait_for("[y] once [a] always [n] reject [N] note [d] all [s] skip");
+    terminal.types("dn");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(12), "{}", screen.text());
+    assert_eq!(screen.text().matches("[s] skip").count(), 2, "{}", screen.text());
+    assert!(screen.text().split_whitespace().collect::<Vec<_>>().join(" ").contains(&lines.join(" ")));
+    sandbox.finish();
+}
+
+#[test]
+fn a_terminal_without_colours_is_asked_without_codes() {
+    let sandbox = Sandbox::new();
+    for (name, value) in [("TERM", "dumb"), ("NO_COLOR", "1")] {
+        let command = sandbox.command("subagent").args(["run", "demo", ASK]).env(name, value);
+        let terminal = command.at_terminal(80, On::All);
+        terminal.wait_for("[y] allow once  [a] always  [n] reject  [N] with a note  [d] all  [s] skip");
+        terminal.types("y");
+        let screen = terminal.screen();
+        assert_eq!(screen.status.code(), Some(0), "{}", screen.text());
+        let coloured = screen.bytes.contains("\u{1b}[1") || screen.bytes.contains("\u{1b}[3");
+        assert!(!coloured, "{name}: {:?}", screen.bytes);
+        assert!(name != "TERM" || !screen.bytes.contains('\u{1b}'), "{:?}", screen.bytes);
+    }
+    sandbox.finish();
+}
+
+#[test]
 fn a_form_is_filled_in_field_by_field() {
     let sandbox = Sandbox::new();
     let terminal = run(&sandbox, &[], FORM);
@@ -312,16 +405,19 @@ fn a_task_asks_in_place_and_goes_on() {
     let screen = terminal.screen();
     assert_eq!(screen.status.code(), Some(0), "{}", screen.text());
     assert!(screen.text().contains("permission: allow-once"), "{}", screen.text());
-    let given = sandbox.run(&["task", "run", "--background", "--text", ASK]).data_of("task.spawned");
+    let given = ["task", "run", "--background", "--name", "Clean up", "--text", ASK];
+    let given = sandbox.run(&given).data_of("task.spawned");
     let task = given["taskId"].as_str().unwrap();
     let terminal = type_in(&["task", "wait", task]);
+    terminal.wait_for("? Permission requested for execute: rm -rf build");
     terminal.wait_for("[s] skip");
     terminal.types("\u{3}");
     let screen = terminal.screen();
     assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
+    assert!(screen.text().contains("Clean up  ? Permission requested"), "{}", screen.text());
     assert!(screen.text().contains(&format!("subagent task wait {task}")), "{}", screen.text());
     // A question does not outlast the time of the wait.
-    let screen = type_in(&["task", "wait", task, "--timeout-seconds", "1"]).screen();
+    let screen = type_in(&["task", "wait", task, "--timeout", "1s"]).screen();
     assert_eq!(screen.status.code(), Some(1), "{}", screen.text());
     assert!(
         screen.text().contains("[s] skip") && screen.text().contains("WAIT_TIMEOUT"),

@@ -227,7 +227,7 @@ fn ctrl_c_at_a_wait_by_name_says_how_to_go_on_by_name() {
         gate.open();
     }
     let waited = sandbox.command("subagent").args(["wait", "demo-1", "demo-2"]).on_screen();
-    assert!(waited.text().contains("demo-2\tcompleted"), "{waited:?}");
+    assert!(waited.text().contains("demo-2  completed"), "{waited:?}");
     sandbox.finish();
 }
 
@@ -243,7 +243,11 @@ fn a_worker_that_is_addressed_by_its_name_is_called_by_it() {
     let accepted = at_terminal(&["send", "demo-1", "-d", "!ask execute make\n!sleep 60000"]);
     assert!(accepted.contains("subagent wait demo-1") && accepted.contains("subagent watch demo-1 -f"));
     let asked = at_terminal(&["wait", "demo-1", "--no-ask"]);
-    assert_eq!(asked.matches("answer with: subagent approve demo-1").count(), 1, "{asked}");
+    assert_eq!(asked.matches("subagent approve demo-1").count(), 1, "{asked}");
+    assert!(
+        asked.starts_with("demo-1  needs answer\n  ? Permission requested for execute: make\n"),
+        "{asked}"
+    );
     let asked = at_terminal(&["wait", "-l", "job=x"]);
     assert!(asked.contains("Answer:  subagent approve demo-1"), "{asked}");
     assert!(asked.contains("Permission requested for execute: make"), "{asked}");
@@ -254,7 +258,14 @@ fn a_worker_that_is_addressed_by_its_name_is_called_by_it() {
     assert_eq!(sandbox.run(&["wait", "demo-1"]).status.code(), Some(15));
     assert!(at_terminal(&["answer", "--accept"]).contains("Wait:  subagent wait demo-1"));
     at_terminal(&["cancel", "demo-1"]);
-    assert!(at_terminal(&["worker", "set", "demo-1", "--idle-timeout", "20m"]).contains("20m 00s"));
+    let set = at_terminal(&["worker", "set", "demo-1", "--idle-timeout", "20m"]);
+    assert_eq!(set.trim(), "demo-1\n  idle timeout  20m 00s");
+    let set = at_terminal(&["worker", "set", "demo-1", "--idle-timeout", "never"]);
+    assert_eq!(set.trim(), "demo-1\n  idle timeout  never");
+    let set = sandbox.run(&["worker", "set", "demo-1", "--idle-timeout", "20m"]).data_of("worker.set");
+    let keys: Vec<&String> = set.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["idleTimeoutMs", "workerId"], "the agent has no part in it");
+    assert_eq!(set["idleTimeoutMs"], 1_200_000);
     let stopped = at_terminal(&["worker", "stop", "-l", "job=x"]);
     assert_eq!(stopped.trim(), "demo-1  stopped");
     assert!(at_terminal(&["stop", "demo-1"]).starts_with("demo-1  stopped"));

@@ -44,6 +44,36 @@ fn a_worker_is_addressed_by_its_name_the_beginning_of_its_id_and_as_the_last() {
 }
 
 #[test]
+fn the_last_worker_stays_the_same_for_all_of_a_command() {
+    let sandbox = Sandbox::new();
+    for name in ["busy", "other"] {
+        start(&sandbox, &["demo", "--name", name]);
+    }
+    sandbox.run(&["send", "other", "Done"]).data_of("turn.waited");
+    sandbox.run(&["send", "busy", "!sleep 600000", "-d"]).data_of("turn.accepted");
+    // Two rounds: the first one ends with the worker that is at rest, and addresses it.
+    let wait = sandbox.run(&["wait", "@last", "other", "--timeout", "1s"]);
+    assert_eq!(wait.status.code(), Some(13), "{wait}");
+    let items = &wait.document()["error"]["details"]["items"];
+    assert_eq!((&items[0]["name"], &items[0]["outcome"]), (&json!("busy"), &json!("waiting")), "{wait}");
+    sandbox.run(&["show", "busy"]).data_of("worker.overview");
+    let any = sandbox.run(&["wait", "other", "@last", "--any"]);
+    let any = any.data_of("workers.waited");
+    let found: Vec<&str> = any["items"].as_array().unwrap().iter().map(|item| id(item)).collect();
+    assert_eq!(found, [id(&sandbox.show("other")), id(&sandbox.show("busy"))]);
+    let watch = sandbox.command("subagent").args(["watch", "@last", "other", "--tail", "50"]).run();
+    for worker in ["busy", "other"] {
+        let shown = sandbox.show(worker);
+        assert!(watch.text().contains(id(&shown)), "{worker}: {watch}");
+    }
+    sandbox.run(&["show", "busy"]).data_of("worker.overview");
+    let stopped = sandbox.run(&["stop", "other", "@last"]).data_of("workers.stopped");
+    let ids: Vec<&str> = stopped["items"].as_array().unwrap().iter().map(|item| id(item)).collect();
+    assert_eq!(ids, [id(&sandbox.show("other")), id(&sandbox.show("busy"))]);
+    sandbox.finish();
+}
+
+#[test]
 fn a_name_is_taken_once_and_can_be_changed() {
     let sandbox = Sandbox::new();
     let auth = start(&sandbox, &["demo", "--name", "auth"]);
@@ -100,6 +130,56 @@ fn several_workers_are_changed_by_one_command() {
     let removed = sandbox.run(&["rm", "one", "two"]).data_of("workers.removed");
     assert_eq!(removed["count"], 2);
     sandbox.run(&["rm", "three"]).data_of("worker.removed");
+    sandbox.finish();
+}
+
+#[test]
+fn what_stands_below_a_list_answers_the_question_of_its_kind() {
+    let sandbox = Sandbox::new();
+    start(&sandbox, &["demo"]);
+    let form = r#"!elicit {"mode": "form", "message": "Go?", "requestedSchema": {"type": "object", "properties": {}}}"#;
+    for (script, command) in [(form, "answer"), ("!ask execute make", "approve")] {
+        sandbox.run(&["send", "demo-1", script, "-d"]).data_of("turn.accepted");
+        assert_eq!(sandbox.run(&["wait", "demo-1"]).status.code(), Some(15));
+        let screen = sandbox.command("subagent").args(["ls"]).on_screen().text();
+        assert!(screen.contains(&format!("Answer:  subagent {command} demo-1")), "{screen}");
+        sandbox.run(&["cancel", "demo-1"]).data_of("turn.canceled");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn what_is_missing_is_named_in_words_that_can_be_typed() {
+    let sandbox = Sandbox::new();
+    start(&sandbox, &["demo"]);
+    for command in ["wait", "send"] {
+        let error = sandbox.run(&[command]).error("INVALID_INPUT");
+        let example = format!("subagent {command} codex-1");
+        assert!(error["message"].as_str().unwrap().contains(&example), "{error}");
+    }
+    sandbox.run(&["answer", "nobody"]).error("WORKER_NOT_FOUND");
+    sandbox.run(&["answer", "demo-1"]).error("APPROVAL_NOT_FOUND");
+    sandbox.finish();
+}
+
+#[test]
+fn a_list_has_a_form_for_each_reader() {
+    let sandbox = Sandbox::new();
+    let demo = start(&sandbox, &["demo"]);
+    let ls = |form: &str| sandbox.command("subagent").args(["ls", "-o", form]).run();
+    assert_eq!(ls("name").text(), "demo-1\n");
+    let tsv = ls("tsv").text().to_owned();
+    let cells: Vec<&str> = tsv.trim_end().split('\t').collect();
+    assert_eq!((&cells[..3], cells[4]), (&["demo-1", "idle", "demo"][..], id(&demo)));
+    let json = ls("json").data_of("workers.overview");
+    assert_eq!((&json["count"], &json["items"][0]["workerId"]), (&json!(1), &demo["workerId"]));
+    let lines = ls("ndjson").lines();
+    assert_eq!((lines.len(), &lines[0]["name"]), (1, &json!("demo-1")));
+    assert_eq!(ls("table").text(), tsv, "a pipe has no columns");
+    let at_terminal = |form: &str| sandbox.command("subagent").args(["ls", "-o", form]).on_screen().text();
+    assert!(at_terminal("table").starts_with("NAME"), "{}", at_terminal("table"));
+    assert!(at_terminal("tsv").starts_with("demo-1\tidle\t") || at_terminal("tsv").starts_with("demo-1  "));
+    assert_eq!(sandbox.run(&["ls", "-o", "xml"]).status.code(), Some(2));
     sandbox.finish();
 }
 

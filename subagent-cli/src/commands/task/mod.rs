@@ -106,8 +106,7 @@ fn wait(args: &TaskWait, context: &Context) -> Result<Outcome> {
     let giver = giver(args.one.cwd.clone(), context);
     let task = named(&args.one.task, &giver)?;
     // What is too long to be added to a point in time is no limit.
-    let time =
-        std::time::Duration::try_from_secs_f64(args.timeout_seconds).ok().filter(|time| !time.is_zero());
+    let time = std::time::Duration::try_from_secs_f64(args.timeout).ok().filter(|time| !time.is_zero());
     let deadline = time.and_then(|time| Instant::now().checked_add(time));
     let mut client = giver.client()?;
     let end = Wait::new(task, giver.token(), deadline);
@@ -116,7 +115,7 @@ fn wait(args: &TaskWait, context: &Context) -> Result<Outcome> {
         awaited::wait(&giver, &mut client, end, on_question).await
     });
     let waited = waited.map_err(|failure| match failure.is(Code::WaitTimeout) {
-        true => failure.with("timeoutSeconds", args.timeout_seconds),
+        true => failure.with("timeoutSeconds", args.timeout),
         false => failure,
     })?;
     let shown = match waited {

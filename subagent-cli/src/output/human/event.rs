@@ -88,7 +88,7 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
         }
         other => {
             // `worker.lost`, `worker.forbidden`, `journal.gap`, and whatever a newer daemon says.
-            page.word(Style::Bad, other).plain("  ").word(Style::Plain, &shown(data)).end();
+            page.word(Style::Bad, other).plain("  ").sentence(Style::Plain, "", "  ", &shown(data)).end();
         }
     }
 }

@@ -22,6 +22,9 @@ pub fn failure(failure: &Failure, terminal: Terminal) -> String {
     if let Some(command) = advice::command(failure) {
         page.text(Style::Attention, "Try:  ").word(Style::Strong, &command).end();
     }
+    for request in advice::requests(failure) {
+        page.text(Style::Attention, "Open: ").sentence(Style::Plain, "", "      ", &request).end();
+    }
     if let Some(choices) = advice::choices(failure) {
         page.text(Style::Attention, "Available: ").word(Style::Plain, &choices).end();
     }

@@ -47,7 +47,7 @@ fn until(item: &Value) -> String {
 pub(super) fn in_place(view: &mut View, data: &Value, detail: Detail) {
     let who = task_path(data).unwrap_or_else(|| named(data).to_owned());
     view.page.end().word(Style::Strong, &who).plain("  ");
-    view.page.word(Style::Attention, &format!("? {}", word(data, "message"))).end();
+    view.page.sentence(Style::Attention, "? ", "  ", word(data, "message")).end();
     match word(data, "kind") {
         "elicitation" => fields(&mut view.page, &data["request"]),
         _ => details(&mut view.page, &data["request"], detail),

@@ -3,6 +3,7 @@
 //! A type that has none here is shown as the contract's lines. Nothing is decided here but how things look.
 
 mod budgets;
+mod checks;
 mod content;
 mod controllers;
 mod doctor;
@@ -41,13 +42,9 @@ pub fn report(kind: &str, data: &Value, text: &str, terminal: Terminal) -> Strin
     let mut view = View::new(terminal);
     match render(&mut view, kind, data) {
         Some(()) => view.page.take(),
-        None if PROSE.contains(&kind) => prose(text, terminal),
         None => clean(text).into_owned(),
     }
 }
-
-/// Results whose lines are sentences.
-const PROSE: &[&str] = &["policy.tested"];
 
 /// Sentences, wrapped for this terminal. An indented line is a command to be typed, and stays whole.
 #[must_use]
@@ -82,7 +79,8 @@ pub fn decided_by(data: &Value, terminal: Terminal) -> String {
 #[must_use]
 pub fn rule_to_make(rule: &str, terminal: Terminal) -> String {
     page_of(terminal, |view| {
-        view.page.plain("  allow  ").word(Style::Strong, rule).plain("  for this worker").end();
+        view.page.plain("  allow  ").word(Style::Strong, rule);
+        view.page.tail(Style::Plain, "  ", "for this worker").end();
     })
 }
 
@@ -96,9 +94,12 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "worker.shown" => workers::shown(view, data),
         "worker.started" => workers::started(view, data),
         "worker.stopped" => workers::stopped(view, data),
-        "workers.stopped" | "workers.restarted" | "turns.canceled" => workers::changed(view, data),
+        "workers.stopped" | "workers.restarted" | "worker.restarted" | "turns.canceled" => {
+            usual::each(view, data, workers::changed)
+        }
+        "worker.set" | "workers.set" => usual::each(view, data, workers::set),
         "workers.waited" => workers::waited(view, data),
-        "worker.removed" => removal::removed(view, data),
+        "worker.removed" | "workers.removed" => usual::each(view, data, removal::removed),
         "state.pruned" => removal::pruned(view, data),
         "worker.logs" => workers::logs(view, data),
         "worker.inspected" => workers::inspected(view, data),
@@ -117,6 +118,10 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "launcher.listed" => registry::launchers(view, data),
         "launcher.shown" => registry::launcher(view, data),
         "launcher.probed" => registry::probed(view, data),
+        "agent.shown" => checks::agent(view, data),
+        "agent.validated" => checks::agents(view, data),
+        "config.checked" => checks::config(view, data),
+        "policy.tested" => checks::policy(view, data),
         "role.listed" => registry::roles(view, data),
         "role.shown" => registry::role(view, data),
         "turn.accepted" => turns::accepted(view, data),

@@ -25,7 +25,11 @@ pub(super) fn elicitation(page: &mut Page, asked: &Value) {
         None => format!("{command} --accept"),
     };
     for (what, command) in [("accept", accept), ("decline", format!("{command} --decline"))] {
-        page.plain("    ").word(Style::Strong, what).fill(what, 9).word(Style::Plain, &command).end();
+        page.plain("    ")
+            .word(Style::Strong, what)
+            .fill(what, 7)
+            .tail(Style::Plain, "      ", &command)
+            .end();
     }
 }
 
@@ -36,13 +40,14 @@ pub(super) fn fields(page: &mut Page, asked: &Value) {
     };
     let fields = asked["schema"]["properties"].as_object();
     for (name, field) in fields.into_iter().flatten().take(MOST_FIELDS) {
-        page.plain("    ").word(Style::Strong, name).plain("  ").word(Style::Plain, &kind_of(field));
+        page.plain("    ").word(Style::Strong, name).plain("  ");
+        page.sentence(Style::Plain, "", "      ", &kind_of(field));
         if required(name) {
             page.plain(" ").word(Style::Attention, "(required)");
         }
         let title = [word(field, "title"), word(field, "description")].join("  ");
         if !title.trim().is_empty() {
-            page.plain("  ").word(Style::Dim, title.trim());
+            page.sentence(Style::Dim, " ", "      ", title.trim());
         }
         page.end();
     }

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::view::{View, items, word};
+use super::view::{View, items, named, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 pub(super) fn removed(view: &mut View, data: &Value) -> Option<()> {
-    let worker = data["workerId"].as_str()?;
-    view.page.word(Style::Strong, worker).plain("  ").word(Style::Dim, "removed").end();
+    data["workerId"].as_str()?;
+    view.page.word(Style::Strong, named(data)).plain("  ").word(Style::Dim, "removed").end();
     Some(())
 }
 

@@ -1,11 +1,8 @@
 //! Lists and results without a layout of their own: columns and facts, named by the keys of their data.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use super::view::{View, items, named, shown, word};
-use crate::output::ago::elapsed;
 use crate::output::style::Style;
 use crate::output::table::Table;
 
@@ -17,11 +14,9 @@ enum Look {
     Text,
     Time,
     Id,
-    /// A time in milliseconds.
-    Millis,
 }
 
-use Look::{Id, Millis, Name, State, Text, Time};
+use Look::{Id, Name, State, Text, Time};
 
 /// A list: its type, and its columns in the order of their importance.
 type Columns = (&'static str, &'static [(&'static str, &'static str, Look)]);
@@ -141,17 +136,6 @@ type Facts = (&'static str, &'static str, &'static [(&'static str, &'static str,
 
 const RESULTS: &[Facts] = &[
     (
-        "worker.set",
-        "workerId",
-        &[
-            ("agent has it", "applied", Text),
-            ("chosen", "chosen", Text),
-            ("current", "current", Text),
-            ("idle timeout", "idleTimeoutMs", Millis),
-            ("budget", "budget", Text),
-        ],
-    ),
-    (
         "worker.handoff.ready",
         "workerId",
         &[("for the next worker", "handoffPath", Text), ("for programs", "checkpointPath", Text)],
@@ -188,6 +172,30 @@ const RESULTS: &[Facts] = &[
         ],
     ),
     (
+        "daemon.started",
+        "stateDir",
+        &[
+            ("ran already", "alreadyRunning", Text),
+            ("pid", "pid", Text),
+            ("version", "version", Text),
+            ("mode", "mode", Text),
+            ("socket", "socket", Text),
+            ("log", "log", Text),
+        ],
+    ),
+    (
+        "daemon.restarted",
+        "stateDir",
+        &[
+            ("pid", "pid", Text),
+            ("pid before", "previousPid", Text),
+            ("version", "version", Text),
+            ("mode", "mode", Text),
+            ("socket", "socket", Text),
+            ("log", "log", Text),
+        ],
+    ),
+    (
         "task.shown",
         "name",
         &[
@@ -212,9 +220,26 @@ pub(super) fn write(view: &mut View, kind: &str, data: &Value) -> Option<()> {
     if let Some((_, columns)) = LISTS.iter().find(|(known, _)| *known == kind) {
         return list(view, columns, data);
     }
+    let kind = if kind == "workers.handoff.ready" { "worker.handoff.ready" } else { kind };
     let (_, key, facts) = RESULTS.iter().find(|(known, ..)| *known == kind)?;
-    let name = match *key {
-        "workerId" => data.get(*key).map(|_| named(data).to_owned())?,
+    each(view, data, |view, data| result(view, key, facts, data))
+}
+
+/// Writes a result, or each of several.
+pub(super) fn each(
+    view: &mut View,
+    data: &Value,
+    mut one: impl FnMut(&mut View, &Value) -> Option<()>,
+) -> Option<()> {
+    match items(data) {
+        Some(items) => items.iter().try_for_each(|item| one(view, item)),
+        None => one(view, data),
+    }
+}
+
+fn result(view: &mut View, key: &str, facts: &[(&str, &str, Look)], data: &Value) -> Option<()> {
+    let name = match key {
+        "workerId" => data.get(key).map(|_| named(data).to_owned())?,
         key => shown(data.get(key)?),
     };
     view.page.word(Style::Strong, &name).end();
@@ -247,10 +272,6 @@ fn cell(view: &View, look: Look, value: &Value) -> (Style, String) {
         Text => (Style::Plain, text(value)),
         Time => (Style::Dim, view.ago(value)),
         Id => (Style::Dim, shown(value)),
-        Millis => {
-            let time = value.as_u64().map(|millis| elapsed(Duration::from_millis(millis)));
-            (Style::Plain, time.unwrap_or_default())
-        }
         State => {
             let state = value.as_str().unwrap_or_default();
             (Style::of_state(state), state.replace('_', " "))
@@ -259,7 +280,7 @@ fn cell(view: &View, look: Look, value: &Value) -> (Style, String) {
 }
 
 /// A value as a person reads it: of an error its message, of an object `key value` pairs.
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::Array(items) if items.iter().all(Value::is_string) => {
             items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")

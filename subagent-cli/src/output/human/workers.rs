@@ -1,16 +1,24 @@
 //! Workers: list, one of them, start, stop, inspection.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use subagent_protocol::api::{UNLABELED, UNLABELED_RUN};
 
+use super::budgets;
 use super::event::write as write_event;
 use super::questions::{elicitation, open};
 use super::removal::bytes;
 use super::turns::approval;
+use super::usual::text;
 use super::view::{View, items, named, shown as value, word};
 use super::worktrees;
+use crate::output::ago::elapsed;
 use crate::output::style::Style;
 use crate::output::table::Table;
+
+/// A longer line of a worker is cut in a view.
+const MAX_LINES: usize = 8;
 
 pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
     let items = items(data)?;
@@ -76,17 +84,40 @@ pub(super) fn overview(view: &mut View, data: &Value) -> Option<()> {
     }
     view.put(&table);
     if let Some(asking) = items.iter().find(|item| item["requestId"].is_string()) {
-        view.next("Answer:", &format!("subagent approve {}", named(asking)));
+        let command = if asking["requestKind"] == "elicitation" { "answer" } else { "approve" };
+        view.next("Answer:", &format!("subagent {command} {}", named(asking)));
     }
     Some(())
 }
 
-/// What became of several workers, one line each.
+/// What became of a worker, in one line.
 pub(super) fn changed(view: &mut View, data: &Value) -> Option<()> {
-    for item in items(data)? {
-        let (style, state) = state(item);
-        let worker = named(item);
-        view.page.word(Style::Strong, worker).plain("  ").word(style, &state).end();
+    data["workerId"].as_str()?;
+    let (style, state) = state(data);
+    view.page.word(Style::Strong, named(data)).plain("  ").word(style, &state).end();
+    Some(())
+}
+
+/// What was set of a worker.
+pub(super) fn set(view: &mut View, data: &Value) -> Option<()> {
+    data["workerId"].as_str()?;
+    view.page.word(Style::Strong, named(data)).end();
+    let idle = match data.get("idleTimeoutMs") {
+        None => String::new(),
+        Some(time) => {
+            time.as_u64().map_or_else(|| "never".to_owned(), |millis| elapsed(Duration::from_millis(millis)))
+        }
+    };
+    view.facts(&[
+        ("agent has it", Style::Plain, text(&data["applied"])),
+        ("chosen", Style::Plain, text(&data["chosen"])),
+        ("current", Style::Plain, text(&data["current"])),
+        ("idle timeout", Style::Plain, idle),
+    ]);
+    if data["budget"].is_object() {
+        let mut budget = data["budget"].clone();
+        budget["name"] = named(data).into();
+        budgets::shown_budget(view, &budget)?;
     }
     Some(())
 }
@@ -94,6 +125,9 @@ pub(super) fn changed(view: &mut View, data: &Value) -> Option<()> {
 /// What a wait found of several workers.
 pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
     let items = items(data)?;
+    if items.iter().any(|item| item["line"].is_string()) {
+        return rested(view, items);
+    }
     let mut table = Table::new(&["NAME", "OUTCOME", "ASKS", "EVENT"]);
     let asks = |item: &Value| item["matchedEvent"]["data"]["requestId"].is_string();
     for item in items {
@@ -111,6 +145,29 @@ pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
         let is_form = asking["matchedEvent"]["type"] == "elicitation.requested";
         let command = if is_form { "answer" } else { "approve" };
         view.next("Answer:", &format!("subagent {command} {}", named(asking)));
+    }
+    Some(())
+}
+
+/// What workers came to that were waited for by name: of each the outcome, and below it what it said or asks.
+fn rested(view: &mut View, items: &[Value]) -> Option<()> {
+    for item in items {
+        let outcome = word(item, "outcome");
+        let (style, mark) = match outcome {
+            "needs_answer" => (Style::Attention, "  ? "),
+            outcome => (Style::of_state(outcome), "  "),
+        };
+        view.page.word(Style::Strong, named(item)).plain("  ");
+        view.page.word(style, &outcome.replace('_', " ")).end();
+        view.page.prose(Style::Plain, mark, "  ", word(item, "line"), MAX_LINES);
+        for advice in item["advice"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            view.page.prose(Style::Plain, "  ", "  ", advice, MAX_LINES);
+        }
+    }
+    for item in items {
+        if let Some(command) = item["answer"].as_str() {
+            view.next("Answer:", command);
+        }
     }
     Some(())
 }

@@ -9,6 +9,11 @@ use crate::output::table::Table;
 /// `worktree list`.
 pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
     let items = data["items"].as_array()?;
+    if items.is_empty() {
+        view.page.plain("No worktrees.").end();
+        view.next("Start a worker in one:", "subagent run -d --worktree AGENT 'WHAT TO DO'");
+        return Some(());
+    }
     let mut table = Table::new(&["NAME", "STATE", "CHANGES", "BRANCH", "CREATED", "PATH"]);
     for item in items {
         let (changes, created) = (changes(&item["contents"]), view.ago(&item["createdAt"]));

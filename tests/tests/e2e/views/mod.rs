@@ -20,6 +20,8 @@ struct World {
     sandbox: Sandbox,
     turn: String,
     request: String,
+    form: String,
+    task: String,
 }
 
 const ROLES: &str =
@@ -28,6 +30,8 @@ const HOOKS: &str =
     "hooks: {Stop: [{hooks: [{type: command, command: make check-everything-that-can-be-checked}]}]}\n";
 const NOTIFY: &str = "notify: [{name: desk, to: command, command: 'true', on: [question, done]}]\n";
 const BUDGETS: &str = "budgets: {controller: {turns: 40}}\n";
+
+const FORM: &str = r#"!elicit {"mode": "form", "message": "On which port should the server of the tests listen, and for which of the hosts?", "requestedSchema": {"type": "object", "properties": {"port": {"type": "integer", "title": "Port", "description": "A number that no other program on this machine has taken so far", "minimum": 1024, "maximum": 65535}, "hosts": {"type": "array", "items": {"enum": ["localhost", "example.org", "example.com"]}}}, "required": ["port"]}}"#;
 
 fn world() -> World {
     let sandbox = Sandbox::new();
@@ -48,22 +52,46 @@ fn world() -> World {
     sandbox.run(&["worker", "start", "--name", "old", "--debug-mode"]).data_of("worker.started");
     sandbox.run(&["stop", "old"]).data_of("worker.stopped");
     let task = ["task", "run", "--agent", "explore", "--text", "Found it.", "--name", "Find the config"];
-    let _ = sandbox.run(&task).document();
+    let given = sandbox.run(&task).document();
     sandbox.run(&["stop", "Find-the-config"]).data_of("worker.stopped");
     let word = |data: &Value, key: &str| data[key].as_str().unwrap().to_owned();
-    World { turn: word(&accepted, "turnId"), request: word(&asked, "requestId"), sandbox }
+    sandbox.run(&["worker", "start", "--name", "port"]).data_of("worker.started");
+    let form = sandbox.send(sandbox.show("port")["workerId"].as_str().unwrap(), FORM);
+    World {
+        turn: word(&accepted, "turnId"),
+        request: word(&asked, "requestId"),
+        form: word(&form, "requestId"),
+        task: word(&given["data"], "taskId"),
+        sandbox,
+    }
 }
 
 impl World {
+    fn with_ids(&self, text: &str) -> String {
+        let ids =
+            [("TURN", &self.turn), ("REQUEST", &self.request), ("FORM", &self.form), ("TASK", &self.task)];
+        ids.iter().fold(text.to_owned(), |text, (word, id)| text.replace(word, id))
+    }
+
     fn at(&self, view: &str, columns: u16) -> Screen {
-        let line = view.replace("TURN", &self.turn).replace("REQUEST", &self.request);
+        let line = self.with_ids(view);
         let words = line.split_whitespace().map(|word| match word {
             "BACKUP" => self.sandbox.file_name("backup.db"),
             word => word.to_owned(),
         });
-        self.sandbox.command("subagent").args(words).at_terminal(columns, On::Both).screen()
+        let command = self.sandbox.command("subagent").args(words);
+        let Some((_, keys)) = ASKED.iter().find(|(known, _)| *known == view) else {
+            return command.at_terminal(columns, On::Both).screen();
+        };
+        let terminal = command.at_terminal(columns, On::All);
+        terminal.wait_for("[s] skip ");
+        terminal.types(keys);
+        terminal.screen()
     }
 }
+
+/// Commands that ask in place, and the keys that are typed.
+const ASKED: &[(&str, &str)] = &[("wait login", "ds"), ("wait port", "s")];
 
 /// A view, and what must be whole in it at 80 columns.
 type View = (&'static str, &'static [&'static str]);
@@ -103,18 +131,40 @@ const VIEWS: &[View] = &[
     ("notify list", &["desk", "question, done"]),
     ("notify log", &[]),
     ("controller status", &["active"]),
-    ("worker set login --idle-timeout never", &[]),
+    ("worker list --all-workspaces", &["demo-1", "login"]),
+    ("worker set login --idle-timeout never", &["idle timeout never"]),
+    ("worker set login --max-turns 40", &["1 of 40"]),
+    ("worker set login demo-1 --max-turns 50", &["demo-1", "of 50"]),
     ("worker handoff demo-1", &["handoff.md"]),
+    ("worker handoff demo-1 login", &["demo-1", "login", "handoff.md"]),
+    ("wait demo-1", &["demo-1", "completed", "wider than a narrow terminal."]),
+    ("wait login", &["rm -rf build && make --jobs 8 everything", "[s] skip", "subagent approve REQUEST"]),
+    ("wait port", &["[y] fill in and accept", "subagent answer FORM"]),
+    ("show port", &["port", "waiting approval", "FORM"]),
+    ("approval show FORM", &["Port", "for which of the hosts?"]),
+    ("worker inspect port --tail 1", &["Port"]),
+    ("wait demo-1 login --no-ask", &["needs answer", "rm -rf build && make --jobs 8 everything"]),
+    ("watch demo-1", &["I have read the file."]),
+    ("send nobody hello", &["WORKER_NOT_FOUND"]),
+    ("task show TASK", &["Find the config", "completed", "explore"]),
+    ("daemon start", &["ran already"]),
+    ("worktree list", &["No worktrees."]),
+    ("session list --launcher demo", &[]),
+    ("memory list", &[]),
+    ("agent validate", &["valid"]),
+    ("config check", &["ok"]),
+    ("policy test reed src --allow read", &["did you mean `read`?"]),
+    ("policy test execute ls --allow execute(ls*)", &["allow", "execute(ls*): allow"]),
     ("backup --force BACKUP", &["backup.db"]),
     ("config show", &["demo"]),
     ("doctor", &["problem"]),
 ];
 
 /// What is a document of its own, and wrapped by the terminal alone.
-const DOCUMENTS: &[&str] = &["agent show explore", "config show", "result demo-1"];
+const DOCUMENTS: &[&str] = &["config show", "result demo-1", "watch demo-1"];
 
 /// What depends on the machine or on the folder of the executables, and has no snapshot.
-const OF_THE_MACHINE: &[&str] = &["status", "doctor", "launcher list", "launcher show demo"];
+const OF_THE_MACHINE: &[&str] = &["status", "doctor", "launcher list", "launcher show demo", "watch demo-1"];
 
 /// Whether a line fits. A path or a command that does not fit a line of its own is left to the terminal, which breaks it
 /// in a way that can be copied.
@@ -146,7 +196,7 @@ fn every_view_fits_the_terminal_and_looks_as_it_did() {
             if *columns == 80 {
                 let shown = lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
                 for part in *whole {
-                    let part = part.replace("TURN", &world.turn).replace("REQUEST", &world.request);
+                    let part = world.with_ids(part);
                     if !shown.contains(&part) {
                         wrong.push(format!("{view}: {part:?} is not whole in {shown}"));
                     }
@@ -174,6 +224,7 @@ fn every_view_fits_the_terminal_and_looks_as_it_did() {
         }
     }
     let _ = world.sandbox.approve("login", &json!(world.request), "allow");
+    world.sandbox.run(&["answer", "port", "--decline"]).data_of("elicitation.answered");
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     world.sandbox.finish();
 }

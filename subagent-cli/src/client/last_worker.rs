@@ -1,0 +1,22 @@
+//! `@last` in a command that sends several requests: each of them must mean the same worker.
+
+use subagent_protocol::worker_name::LAST;
+
+use super::{Ask, Client, segment};
+use crate::failure::Result;
+
+impl Client {
+    /// Replaces `@last` by the id that it means now. Every request that addresses another worker changes its meaning.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND` without workers, and those of [`Client::ask`].
+    pub async fn pin_last(&mut self, addresses: &[String]) -> Result<Vec<String>> {
+        if !addresses.iter().any(|address| address == LAST) {
+            return Ok(addresses.to_vec());
+        }
+        let shown = self.ask(&Ask::get(format!("/v1/workers/{}", segment(LAST)))).await?;
+        let worker_id = shown["workerId"].as_str().unwrap_or(LAST);
+        let pinned = |address: &String| if address == LAST { worker_id } else { address }.to_owned();
+        Ok(addresses.iter().map(pinned).collect())
+    }
+}
