@@ -270,6 +270,8 @@ mod tests {
 
     use super::*;
 
+    const KEPT: usize = 32;
+
     const TAIL: &str = "S 42 7 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 200 184467";
 
     #[test]
@@ -303,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_reader_keeps_ancestors_open_and_finds_the_same_as_without_it() {
-        let mut reader = Reader::keeping(32);
+        let mut reader = Reader::keeping(KEPT);
         for _ in 0..3 {
             let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
             let first = process(i32::try_from(child.id()).unwrap()).unwrap();
@@ -312,7 +314,7 @@ mod tests {
                 |process: &Process| (process.pid, process.start_time, process.parent, process.name.clone());
             assert_eq!(found.iter().map(id).collect::<Vec<_>>(), fresh.iter().map(id).collect::<Vec<_>>());
             let kept = |above: &Process| reader.kept.iter().any(|(pid, _)| *pid == above.pid);
-            assert!(fresh[1..].iter().rev().take(MOST_KEPT - 3).all(kept), "{fresh:?}");
+            assert!(fresh[1..].iter().rev().take(KEPT - 3).all(kept), "{fresh:?}");
             drop(child.stdin.take());
             child.wait().unwrap();
         }
@@ -320,7 +322,7 @@ mod tests {
 
     #[test]
     fn an_open_process_that_has_ended_is_not_taken_for_the_one_that_has_its_number_now() {
-        let mut reader = Reader::keeping(32);
+        let mut reader = Reader::keeping(KEPT);
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         assert_eq!(reader.process(pid).unwrap().pid, pid);
@@ -339,14 +341,14 @@ mod tests {
 
     #[test]
     fn a_reader_keeps_only_so_many_open() {
-        let mut reader = Reader::keeping(32);
-        let mut children: Vec<_> = (0..=MOST_KEPT)
+        let mut reader = Reader::keeping(KEPT);
+        let mut children: Vec<_> = (0..=KEPT)
             .map(|_| Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
             .collect();
         for child in &children {
             reader.process(i32::try_from(child.id()).unwrap()).unwrap();
         }
-        assert_eq!(reader.kept.len(), MOST_KEPT);
+        assert_eq!(reader.kept.len(), KEPT);
         assert!(!reader.kept.iter().any(|(pid, _)| pid.cast_unsigned() == children[0].id()));
         for child in &mut children {
             drop(child.stdin.take());
