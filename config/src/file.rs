@@ -16,7 +16,7 @@ use crate::check::{self as checks, Checked};
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
 use crate::model::Config;
-use crate::{budgets, hooks, policy, regular, syntax, validate};
+use crate::{budgets, hooks, notify, policy, regular, syntax, validate};
 
 /// Largest config file that is read, in bytes. It is written by hand; what is larger is another file.
 pub const MAX_BYTES: u64 = 1024 * 1024;
@@ -127,7 +127,8 @@ fn located<T>(path: &Path, text: &str, checked: Checked<T>) -> Result<T, ConfigE
         at: policy::located(text)
             .of(&found.place)
             .or_else(|| budgets::position(text, &found.place))
-            .or_else(|| hooks::position(&keys::of(text), &found.place)),
+            .or_else(|| hooks::position(&keys::of(text), &found.place))
+            .or_else(|| notify::position(&keys::of(text), &found.place)),
         place: found.place.map(brief),
         problem: brief(found.problem),
     })

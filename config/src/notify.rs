@@ -4,9 +4,11 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::notification::{Detail, Format, Occasion};
 
+use crate::agents::keys::Keys;
 use crate::check::{Checked, list, mapping, refuse, required_string, string, trimmed};
 use crate::error::Place;
 use crate::mcp::expand;
+use crate::policy::Position;
 use crate::webhook_url;
 
 /// The occasions of an entry without `on`.
@@ -109,7 +111,7 @@ impl Target {
             })
         };
         let url = expanded(url)?;
-        webhook_url::check(&url, *insecure)?;
+        webhook_url::check(&url, *insecure).map_err(|problem| format!("`url` {problem}"))?;
         let secret = secret.as_deref().map(expanded).transpose()?;
         Ok(Self::Webhook { url, format: *format, secret, insecure: *insecure })
     }
@@ -128,6 +130,24 @@ impl Target {
 
 const KEYS: [&str; 10] =
     ["name", "on", "where", "to", "url", "format", "secret", "insecure", "command", "detail"];
+
+/// Where the key of a place is in a file whose keys these are; the first key of the entry for one that is missing.
+pub(crate) fn position(keys: &Keys, place: &Place) -> Option<Position> {
+    let field = match place {
+        Place::Field(field) => field.clone(),
+        Place::Element { field, index } => format!("{field}[{index}]"),
+        _ => return None,
+    };
+    let path: Vec<&str> = field.split(['.', '[', ']']).filter(|part| !part.is_empty()).collect();
+    if path.first() != Some(&"notify") {
+        return None;
+    }
+    let of_key = (3..=path.len()).rev().filter_map(|depth| path.get(..depth)).find(|path| keys.has(path));
+    match of_key {
+        Some(path) => keys.of(path),
+        None => path.get(..2).and_then(|entry| keys.first_below(entry)).or_else(|| keys.of(&path)),
+    }
+}
 
 /// The key `notify`.
 pub(crate) fn sinks(root: &Map<String, Value>) -> Checked<Vec<Sink>> {
@@ -161,7 +181,9 @@ fn sink(entry: &Value, index: usize) -> Checked<Sink> {
     let on = match list(given.get("on"), place("on"))? {
         None => On::Default,
         Some(words) => {
-            On::These(words.iter().map(|word| occasion(word, place("on"))).collect::<Checked<_>>()?)
+            let element = |index| move || Place::Element { field: at("on"), index };
+            let read = |(index, word)| occasion(word, element(index));
+            On::These(words.iter().enumerate().map(read).collect::<Checked<_>>()?)
         }
     };
     let selector = match given.get("where").filter(|value| !value.is_null()) {
@@ -247,6 +269,13 @@ fn target(given: &Map<String, Value>, at: &impl Fn(&str) -> String) -> Checked<T
             return refuse(Place::Field(at("to")), problem);
         }
     };
+    // One with variables is checked when it is used.
+    if let Target::Webhook { url, insecure, .. } = &target
+        && !url.contains("${")
+        && let Err(problem) = webhook_url::check(url, *insecure)
+    {
+        return refuse(Place::Field(at("url")), problem);
+    }
     let own: &[&str] = match target {
         Target::Webhook { .. } => &["url", "format", "secret", "insecure"],
         Target::Command(_) => &["command"],
@@ -256,5 +285,35 @@ fn target(given: &Map<String, Value>, at: &impl Fn(&str) -> String) -> Checked<T
     match others.into_iter().find(|key| given.contains_key(*key) && !own.contains(key)) {
         Some(key) => refuse(Place::Field(at(key)), format!("has no meaning with `to: {to}`")),
         None => Ok(target),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recipes_of_the_documentation_work() {
+        let page = include_str!("../../docs/notifications.md");
+        let blocks: Vec<&str> =
+            page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert!(blocks.len() >= 4, "{blocks:?}");
+        let variable = |name: &str| {
+            Some(if name.ends_with("URL") { "https://example.com/hook" } else { "whsec_c2VjcmV0" }.to_owned())
+        };
+        let mut formats = Vec::new();
+        for block in blocks {
+            let document = crate::syntax::parse(block).unwrap();
+            let found =
+                sinks(document.as_object().unwrap()).unwrap_or_else(|error| panic!("{block}: {error:?}"));
+            assert_eq!(found.len(), 1, "{block}");
+            for sink in found {
+                if let Target::Webhook { url, format, .. } = sink.to.resolved(&variable).unwrap() {
+                    assert!(!url.contains('$'), "{block}");
+                    formats.push(format);
+                }
+            }
+        }
+        assert_eq!(formats, [Format::Text, Format::Slack, Format::Json]);
     }
 }

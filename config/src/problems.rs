@@ -10,7 +10,7 @@ use crate::discovery::{self, ConfigSource};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::unknown::UnknownKey;
-use crate::{builtin, file, unknown, validate};
+use crate::{builtin, file, notify, unknown, validate};
 
 /// Something that a file must not say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,9 @@ pub fn of_command(
                 let keys = keys::of(&text);
                 for (at, violation) in violations(&document) {
                     let message = format!("{} {}", violation.place, violation.problem);
-                    checked.problems.push(Problem { file: path.clone(), line: line(&keys, &at), message });
+                    let own = notify::position(&keys, &violation.place).map(|at| at.line);
+                    let line = own.or_else(|| line(&keys, &at));
+                    checked.problems.push(Problem { file: path.clone(), line, message });
                 }
                 checked.unknown.extend(unknown::of_document(&path, &text, &document));
                 documents.push((path, document, keys));
@@ -161,6 +163,30 @@ mod tests {
         let lines: Vec<&str> = found.iter().map(|line| line.split(':').next().unwrap()).collect();
         assert_eq!(lines, ["3", "5", "6", "2", "9", "12", "13", "15"], "{found:#?}");
         assert!(found[3].contains("launchers.a.command"), "{found:#?}");
+    }
+
+    #[test]
+    fn a_mistake_about_a_sink_has_the_line_of_its_key() {
+        let of = |entry: &str| {
+            listed(&format!("notify:\n  - {{to: bell}}\n  - name: a\n    to: webhook\n{entry}"))
+        };
+        for (entry, line, problem) in [
+            ("    url: http://example.com/hush\n", "5", "`notify[1].url` is http to another machine"),
+            ("    url: hush\n", "5", "`notify[1].url` is not a valid URL"),
+            ("    url: https://x\n    on: [done, quest]\n", "6", "`notify[1].on[1]` says `quest`"),
+            ("    url: https://x\n    insecure: 1\n", "6", "`notify[1].insecure`"),
+            ("    secret: x\n", "3", "`notify[1].url` is missing"),
+        ] {
+            let found = of(entry);
+            let first = found.first().unwrap();
+            assert!(first.starts_with(&format!("{line}: {problem}")), "{entry}: {found:?}");
+            assert!(!first.contains("hush"), "{first}");
+        }
+        for right in
+            ["    url: http://localhost/x\n", "    url: http://h/x\n    insecure: true\n", "    url: ${U}\n"]
+        {
+            assert_eq!(of(right), [""; 0], "{right}");
+        }
     }
 
     #[test]

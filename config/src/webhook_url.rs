@@ -5,10 +5,11 @@ use url::{Host, Url};
 /// Checks that a URL is `https`, or `http` to a loopback address; with `insecure`, `http` to any address.
 ///
 /// # Errors
-/// What is wrong with it. The text does not name the URL.
+/// What is wrong with it, as the end of a sentence that begins with the URL's place. The text does not name the URL.
 pub(crate) fn check(url: &str, insecure: bool) -> Result<(), String> {
-    let url = Url::parse(url).map_err(|error| format!("the URL is not valid: {error}"))?;
-    let Some(host) = url.host() else { return Err("the URL names no host".to_owned()) };
+    let url =
+        Url::parse(url).map_err(|error| format!("is not a valid URL: {error}; write `https://HOST/PATH`"))?;
+    let Some(host) = url.host() else { return Err("names no host; write `https://HOST/PATH`".to_owned()) };
     let is_loopback = match host {
         Host::Ipv4(address) => address.is_loopback(),
         Host::Ipv6(address) => address.is_loopback(),
@@ -17,8 +18,8 @@ pub(crate) fn check(url: &str, insecure: bool) -> Result<(), String> {
     match url.scheme() {
         "https" => Ok(()),
         "http" if is_loopback || insecure => Ok(()),
-        "http" => Err("http is only allowed to this machine; use https, or set `insecure: true`".to_owned()),
-        other => Err(format!("the scheme {other} is not supported; use https")),
+        "http" => Err("is http to another machine; use https, or set `insecure: true`".to_owned()),
+        other => Err(format!("has the scheme {other}, which is not supported; use https")),
     }
 }
 

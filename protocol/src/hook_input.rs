@@ -21,9 +21,6 @@ pub struct HookInput {
     /// Where the agent works. The hook itself runs in the workspace.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub cwd: PathBuf,
-    /// The mode of the session.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permission_mode: Option<String>,
     /// `PreToolUse`, `PostToolUse`, `ApprovalRequested`: the tool, by Claude Code's name where it has the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
@@ -94,7 +91,6 @@ impl HookInput {
             hook_event_name: event,
             session_id: None,
             cwd,
-            permission_mode: None,
             tool_name: None,
             tool_input: None,
             tool_response: None,

@@ -13,7 +13,7 @@ words! {
         Question = "question",
         /// A turn ended well.
         Done = "done",
-        /// A turn failed.
+        /// A turn failed, its agent broke a rule, or the daemon canceled it.
         Failed = "failed",
         /// The runtime of a worker is gone.
         Lost = "lost",
@@ -45,7 +45,7 @@ words! {
     Detail {
         /// The subject of a question.
         Subject = "subject",
-        /// The question in full, and the last message of a turn.
+        /// The question in full, and the message of an error.
         Full = "full",
     }
 }

@@ -66,3 +66,29 @@ fn describe(error: &ureq::Error) -> String {
         _ => "the server's answer cannot be read".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_in_time_is_given_up() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let post = WebhookPost {
+            url: format!("http://{}/hush", silent.local_addr().unwrap()),
+            id: "msg_1".to_owned(),
+            timestamp: 1,
+            secret: None,
+            content_type: "text/plain".to_owned(),
+            body: "hello".to_owned(),
+            timeout_ms: 200,
+        };
+        let begun = Instant::now();
+        let answer = send(&post);
+        assert_eq!(answer, WebhookAnswer::Failed { error: "there was no answer in time".to_owned() });
+        let took = begun.elapsed();
+        assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(20), "{took:?}");
+    }
+}

@@ -26,6 +26,14 @@ impl Keys {
         None
     }
 
+    /// Of the first key below this path: an element of a list has no place of its own.
+    pub(crate) fn first_below(&self, path: &[&str]) -> Option<Position> {
+        let is_below =
+            |key: &&Vec<String>| key.len() > path.len() && key.iter().zip(path).all(|(a, b)| a == b);
+        let below = self.0.iter().filter(|(key, _)| is_below(key)).map(|(_, at)| *at);
+        below.min_by_key(|at| (at.line, at.column))
+    }
+
     /// Whether this very key is in the text.
     pub(crate) fn has(&self, path: &[&str]) -> bool {
         self.0.contains_key(&path.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())

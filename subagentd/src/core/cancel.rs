@@ -8,9 +8,18 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::approval::Approval;
 use super::decision::Choice;
-use super::inbox::decided;
+use super::inbox::{EXPIRED, decided};
 use super::step::Next;
 use super::worker::{Action, Cancel, Fact, Link, State};
+
+/// The code of a cancel that the daemon wanted by itself, by the reason of the cancel. `None` if the owner wanted it.
+pub(crate) fn own_cause(reason: &str) -> Option<Code> {
+    if reason == EXPIRED {
+        return Some(Code::ApprovalTimeout);
+    }
+    let code = Code::parse(reason.split_once(": ")?.0)?;
+    matches!(code, Code::PolicyViolation | Code::BudgetExceeded | Code::BudgetUnknown).then_some(code)
+}
 
 impl Next {
     pub(super) fn cancel(&mut self, reason: String) -> Result<()> {

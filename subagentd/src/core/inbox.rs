@@ -88,7 +88,7 @@ pub enum InboxFact {
 }
 
 /// Why a turn is canceled of which nobody has answered a question in time.
-const EXPIRED: &str = "a question was not answered in time";
+pub(super) const EXPIRED: &str = "a question was not answered in time";
 
 impl Next {
     pub(super) fn inbox(&mut self, input: InboxInput) -> Result<()> {

@@ -34,4 +34,6 @@ mod turn_end;
 pub mod usage;
 pub mod worker;
 
+pub(crate) use cancel::own_cause;
+pub(crate) use policy::violation_text;
 pub use worker::{Action, By, Fact, Input, Step, Worker};

@@ -40,10 +40,7 @@ impl Next {
 
     /// The agent has done in this turn what a rule denies. The turn is canceled if it is open and nobody wants that yet.
     pub(super) fn violation(&mut self, turn: Option<u64>, call: Value) -> Result<()> {
-        let what = call["subject"].as_str().or(call["kind"].as_str()).unwrap_or("a call").to_owned();
-        let rule = call["rule"].as_str().unwrap_or_default();
-        let seen = call["evidence"].as_str().map(|seen| format!(" ({seen})")).unwrap_or_default();
-        let message = format!("the agent did without asking what the rule {rule} denies: {what}{seen}");
+        let message = violation_text(&call);
         self.event(EventType::PolicyViolated, call.clone(), turn);
         let error = Error::new(Code::PolicyViolation, message.clone());
         self.facts.push(Fact::LastError(Some(error.clone())));
@@ -57,4 +54,12 @@ impl Next {
             _ => Ok(()),
         }
     }
+}
+
+/// What the data of `policy.violated` says, as a sentence.
+pub(crate) fn violation_text(call: &Value) -> String {
+    let what = call["subject"].as_str().or(call["kind"].as_str()).unwrap_or("a call");
+    let rule = call["rule"].as_str().unwrap_or_default();
+    let seen = call["evidence"].as_str().map(|seen| format!(" ({seen})")).unwrap_or_default();
+    format!("the agent did without asking what the rule {rule} denies: {what}{seen}")
 }

@@ -38,9 +38,9 @@ impl Running {
     fn wants(&self, event: &Candidate) -> Option<&'static str> {
         let occasion = facts::occasion(event)?;
         let addressed = LazyCell::new(|| Addressed::of(event));
-        let fits = |selector: &Selector| selector.matches(&addressed.tags);
+        let fits = |selector: &Selector| addressed.iter().any(|one| selector.matches(&one.tags));
         let wanted = event.seq > self.since
-            && self.sink.on.includes(occasion, || addressed.detached)
+            && self.sink.on.includes(occasion, || addressed.first().is_some_and(|own| own.detached))
             && self.selector.as_ref().is_none_or(fits);
         wanted.then(|| occasion.as_str())
     }
@@ -52,7 +52,7 @@ impl Drop for Running {
     }
 }
 
-/// What of the spec of an event's worker decides which sinks get the event.
+/// What of the spec of an event's worker, or of a worker above it, decides which sinks get the event.
 #[derive(Default, serde::Deserialize)]
 struct Addressed {
     #[serde(default)]
@@ -62,8 +62,9 @@ struct Addressed {
 }
 
 impl Addressed {
-    fn of(event: &Candidate) -> Self {
-        serde_json::from_str(&event.spec).unwrap_or_default()
+    /// Of the event's worker first.
+    fn of(event: &Candidate) -> Vec<Self> {
+        event.specs.iter().map(|spec| serde_json::from_str(spec).unwrap_or_default()).collect()
     }
 }
 

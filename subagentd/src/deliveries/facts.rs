@@ -2,22 +2,25 @@
 
 use serde_json::Value;
 use subagent_config::notify::Sink;
-use subagent_protocol::Result;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::notification::{Detail, Occasion};
+use subagent_protocol::{Code, Result};
 
+use crate::core::{own_cause, violation_text};
 use crate::notification::{Happened, Notification, Question, Who};
 use crate::store::deliveries::{Candidate, Pending};
 use crate::store::{Connection, events, inbox, workers};
 use crate::supervisor::{listed, pending_approval};
 
 /// The events that may be worth a notification.
-pub(super) const TYPES: [EventType; 8] = [
+pub(super) const TYPES: [EventType; 10] = [
     EventType::ApprovalRequested,
     EventType::ElicitationRequested,
     EventType::TurnCompleted,
     EventType::TurnFailed,
+    EventType::TurnCanceled,
+    EventType::PolicyViolated,
     EventType::WorkerLost,
     EventType::BudgetExceeded,
     EventType::QueuePaused,
@@ -31,7 +34,11 @@ pub(super) fn occasion(event: &Candidate) -> Option<Occasion> {
         EventType::SchedulePaused => Some(Occasion::SchedulePaused),
         _ if event.is_task => None,
         EventType::TurnCompleted => Some(Occasion::Done),
-        EventType::TurnFailed => Some(Occasion::Failed),
+        EventType::TurnFailed | EventType::PolicyViolated => Some(Occasion::Failed),
+        // A cancel that the owner asked for is no news.
+        EventType::TurnCanceled => {
+            event.cancel_reason.as_deref().and_then(own_cause).map(|_| Occasion::Failed)
+        }
         EventType::WorkerLost => Some(Occasion::Lost),
         EventType::BudgetExceeded => Some(Occasion::Budget),
         EventType::QueuePaused => Some(Occasion::QueuePaused),
@@ -99,14 +106,25 @@ fn happened(connection: &Connection, sink: &Sink, pending: &Pending) -> Result<O
     };
     let shown = event.view(&worker.worker_id, false);
     let word = |value: &Value| value.as_str().map(str::to_owned);
-    let error = &shown.data["error"];
+    let (error, reason) = (&shown.data["error"], word(&shown.data["reason"]));
+    let cause = match event.event_type {
+        EventType::PolicyViolated => Some(Code::PolicyViolation),
+        EventType::TurnCanceled => reason.as_deref().and_then(own_cause),
+        _ => None,
+    };
+    let message = match event.event_type {
+        EventType::PolicyViolated => Some(violation_text(&shown.data)),
+        EventType::TurnCanceled => reason.clone(),
+        _ => word(&error["message"]),
+    };
+    let code = cause.map(|code| code.as_str().to_owned());
     Ok(Some(Happened {
         event_id: shown.event_id,
         occasion,
         turn_id: shown.turn_id,
         since: shown.ts,
-        reason: word(&error["code"]).or_else(|| word(&shown.data["reason"])),
-        detail: word(&error["message"]).filter(|_| sink.detail == Detail::Full),
+        reason: code.or_else(|| word(&error["code"])).or(reason),
+        detail: message.filter(|_| sink.detail == Detail::Full),
         worker: Who { worker_id: worker.worker_id, label: worker.label, path: Vec::new(), cwd: worker.cwd },
     }))
 }

@@ -17,7 +17,7 @@ use super::context::Context;
 use super::facts::{self, Composed};
 use super::send::{self, Failure};
 use crate::core::Fact;
-use crate::notification::{GIVE_UP_AFTER, delay};
+use crate::notification::{AfterFailure, after, after_failure};
 use crate::store::deliveries::{self, Pending};
 use crate::store::{Durability, Tx};
 use crate::supervisor::entropy;
@@ -70,10 +70,6 @@ fn due(pending: &[Pending], now: Timestamp) -> Due<'_> {
         other.occasion == first.occasion && other.message.is_none() && other.created_at <= until
     };
     Due::Now(pending.iter().take_while(together).collect())
-}
-
-fn after(time: Timestamp, wait: Duration) -> Timestamp {
-    Timestamp(time.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
 }
 
 /// Counts a sink that has something to do, for as long as it is kept.
@@ -192,9 +188,9 @@ async fn settle(
         Err(failure) => failure,
     };
     let Failure { error, retry_after, is_final } = failure;
-    if !is_final && now < after(first.created_at, GIVE_UP_AFTER) {
+    let next = after_failure(first.created_at, now, attempts, retry_after);
+    if let (AfterFailure::PutOff(due_at), false) = (next, is_final) {
         tracing::warn!(sink = sink.name, error, "a notification was not delivered; it is tried again");
-        let due_at = after(now, delay(attempts, retry_after));
         let store = move |tx: &mut Tx<'_>| tx.put_off_deliveries(&ids, &error, now, due_at);
         return context.stream.store.write(Durability::Full, 1, store).await;
     }

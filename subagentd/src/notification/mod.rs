@@ -14,7 +14,7 @@ use subagent_protocol::notification::{Format, Occasion};
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::time::Timestamp;
 
-pub(crate) use backoff::{GIVE_UP_AFTER, delay};
+pub(crate) use backoff::{AfterFailure, after, after_failure};
 
 /// Maximum length of a question's subject, in characters.
 const MAX_SUBJECT_CHARS: usize = 200;
@@ -225,6 +225,9 @@ impl Notification {
                 }
                 if let Some(reason) = &happened.reason {
                     data["reason"] = short(reason, MAX_SUBJECT_CHARS).into();
+                }
+                if let Some(detail) = &happened.detail {
+                    data["detail"] = long(detail).into();
                 }
             }
             Self::Test => {}

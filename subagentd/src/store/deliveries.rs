@@ -29,8 +29,10 @@ pub(crate) struct Candidate {
     pub(crate) event_type: EventType,
     /// Whether its worker carries out a task of another worker.
     pub(crate) is_task: bool,
-    /// The stored spec of the worker.
-    pub(crate) spec: String,
+    /// The stored specs of the worker and, if it is a task, of the workers above it. Its own is the first.
+    pub(crate) specs: Vec<String>,
+    /// Why the event's turn was to be canceled, if it was.
+    pub(crate) cancel_reason: Option<String>,
 }
 
 /// A page of [`Candidate`]s.
@@ -44,7 +46,8 @@ pub(crate) struct Candidates {
     pub(crate) end: bool,
 }
 
-/// The events of these types after another one. Questions that are not open are left out.
+/// The events of these types after another one. Questions that are not open are left out, and what became of a turn in which
+/// a violation was noticed before.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
@@ -52,13 +55,17 @@ pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType
     let newest = super::all_events::last_seq(connection)?;
     let types: Vec<String> = types.iter().map(|event_type| format!("'{}'", event_type.as_str())).collect();
     let sql = format!(
-        "SELECT e.seq, e.worker, e.type, k.parent IS NOT NULL, w.spec
+        "SELECT e.seq, e.worker, e.type, k.parent IS NOT NULL, w.spec, t.cancel_reason
          FROM events e CROSS JOIN workers w ON w.id = e.worker LEFT JOIN tasks k ON k.worker = e.worker
+              LEFT JOIN turns t ON t.id = e.turn
          WHERE e.seq > ?1 AND +e.internal = 0 AND +e.kind IS NULL AND +e.type IN ({})
            AND w.removed_at IS NULL
            AND (e.type NOT IN ('approval.requested', 'elicitation.requested') OR EXISTS (
              SELECT 1 FROM approvals a WHERE a.worker = e.worker AND a.asked_seq = e.seq
                AND a.status IN ('pending', 'decided') AND a.status = 'pending'))
+           AND (e.type NOT IN ('policy.violated', 'turn.completed', 'turn.failed', 'turn.canceled') OR NOT EXISTS (
+             SELECT 1 FROM events v WHERE v.worker = e.worker AND v.type = 'policy.violated' AND v.internal = 0
+               AND v.kind IS NULL AND v.seq < e.seq AND v.turn = e.turn))
          ORDER BY e.seq LIMIT {MAX_PAGE}",
         types.join(", ")
     );
@@ -68,12 +75,16 @@ pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType
             worker: RowId(row.get(1)?),
             event_type: rows::word(row, 2, EventType::parse)?,
             is_task: row.get(3)?,
-            spec: row.get(4)?,
+            specs: vec![row.get(4)?],
+            cancel_reason: row.get(5)?,
         })
     };
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let events: Vec<Candidate> =
+    let mut events: Vec<Candidate> =
         statement.query_map([after], read).and_then(Iterator::collect).map_err(StoreError::from)?;
+    for event in events.iter_mut().filter(|event| event.is_task) {
+        event.specs = super::questions_below::specs_upwards(connection, event.worker)?;
+    }
     let is_full = i64::try_from(events.len()).unwrap_or(MAX_PAGE) >= MAX_PAGE;
     let seen = match events.last() {
         Some(last) if is_full => last.seq,

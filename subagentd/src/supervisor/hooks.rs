@@ -12,7 +12,7 @@ use subagent_protocol::hook::{Hook, HookEvent, HookFailed};
 use subagent_protocol::hook_answer::{HookAnswer, HookWord, MAX_CONTEXT_BYTES};
 use subagent_protocol::hook_input::HookInput;
 use subagent_protocol::hook_matcher::Matcher;
-use subagent_protocol::ids::{RequestId, WorkerId};
+use subagent_protocol::ids::{RequestId, TurnId, WorkerId};
 use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::{Code, Error, Result};
 use tokio::task::{AbortHandle, JoinSet};
@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::shared::Shared;
 use super::{command_run, hook_trust, policy, spec};
 use crate::core::Input;
-use crate::store::{RowId, WorkerRow, inbox, owner_rules};
+use crate::store::{RowId, WorkerRow, hook_events, inbox, owner_rules};
 
 /// What the hooks of a request say together.
 #[derive(Debug)]
@@ -177,30 +177,68 @@ async fn all(
     Ok(())
 }
 
-/// Whether hooks are asked about messages to a worker.
-pub(super) fn has_of_prompts(row: &WorkerRow) -> bool {
-    spec::stored(row)
-        .is_some_and(|spec| of_event(&spec.hooks, HookEvent::UserPromptSubmit, "").next().is_some())
+/// A message of the owner that hooks are asked about.
+pub(super) struct Prompt {
+    pub(super) hooks: Vec<Hook>,
+    pub(super) worker_id: WorkerId,
+    pub(super) session_id: Option<String>,
+    pub(super) cwd: PathBuf,
+    pub(super) workspace: PathBuf,
+    /// Of a task: the names from the root to it.
+    pub(super) path: Vec<String>,
+    /// The turn that the message will begin, if it begins one.
+    pub(super) turn_id: Option<TurnId>,
+    pub(super) text: String,
+}
+
+/// Whether one of these hooks is asked about messages.
+pub(super) fn has_of_prompts(hooks: &[Hook]) -> bool {
+    of_event(hooks, HookEvent::UserPromptSubmit, "").next().is_some()
+}
+
+/// The message to a worker that is stored; `None` if no hook is asked about it.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) async fn prompt_to(shared: &Shared, row: &WorkerRow, text: String) -> Result<Option<Prompt>> {
+    let hooks = spec::stored(row).map(|spec| spec.hooks).unwrap_or_default();
+    if !has_of_prompts(&hooks) {
+        return Ok(None);
+    }
+    let (id, worker_id) = (row.id, row.worker_id.clone());
+    let read = shared.store.read(move |connection| {
+        let task = hook_events::task(connection, id, &worker_id)?;
+        Ok((owner_rules::workspace_of(connection, id)?, task.map(|(task, _)| task.path)))
+    });
+    let (workspace, path) = read.await?;
+    Ok(Some(Prompt {
+        hooks,
+        worker_id: row.worker_id.clone(),
+        session_id: row.session_id.clone(),
+        cwd: PathBuf::from(&row.cwd),
+        workspace: PathBuf::from(workspace),
+        path: path.unwrap_or_default(),
+        turn_id: None,
+        text,
+    }))
 }
 
 /// Runs the `UserPromptSubmit` hooks of a message, one after the other, and returns what they add to it.
 ///
 /// # Errors
-/// `HOOK_DENIED{workerId,hook}`; `HOOK_FAILED{workerId,hook}`: only the sender could be asked about a message.
-pub(super) async fn of_prompt(shared: &Shared, row: &WorkerRow, text: &str) -> Result<Option<String>> {
-    let Some(hooks) = spec::stored(row).map(|spec| spec.hooks) else { return Ok(None) };
+/// `HOOK_DENIED{hook}`; `HOOK_FAILED{hook}`: only the sender could be asked about a message.
+pub(super) async fn of_prompt(shared: &Shared, prompt: Prompt) -> Result<Option<String>> {
     let event = HookEvent::UserPromptSubmit;
-    let id = row.id;
-    let read = shared.store.read(move |connection| owner_rules::workspace_of(connection, id));
-    let folder = PathBuf::from(read.await?);
-    let mut input = HookInput::new(event, row.worker_id.clone(), PathBuf::from(&row.cwd));
-    input.session_id.clone_from(&row.session_id);
-    input.prompt = Some(text.to_owned());
+    let mut input = HookInput::new(event, prompt.worker_id, prompt.cwd);
+    input.session_id = prompt.session_id;
+    input.path = prompt.path;
+    input.turn_id = prompt.turn_id;
+    input.prompt = Some(prompt.text);
     let mut added = String::new();
-    for hook in of_event(&hooks, event, "") {
-        let answer = one(shared, hook, &input, &folder).await?;
+    for hook in of_event(&prompt.hooks, event, "") {
+        let answer = one(shared, hook, &input, &prompt.workspace).await?;
         if answer.failed || answer.word == HookWord::Deny {
-            return Err(refused(row, hook, answer));
+            return Err(refused(hook, answer));
         }
         if let Some(context) = answer.context {
             let left = MAX_CONTEXT_BYTES.saturating_sub(added.len());
@@ -213,7 +251,7 @@ pub(super) async fn of_prompt(shared: &Shared, row: &WorkerRow, text: &str) -> R
 }
 
 /// The refusal of a message.
-fn refused(row: &WorkerRow, hook: &Hook, answer: HookAnswer) -> Error {
+fn refused(hook: &Hook, answer: HookAnswer) -> Error {
     let reason = answer.reason.unwrap_or_else(|| "it gives no reason".to_owned());
     let error = if answer.failed {
         let message = format!("a hook has to allow the message, and failed: {reason}");
@@ -224,7 +262,7 @@ fn refused(row: &WorkerRow, hook: &Hook, answer: HookAnswer) -> Error {
         let advice = format!("change the message, or the hook in {}", hook.file.display());
         Error::new(Code::HookDenied, message).recommend(advice)
     };
-    error.with("workerId", row.worker_id.as_str()).with("hook", hook.command.as_str())
+    error.with("hook", hook.command.as_str())
 }
 
 /// Runs one hook. An untrusted one is not run, and its answer is `ask`.

@@ -7,6 +7,7 @@ use subagent_protocol::api::{
     ApprovalDecided, CancelTurn, Decide, Handle, IfBusy, OwnerRule, SendTurn, Simulation, TurnAccepted,
     TurnCanceled,
 };
+use subagent_protocol::attachment::{Attachment, Content};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};
 use subagent_protocol::state::{QuestionKind, WorkerState};
@@ -62,18 +63,22 @@ impl Supervisor {
             Reached::Actor(handle) => handle,
             Reached::Past(response) => return read_response(response),
         };
-        if request.simulate.is_none() && hooks::has_of_prompts(&row) {
+        let turn_id = TurnId::from_random(entropy::random()?);
+        if request.simulate.is_none()
+            && let Some(mut prompt) = hooks::prompt_to(&self.shared, &row, all_text(&request)).await?
+        {
             self.check_owner_of(&owner, &row).await?;
             // A repetition of a message that was accepted asks no hook again.
             if let Some(response) = self.recall(&key).await? {
                 return read_response(response);
             }
-            if let Some(context) = hooks::of_prompt(&self.shared, &row, &request.text).await? {
+            prompt.turn_id = Some(turn_id.clone());
+            let context = hooks::of_prompt(&self.shared, prompt).await;
+            if let Some(context) = context.map_err(|error| error.with("workerId", worker))? {
                 request.text = format!("{}\n\n{context}", request.text);
                 check_size(&request, MOST_PROMPT_BYTES)?;
             }
         }
-        let turn_id = TurnId::from_random(entropy::random()?);
         let also = agent_sent::accept(&request, &row)?.map(|agent| {
             let turn_id = turn_id.clone();
             Box::new(move |tx: &mut Tx<'_>, id: RowId| tx.store_agent(id, &turn_id, agent)) as Also
@@ -408,6 +413,22 @@ fn message(request: &SendTurn) -> Value {
         message["agent"] = change.agent.name.as_str().into();
     }
     message
+}
+
+/// All text of a message, as a hook reads it: its text, and that of its blocks and attached files.
+fn all_text(request: &SendTurn) -> String {
+    let of_block = |block: &Value| {
+        let text = block["text"].as_str().or(block["resource"]["text"].as_str());
+        text.map(str::to_owned)
+    };
+    let of_file = |attachment: &Attachment| match &attachment.content {
+        Content::Text { text } => Some(text.clone()),
+        Content::Image { .. } | Content::Audio { .. } | Content::Link => None,
+    };
+    let own = Some(request.text.clone()).filter(|text| !text.is_empty());
+    let more = request.blocks.iter().filter_map(of_block);
+    let parts = own.into_iter().chain(more).chain(request.attachments.iter().filter_map(of_file));
+    parts.collect::<Vec<_>>().join("\n\n")
 }
 
 /// A message of text alone: data of its `message.sent`, and of its `turn.started` without the turn.

@@ -93,7 +93,9 @@ mod hooks {
     mod after;
     mod before;
     mod config;
+    mod inputs;
     mod list;
+    mod prompts;
     mod trust;
 
     use std::fs;

@@ -11,6 +11,8 @@ const TITLE: &str = "<agent_instructions agent=\"title\">You name a piece of wor
 
 fn world(titles: &str) -> Sandbox {
     let mut sandbox = Sandbox::new();
+    let hanging = sandbox.demo_agent(&["--hang-session-new"]);
+    sandbox.launcher("hanging", hanging);
     let demo = sandbox.demo_agent(&[]).key("tiers", json!({"fast": "large"}));
     sandbox.launcher("demo", demo);
     let file = sandbox.config_file();
@@ -117,5 +119,25 @@ fn nothing_is_labeled_unless_the_config_says_so_and_a_rule_can_deny_it() {
     fs::write(&file, format!("{text}titles: yes please\n")).unwrap();
     let error = sandbox.run(&["worker", "start", "demo"]).error("CONFIG_PARSE_ERROR");
     assert!(error.to_string().contains("write `auto` or `off`"), "{error}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_title_whose_agent_hangs_holds_up_no_turn() {
+    let sandbox = world("auto");
+    let folder = sandbox.file("home/.config/subagent/agents");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("title.md"), "---\ndescription: d\nlauncher: hanging\n---\nNever.\n").unwrap();
+    let worker = sandbox.start("demo");
+    for message in ["Fix the login", "And the logout"] {
+        let sent = sandbox.send(&worker, message);
+        assert_eq!(sent["matchedEvent"]["type"], "turn.completed", "{sent}");
+    }
+    wait_until("the task", Duration::from_secs(30), || (tasks(&sandbox, &worker) == 1).then_some(()));
+    let ended = |event: &Value| {
+        event["type"].as_str().unwrap().starts_with("subagent.") && event["type"] != "subagent.spawned"
+    };
+    assert_eq!(sandbox.events(&worker).iter().find(|event| ended(event)), None, "it hangs");
+    assert_eq!(label(&sandbox, &worker), "worker");
     sandbox.finish();
 }

@@ -70,8 +70,7 @@ pub(super) fn of(
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match fires {
         HookEvent::SessionStart => {
-            let is_new = event.event_type == EventType::WorkerStarted && data["session"] == "new";
-            input.source = Some(if is_new { "startup" } else { "resume" }.to_owned());
+            input.source = Some(if data["session"] == "new" { "startup" } else { "resume" }.to_owned());
         }
         HookEvent::Stop => {
             input.stop_hook_active = Some(false);

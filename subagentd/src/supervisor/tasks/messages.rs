@@ -9,7 +9,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::super::orders::{Reached, read_response};
 use super::super::worker::Also;
-use super::super::{Supervisor, entropy, spec, turns};
+use super::super::{Supervisor, entropy, hooks, spec, turns};
 use super::{Guarded, TaskCaller, shown};
 use crate::core::queue::{Queued, Urgency};
 use crate::core::task::TaskEnding;
@@ -23,7 +23,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `TASK_NOT_FOUND`, `INVALID_ARGUMENT`, `CONTEXT_LOST{task}`, `QUEUE_FULL`, `WORKER_STOPPED` (also of a parent whose own task is over), `IDEMPOTENCY_CONFLICT`,
-    /// `INVALID_CONTROLLER_HANDLE`.
+    /// `INVALID_CONTROLLER_HANDLE`, `HOOK_DENIED{task,hook}`, `HOOK_FAILED{task,hook}`.
     pub async fn message_task(
         &self,
         caller: TaskCaller,
@@ -40,10 +40,39 @@ impl Supervisor {
         let earlier = self.recall(&guarded.1).await?;
         let message = match earlier {
             Some(earlier) => read_response(earlier)?,
-            None => self.say(&row, &guarded, &request).await?,
+            None => {
+                let request = self.with_hooks(&row, &guarded, request).await?;
+                self.say(&row, &guarded, &request).await?
+            }
         };
         let row = self.task_row(row.task_id.as_str()).await?;
         Ok(TaskMessaged { task: shown::view(&row, false), message })
+    }
+
+    /// Asks the hooks of the task's worker about a message of the owner, and adds what they say. What an agent says to its
+    /// tasks is not asked about.
+    async fn with_hooks(
+        &self,
+        row: &TaskRow,
+        (owner, _): &Guarded,
+        mut request: MessageTask,
+    ) -> Result<MessageTask> {
+        // Such a cancel drops its message.
+        let is_dropped = request.cancel && (row.status() == TaskStatus::Queued || row.status().is_end());
+        let Some(owner) = owner.as_ref().filter(|_| !is_dropped && !request.message.trim().is_empty()) else {
+            return Ok(request);
+        };
+        let worker = self.row(row.task_id.as_str()).await?;
+        let Some(prompt) = hooks::prompt_to(&self.shared, &worker, request.message.clone()).await? else {
+            return Ok(request);
+        };
+        self.check_owner_of(owner, &worker).await?;
+        let context = hooks::of_prompt(&self.shared, prompt).await;
+        if let Some(context) = context.map_err(|error| error.with("task", row.task_id.as_str()))? {
+            request.message = format!("{}\n\n{context}", request.message);
+            turns::check_text(&request.message)?;
+        }
+        Ok(request)
     }
 
     async fn say(&self, row: &TaskRow, guarded: &Guarded, request: &MessageTask) -> Result<TaskMessage> {

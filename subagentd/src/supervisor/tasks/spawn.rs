@@ -10,7 +10,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::super::compose::{self, Composed, Gives};
 use super::super::shared::Shared;
 use super::super::worktrees::Planned;
-use super::super::{Supervisor, controllers, delegation, entropy, environment, sandbox, start, turns};
+use super::super::{Supervisor, controllers, delegation, entropy, environment, hooks, sandbox, start, turns};
 use super::{TaskCaller, gives_tasks, shown};
 use crate::core::queue::{Queue, Queued, Urgency};
 use crate::core::task::check_name;
@@ -51,7 +51,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_ARGUMENT{field}`, `PAYLOAD_TOO_LARGE`, `TASK_NAME_TAKEN`, `TASK_DEPTH_LIMIT`, `TASK_LIMIT`, those of the making of its
     /// worker, `WORKER_STOPPED` for a parent that is being stopped or whose own task is over, `ENV_REQUIRED` if the parent's environment is gone,
-    /// `BUDGET_EXCEEDED{workerId?}` and `BUDGET_UNKNOWN` if the parent or who is above it has used up what it may.
+    /// `HOOK_DENIED{hook}`, `HOOK_FAILED{hook}` for the owner's, `BUDGET_EXCEEDED{workerId?}` and `BUDGET_UNKNOWN` if the parent or who is above it has used up what it may.
     pub async fn run_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
         check(&request)?;
         // On its own: a client that goes away in the middle must not leave a stored worker without its actor.
@@ -61,7 +61,7 @@ impl Supervisor {
             .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
-    async fn spawn_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
+    async fn spawn_task(&self, caller: TaskCaller, mut request: RunTask) -> Result<TaskView> {
         let parent = match caller.parent() {
             Some(worker) => Some(self.row(worker.as_str()).await?),
             None => None,
@@ -82,6 +82,25 @@ impl Supervisor {
         let stored_spec =
             serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let worker_id = WorkerId::from_random(entropy::random()?);
+        let turn_id = TurnId::from_random(entropy::random()?);
+        let description = description(&request);
+        // What an agent gives its tasks is not asked about.
+        if let (Some(place), true) = (&request.manager, hooks::has_of_prompts(&spec.hooks)) {
+            let prompt = hooks::Prompt {
+                hooks: spec.hooks.clone(),
+                worker_id: worker_id.clone(),
+                session_id: None,
+                cwd: composed.request.cwd.clone(),
+                workspace: place.workspace.clone(),
+                path: request.name.iter().cloned().collect(),
+                turn_id: Some(turn_id.clone()),
+                text: request.prompt.clone(),
+            };
+            if let Some(context) = hooks::of_prompt(&self.shared, prompt).await? {
+                request.prompt = format!("{}\n\n{context}", request.prompt);
+                turns::check_text(&request.prompt)?;
+            }
+        }
         let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
         environment::write(&file, &kept)?;
         let spawn = Spawn {
@@ -90,9 +109,9 @@ impl Supervisor {
             owner,
             firing,
             placeholder: PlaceholderSessionId::from_random(entropy::random()?),
-            turn_id: TurnId::from_random(entropy::random()?),
+            turn_id,
             spec: stored_spec,
-            description: description(&request),
+            description,
             state_db: self.shared.store.path().display().to_string(),
             composed,
             planned,

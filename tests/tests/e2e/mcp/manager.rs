@@ -271,6 +271,32 @@ fn ends_in_the_background_are_told_and_are_in_a_resource_although_the_daemon_die
 }
 
 #[test]
+fn a_wait_for_several_ends_with_the_first_that_has_something() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let (busy, asking) = (started(&mut client), started(&mut client));
+    let gate = sandbox.gate("turn");
+    called(&mut client, "send_message", json!({"worker_id": busy, "message": gate.directive()}));
+    called(&mut client, "send_message", json!({"worker_id": asking, "message": "!ask execute make"}));
+    let both = json!({"worker_ids": [busy, asking], "timeout_seconds": 30});
+    let waited = called(&mut client, "wait_for", both);
+    assert_eq!(waited["timed_out"], false, "{waited}");
+    let of = |worker: &str| {
+        let workers = waited["workers"].as_array().unwrap();
+        workers.iter().find(|one| one["worker_id"] == worker).cloned()
+    };
+    let question = of(&asking).unwrap()["question"].take();
+    assert_eq!(question["subject"], "make", "{waited}");
+    assert!(of(&busy).is_none_or(|one| one["question"].is_null() && one["ended"].is_null()), "{waited}");
+    gate.open();
+    assert_eq!(wait(&mut client, &busy)["ended"], "completed");
+    let answer = json!({"request_id": question["request_id"], "decision": "allow"});
+    called(&mut client, "answer_question", answer);
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
 fn a_client_below_a_worker_has_no_resource_of_tasks() {
     let sandbox = sandbox();
     sandbox.init();

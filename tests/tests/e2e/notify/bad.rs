@@ -17,6 +17,8 @@ fn a_mistake_in_the_file_is_named_with_its_place_and_the_sinks_from_before_stay(
         ("  - {to: webhook}", "notify[0].url", "is missing"),
         ("  - {to: bell, on: [questions]}", "notify[0].on", "known: question, done"),
         ("  - {to: bell, url: 'https://x'}", "notify[0].url", "has no meaning with `to: bell`"),
+        ("  - {to: webhook, url: 'http://example.com/x'}", "notify[0].url", "insecure: true"),
+        ("  - {to: webhook, url: 'no url at all'}", "notify[0].url", "is not a valid URL"),
         ("  - {to: bell, were: 1}", "notify[0]", "unknown key `were`"),
         ("  - {to: bell, where: {tag: '='}}", "notify[0].where.tag", ""),
         ("  - {to: bell, where: {role: x}}", "notify[0].where", "known: tag"),
@@ -33,15 +35,16 @@ fn a_mistake_in_the_file_is_named_with_its_place_and_the_sinks_from_before_stay(
     }
     configure(&sandbox, "  []");
     assert_eq!(sandbox.run(&["notify", "list"]).data_of("notify.listed")["count"], 0);
+    sandbox.finish();
 }
 
 #[test]
 fn a_target_that_is_not_allowed_is_not_contacted() {
     let (sandbox, worker) = world("  []");
     let cases = [
-        ("http://example.com/hook", "insecure: true"),
-        ("ftp://localhost/hook", "not supported"),
-        ("no url at all", "not valid"),
+        ("${NOT_SET:-http://example.com/hook}", "insecure: true"),
+        ("${NOT_SET:-ftp://localhost/hook}", "not supported"),
+        ("${NOT_SET:-no url at all}", "not a valid URL"),
         ("${NOT_SET_ANYWHERE}", "NOT_SET_ANYWHERE is not set"),
     ];
     for (url, problem) in cases {
@@ -53,6 +56,7 @@ fn a_target_that_is_not_allowed_is_not_contacted() {
         assert_eq!(tested["items"][0]["delivered"], json!(false), "{tested}");
     }
     let _ = sandbox.send(&worker, "the daemon goes on");
+    sandbox.finish();
 }
 
 #[test]
@@ -74,6 +78,7 @@ fn a_server_that_is_not_trusted_or_gone_is_an_error_without_its_url() {
     assert!(error.contains("connection failed") && !error.contains("hush"), "{error}");
     let unknown = sandbox.run(&["notify", "test", "other"]).error("INVALID_ARGUMENT");
     assert!(unknown["message"].as_str().unwrap().contains("it has: webhook-"), "{unknown}");
+    sandbox.finish();
 }
 
 #[test]
@@ -99,6 +104,7 @@ fn a_webhook_that_is_gone_is_given_up_with_an_event() {
         (&json!("hook"), &json!(1), &failed["eventId"]),
         "{event}"
     );
+    sandbox.finish();
 }
 
 #[test]
@@ -115,6 +121,14 @@ fn a_projects_file_notifies_nobody() {
     let _ = sandbox.send(&worker, "first");
     sandbox.run(&["daemon", "stop"]).data();
     assert!(server.requests().is_empty());
+    sandbox.finish();
+}
+
+/// The arguments of all processes.
+fn arguments() -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).collect()
 }
 
 #[test]
@@ -127,9 +141,15 @@ fn secrets_are_in_no_argument_log_database_or_output() {
     configure(&sandbox, "  - {to: webhook, on: [done], url: '${HOOK_URL}', secret: '${HOOK_SECRET}'}");
     sandbox.init();
     let worker = sandbox.start("demo");
-    server.answers([Answer::Status(500)]);
+    server.answers([Answer::Status(500), Answer::Late]);
     let _ = sandbox.send(&worker, "first");
     server.wait_for(2);
+    // While it waits for the answer, everyone can see the arguments.
+    let arguments = arguments();
+    assert!(arguments.iter().any(|line| line.contains("subagent-webhook")), "{arguments:?}");
+    let secret = |line: &&String| line.contains("very-secret-word") || line.contains(&server.url());
+    assert_eq!(arguments.iter().find(secret), None);
+    server.let_go();
     settled(&sandbox, "delivered");
     let outputs = ["list", "log", "test"].map(|command| {
         let output = sandbox.run(&["notify", command]);
@@ -146,4 +166,5 @@ fn secrets_are_in_no_argument_log_database_or_output() {
         found.push(String::from_utf8_lossy(&bytes).into_owned());
     }
     assert!(!found.iter().any(|text| text.contains("very-secret-word") || text.contains("hush")));
+    sandbox.finish();
 }

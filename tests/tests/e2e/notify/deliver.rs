@@ -41,27 +41,34 @@ fn a_question_arrives_signed_with_the_command_that_answers_it() {
     let approved = sandbox.command("sh").args(["-c", &line]).cwd("/").run();
     assert!(approved.status.success(), "{approved}");
     let _ = sandbox.wait_after(&worker, &delivered["eventId"], "turn_end");
+    sandbox.finish();
 }
 
 #[test]
 fn questions_of_one_second_are_one_notification_and_answered_ones_are_none() {
     let server = Server::https();
     let (sandbox, worker) = world(&webhook(&server, "question, done", ""));
-    let second = sandbox.start("demo");
-    let third = sandbox.start("demo");
-    for worker in [&worker, &second] {
-        let _ = sandbox.send(worker, "!ask execute make all");
-    }
-    let asked = sandbox.send(&third, "!ask execute make test");
-    sandbox.approve(&third, &asked["matchedEvent"]["data"]["requestId"], "allow").data_of("approval.decided");
-    let requests = server.wait_for(2);
-    // The end of the third worker's turn comes after the questions, which came before it.
-    let questions: Vec<Request> =
-        requests.iter().filter(|request| request.json()["type"] == "question").cloned().collect();
-    let asking = |request: &Request| request.json()["data"]["questions"].as_array().unwrap().len();
-    assert_eq!(questions.iter().map(asking).sum::<usize>(), 2, "{requests:?}");
-    assert_eq!(types(&requests).last(), Some(&json!("done")), "{requests:?}");
-    assert!(!questions.iter().any(|request| request.body.contains(&third)), "{questions:?}");
+    let other = sandbox.start("demo");
+    // What follows waits for the answer to this one.
+    server.answers([Answer::Late]);
+    let _ = sandbox.send(&other, "first");
+    server.wait_for(1);
+    // Two questions at once.
+    let _ = sandbox.send(&worker, "!ask2 execute make all");
+    let asked = sandbox.send(&other, "!ask execute make test");
+    sandbox.approve(&other, &asked["matchedEvent"]["data"]["requestId"], "allow").data_of("approval.decided");
+    let _ = sandbox.wait_after(&other, &asked["matchedEvent"]["eventId"], "turn_end");
+    server.let_go();
+    let requests = server.wait_for(3);
+    settled(&sandbox, "delivered");
+    assert_eq!(types(&requests), ["done", "question", "done"], "{requests:?}");
+    let questions = requests[1].json()["data"]["questions"].take();
+    let workers: Vec<&Value> =
+        questions.as_array().unwrap().iter().map(|question| &question["worker"]["id"]).collect();
+    assert_eq!(workers, [&worker, &worker], "{questions}");
+    let statuses: Vec<Value> = log(&sandbox).into_iter().rev().map(|item| item["status"].clone()).collect();
+    assert_eq!(statuses, ["delivered", "delivered", "delivered", "dropped", "delivered"]);
+    sandbox.finish();
 }
 
 #[test]
@@ -75,6 +82,7 @@ fn a_sink_without_occasions_hears_the_end_of_a_detached_run_alone() {
     assert_eq!(log(&sandbox).len(), 1);
     let shown = sandbox.command("subagent").args(["notify", "list"]).run();
     assert!(shown.text().contains("question,failed,lost,done of run -d"), "{shown}");
+    sandbox.finish();
 }
 
 #[test]
@@ -101,6 +109,7 @@ fn a_sink_gets_what_it_is_for_and_a_selector_chooses_workers() {
     assert_eq!((&done["type"], &done["data"]["worker"]["id"]), (&json!("done"), &json!(review)), "{done}");
     let sent = log(&sandbox).len();
     assert_eq!((failures.requests().len(), reviews.requests().len(), sent), (1, 1, 2));
+    sandbox.finish();
 }
 
 #[test]
@@ -124,6 +133,7 @@ fn what_fails_is_repeated_with_the_same_id_and_keeps_the_order() {
     assert_eq!((&last["occasion"], &last["attempts"]), (&json!("failed"), &json!(1)), "{last}");
     let first = log(&sandbox).pop().unwrap();
     assert_eq!((&first["status"], &first["attempts"]), (&json!("delivered"), &json!(4)), "{first}");
+    sandbox.finish();
 }
 
 #[test]
@@ -151,6 +161,7 @@ fn a_sink_that_hangs_holds_up_no_other_and_a_daemon_that_dies_repeats_what_was_u
     assert_eq!(repeated[0], repeated[1], "the one under way is repeated with its id");
     assert!(repeated[1..].windows(2).all(|two| two[0] != two[1]), "{repeated:?}");
     assert!(once.windows(2).all(|two| two[0] != two[1]), "{once:?}");
+    sandbox.finish();
 }
 
 #[test]
@@ -162,6 +173,7 @@ fn a_command_reads_the_notification_and_ends_with_what_it_started() {
     let told: Value = serde_json::from_str(&fs::read_to_string(sandbox.file("home/told")).unwrap()).unwrap();
     assert_eq!((&told["type"], &told["data"]["title"]), (&json!("done"), &json!("Build is done")), "{told}");
     assert!(told["id"].as_str().unwrap().starts_with("msg_"), "{told}");
+    sandbox.finish();
 }
 
 #[test]
@@ -182,6 +194,7 @@ fn the_desktop_is_notified_through_notify_send() {
     let mut lines = shown.lines();
     assert_eq!((lines.next(), lines.next()), (Some("--app-name=subagent"), Some("--")), "{shown}");
     assert!(shown.contains("asks\nmake -- all\nsince ") && shown.contains("subagent approve "), "{shown}");
+    sandbox.finish();
 }
 
 #[test]
@@ -207,6 +220,7 @@ fn a_new_sink_gets_nothing_from_before_it_and_one_that_is_gone_gets_nothing_more
     sandbox.run(&["notify", "list"]).data_of("notify.listed");
     let dropped = settled(&sandbox, "dropped");
     assert_eq!(dropped["error"], "the sink is not configured any more");
+    sandbox.finish();
 }
 
 #[test]
@@ -226,6 +240,7 @@ fn after_a_restore_nothing_from_before_it_arrives() {
     let delivered = settled(&sandbox, "delivered");
     assert_eq!(delivered["eventId"], after["matchedEvent"]["eventId"]);
     assert_eq!(fs::read_to_string(sandbox.file("home/told")).unwrap().lines().count(), 1);
+    sandbox.finish();
 }
 
 #[test]
@@ -238,4 +253,5 @@ fn a_sink_counts_from_the_next_event_after_its_file_was_written() {
     let asked = sandbox.send(&worker, "!ask execute make all");
     let body = server.wait_for(1).remove(0).json();
     assert_eq!(body["data"]["questions"][0]["eventId"], asked["matchedEvent"]["eventId"], "{body}");
+    sandbox.finish();
 }

@@ -76,4 +76,5 @@ fn a_question_is_shown_on_a_real_session_bus() {
     assert!(shown["summary"].as_str().unwrap().ends_with(" asks"), "{shown}");
     let body = shown["body"].as_str().unwrap();
     assert!(body.starts_with("make -- all\n") && body.contains("subagent approve "), "{body}");
+    sandbox.finish();
 }

@@ -12,6 +12,7 @@ fn lists_say_what_to_do_where_nothing_is_configured() {
     assert!(said("list").contains("no sinks; add `notify`"));
     assert!(said("test").contains("no sinks; add `notify`"));
     assert!(said("log").contains("no notifications"));
+    sandbox.finish();
 }
 
 #[test]
@@ -36,6 +37,7 @@ fn a_test_says_which_sink_took_it() {
     let listed = sandbox.run(&["notify", "list"]).data_of("notify.listed");
     assert_eq!(listed["items"][1]["pending"], 1, "{listed}");
     configure(&sandbox, "  []");
+    sandbox.finish();
 }
 
 #[test]
@@ -48,4 +50,5 @@ fn an_agent_may_not_look_or_test() {
         let heard = events.iter().any(|event| event.to_string().contains("FORBIDDEN_FROM_WORKER"));
         assert!(heard, "{command}: {turn}");
     }
+    sandbox.finish();
 }

@@ -4,6 +4,7 @@ mod bad;
 mod deliver;
 mod desktop;
 mod look;
+mod occasions;
 mod server;
 
 use std::fs;

@@ -25,6 +25,8 @@ pub(super) enum Answer {
     Busy(u64),
     /// To this place.
     Redirect(String),
+    /// With 200, after [`Server::let_go`].
+    Late,
     /// Not at all; the connection stays open.
     Hang,
     /// The connection is closed.
@@ -56,6 +58,9 @@ struct Shared {
     arrived: Condvar,
     /// For the next requests; then 200.
     answers: Mutex<VecDeque<Answer>>,
+    /// Whether late answers are given now.
+    let_go: Mutex<bool>,
+    goes: Condvar,
     ending: AtomicBool,
     /// Connections that are not answered.
     held: Mutex<Vec<Box<dyn Send>>>,
@@ -130,6 +135,12 @@ impl Server {
         self.shared.answers.lock().unwrap().extend(answers);
     }
 
+    /// Gives the answers that are late.
+    pub(super) fn let_go(&self) {
+        *self.shared.let_go.lock().unwrap() = true;
+        self.shared.goes.notify_all();
+    }
+
     pub(super) fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().unwrap().clone()
     }
@@ -167,6 +178,11 @@ fn serve<S: Read + Write + Send + 'static>(stream: S, shared: &Shared) {
     shared.requests.lock().unwrap().push(request);
     shared.arrived.notify_all();
     let head = match &answer {
+        Answer::Late => {
+            let held = shared.let_go.lock().unwrap();
+            drop(shared.goes.wait_timeout_while(held, SOON, |goes| !*goes).unwrap());
+            "200 x\r\ncontent-length: 0".to_owned()
+        }
         Answer::Status(status) => format!("{status} x\r\ncontent-length: 0"),
         Answer::Busy(seconds) => format!("429 x\r\nretry-after: {seconds}\r\ncontent-length: 0"),
         Answer::Redirect(url) => format!("302 x\r\nlocation: {url}\r\ncontent-length: 0"),

@@ -1,0 +1,88 @@
+//! `UserPromptSubmit`: what a hook reads of a message, and which messages it is asked about.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+use super::{command, own_config};
+
+/// Keeps what it reads, and refuses what has the word in it.
+fn hook(sandbox: &Sandbox) -> String {
+    let file = sandbox.file_name("read");
+    format!(
+        "awk 1 >> {file}; tail -n 1 {file} | grep -q secret && {{ echo 'no secrets' >&2; exit 2; }}; exit 0"
+    )
+}
+
+fn set(sandbox: &Sandbox) {
+    own_config(sandbox, &format!("hooks: {}\n", json!({"UserPromptSubmit": command(&hook(sandbox))})));
+}
+
+fn read(sandbox: &Sandbox) -> Vec<Value> {
+    let text = fs::read_to_string(sandbox.file("read")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn the_text_of_blocks_and_attached_files_is_part_of_the_message() {
+    let sandbox = Sandbox::new();
+    set(&sandbox);
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    fs::write(sandbox.workspace().join("notes.txt"), "the secret of the file").unwrap();
+    let block = r#"[{"type": "text", "text": "say secret"}]"#;
+    let resource = r#"[{"type": "resource", "resource": {"uri": "file:///x", "text": "a secret, too"}}]"#;
+    for more in [["--blocks", block], ["--blocks", resource], ["--attach", "notes.txt"]] {
+        let error = sandbox.sending(&worker, "hi").args(more).run().error("HOOK_DENIED");
+        assert!(error["message"].as_str().unwrap().contains("no secrets"), "{more:?}: {error}");
+        assert_eq!(error["details"]["workerId"], json!(worker), "{error}");
+    }
+    let prompts: Vec<Value> = read(&sandbox).into_iter().map(|input| input["prompt"].clone()).collect();
+    assert_eq!(prompts, ["hi\n\nsay secret", "hi\n\na secret, too", "hi\n\nthe secret of the file"]);
+    let sent = sandbox.send(&worker, "hi");
+    assert_eq!(read(&sandbox).last().unwrap()["turnId"], sent["turnId"], "{sent}");
+    assert!(!sandbox.events(&worker).iter().any(|event| event.to_string().contains("secret")));
+    sandbox.finish();
+}
+
+#[test]
+fn the_owners_messages_to_tasks_are_asked_about_and_those_of_agents_are_not() {
+    let mut sandbox = Sandbox::new();
+    set(&sandbox);
+    let root = sandbox.delegating(&json!(true), &[]);
+    let run = |name: &str, text: &str| {
+        sandbox.run(&[
+            "task",
+            "run",
+            "--agent",
+            "nested",
+            "--launcher",
+            "demo",
+            "--name",
+            name,
+            "--text",
+            text,
+        ])
+    };
+    let error = run("One", "!say the secret").error("HOOK_DENIED");
+    assert!(error["message"].as_str().unwrap().contains("no secrets"), "{error}");
+    assert_eq!(sandbox.run(&["task", "list", "--all"]).data_of("task.listed")["items"], json!([]));
+    assert!(run("One", "!say hello").status.success());
+    let input = read(&sandbox).pop().unwrap();
+    assert_eq!((&input["prompt"], &input["path"]), (&json!("!say hello"), &json!(["One"])), "{input}");
+    assert!(input["turnId"].is_string(), "{input}");
+    let message = |text: &str| sandbox.run(&["task", "message", "One", "--text", text]);
+    let error = message("!say secret").error("HOOK_DENIED");
+    assert!(error["details"]["task"].is_string(), "{error}");
+    message("!say again").data_of("task.messaged");
+    let asked = read(&sandbox).len();
+    assert_eq!(asked, 4, "{:?}", read(&sandbox));
+    // What the agent gives is its own matter; the message that has it do so is the owner's.
+    let kid = sandbox.task_file("nested", "Kid", "foreground", "!say the secret");
+    let _ = sandbox.send(&root, &sandbox.gives(&kid));
+    assert_eq!(read(&sandbox).len(), asked + 1);
+    let told = sandbox.run(&["task", "show", "Kid"]).data_of("task.shown");
+    assert_eq!(told["status"], "completed", "{told}");
+    sandbox.finish();
+}
