@@ -1,11 +1,11 @@
-//! A daemon dies while notifications are due, at random moments and at each step of a delivery. Each question, end and
-//! failure arrives; only what was under way arrives twice, with the same id.
+//! A daemon dies while notifications are due and hooks run, at random moments and at each step of them. Each question, end
+//! and failure arrives; only what was under way arrives twice, with the same id. What a hook denies is denied once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
 
 use super::a_moment;
@@ -25,6 +25,9 @@ const STEPS: &[&str] = &[
     "delivery.after_store",
     "delivery.before_send",
     "delivery.after_send",
+    "after_hook.before_run",
+    "after_hook.after_run",
+    "after_hook.after_cursor",
     "command.before_start",
     "command.after_start",
     "command.before_spawn",
@@ -44,11 +47,17 @@ fn run(death: &Death) {
     fs::create_dir_all(&config).unwrap();
     // One write a notification, so lines are whole.
     let notify = "notify:\n  - {to: command, on: [question, done, failed], command: 'cat >> ~/told'}\n";
-    fs::write(config.join("config.yaml"), notify).unwrap();
+    let hook = |line: &str| json!([{"hooks": [{"type": "command", "command": line}]}]);
+    let hooks = json!({
+        "Stop": hook("awk 1 >> ~/stopped"),
+        "PreToolUse": hook("if grep -q 'rm x'; then echo no >&2; exit 2; fi"),
+    });
+    fs::write(config.join("config.yaml"), format!("{notify}hooks: {hooks}\n")).unwrap();
     let once = death.arm(&mut sandbox);
     sandbox.init();
-    let workers = [sandbox.start("demo"), sandbox.start("demo"), sandbox.start("demo")];
-    for (worker, prompt) in workers.iter().zip(["!ask execute make all", "done", "!error -32603 no"]) {
+    let workers = [(); 4].map(|()| sandbox.start("demo"));
+    let prompts = ["!ask execute make all", "done", "!error -32603 no", "!ask execute rm x"];
+    for (worker, prompt) in workers.iter().zip(prompts) {
         let _ = sandbox.send_no_wait(worker, prompt);
     }
     if death.step.is_none() {
@@ -80,5 +89,31 @@ fn run(death: &Death) {
     assert_eq!(times.len(), workers.len(), "an event has one id: {told:?}");
     let repeated = times.values().filter(|times| **times > 1).count();
     assert!(repeated <= 1 && told.len() <= workers.len() + 1, "one was under way: {told:?}");
+    hooked(&sandbox, &workers);
     sandbox.finish();
+}
+
+/// The three ends are told to the hook, each with one id and at most twice, and the denial of the other one counted once.
+fn hooked(sandbox: &Sandbox, workers: &[String; 4]) {
+    let stopped = || {
+        let text = fs::read_to_string(sandbox.file("home/stopped")).unwrap_or_default();
+        let mut times: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for line in text.lines() {
+            let input: Value = serde_json::from_str(line).ok()?;
+            let word = |key: &str| input[key].as_str().unwrap().to_owned();
+            *times.entry((word("worker"), word("eventId"))).or_default() += 1;
+        }
+        (times.len() >= 3).then_some(times)
+    };
+    let times = wait_until("the hooks of the ends", SOON, stopped);
+    let ended: BTreeSet<&str> = times.keys().map(|(worker, _)| worker.as_str()).collect();
+    assert_eq!(ended, workers[1..].iter().map(String::as_str).collect(), "{times:?}");
+    assert!(times.len() == 3 && times.values().all(|times| *times <= 2), "{times:?}");
+    let events = sandbox.events(&workers[3]);
+    let decided: Vec<&Value> = events.iter().filter(|event| event["type"] == "approval.decided").collect();
+    assert_eq!(decided.len(), 1, "{decided:?}");
+    assert_eq!(
+        (&decided[0]["data"]["by"], &decided[0]["data"]["decision"]),
+        (&json!("hook"), &json!("deny"))
+    );
 }
