@@ -103,11 +103,13 @@ impl Supervisor {
         let row = self.row(worker).await?;
         turns::check_text(text)?;
         let mut text = text.to_owned();
-        if hooks::has_of_prompts(&row)
-            && let Some(context) = hooks::of_prompt(&self.shared, &row, &text).await?
-        {
-            text = format!("{text}\n\n{context}");
-            turns::check_text(&text)?;
+        let turn_id = TurnId::from_random(entropy::random()?);
+        if let Some(mut prompt) = hooks::prompt_to(&self.shared, &row, text.clone()).await? {
+            prompt.turn_id = Some(turn_id.clone());
+            if let Some(context) = hooks::of_prompt(&self.shared, prompt).await? {
+                text = format!("{text}\n\n{context}");
+                turns::check_text(&text)?;
+            }
         }
         if row.state == "stopped" {
             let error = stopped_for_good(subagent_protocol::state::WorkerState::Stopped);
@@ -117,7 +119,6 @@ impl Supervisor {
             return Err(Error::new(Code::Internal, "a firing has no key"));
         };
         let (message, input) = turns::plain(&text);
-        let turn_id = TurnId::from_random(entropy::random()?);
         let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
         let input = Input::Enqueue { queued, urgency: Urgency::Queued, most: spec::queue_limit(&row) };
         let (worker_id, now) = (row.worker_id.clone(), entropy::now());

@@ -17,6 +17,7 @@ use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
 use subagentd::api::{self, Api, Listening};
 use subagentd::core::worker::State;
 use subagentd::deliveries::Deliveries;
+use subagentd::schedules::{Schedules, Stay};
 use subagentd::store::{Cursor, Durability, NewName, NewWorker, Store};
 use subagentd::supervisor::{Setup, Sight, Supervisor};
 
@@ -119,9 +120,11 @@ impl Place {
         let env = Environment::new([], self.dir.path());
         let program = self.dir.path().join("no-such-program");
         let deliveries = Deliveries::start(&supervisor, env.clone(), program, self.dir.path());
+        let schedules = Schedules::start(&supervisor, env.clone(), Stay::Service);
         let router = api::router(Api {
             supervisor,
             deliveries,
+            schedules,
             environment: Arc::new(env),
             info,
             last_worker: api::LastWorker::default(),
