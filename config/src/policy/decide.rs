@@ -306,11 +306,24 @@ impl Judge<'_> {
         let answers = spellings.iter().map(|spelling| {
             // The notes of the agent grant nothing, so they need no guard.
             let notes = self.policy.chain.last().is_some_and(|node| node.keeps_notes(kind, spelling));
-            let guarded = places.is_protected(kind, spelling) && !notes;
+            let guarded = (places.is_protected(kind, spelling) || self.is_source(kind, spelling)) && !notes;
             let doubt = paths::is_of_a_process(&spelling.absolute);
             self.answer(&Query { guarded, doubt, opened, ..Query::of(kind, name, Subject::Path(spelling)) })
         });
         strictest(answers).judged(kind, Some(path.to_owned()))
+    }
+
+    /// Whether a change of this path changes a file that rules are from.
+    fn is_source(&self, kind: Kind, path: &Spelling) -> bool {
+        let sources =
+            || self.policy.chain.iter().flat_map(Node::layers).filter_map(|layer| layer.source.as_ref());
+        // With a folder all in it is moved and removed.
+        let takes_along = matches!(kind, Kind::Delete | Kind::Move);
+        let changes = |source: &String| {
+            let (source, path) = (Path::new(source), Path::new(&path.absolute));
+            source == path || (takes_along && source.starts_with(path))
+        };
+        kind.changes_files() && sources().any(changes)
     }
 
     /// The strictest of the nodes that have a rule for it; a node that never asks takes what is left of questions.
@@ -481,7 +494,8 @@ impl Node {
 impl Rule {
     fn fits(&self, places: &Places, query: &Query<'_>) -> Fits {
         if !self.is_about(query.kind, query.name) {
-            return self.fits_label(query.labels);
+            let bare = query.kind == Kind::Other && self.restricts_bare(query.labels);
+            return self.fits_label(query.labels).max(if bare { Fits::Could } else { Fits::No });
         }
         self.fits_subject(places, query)
     }

@@ -24,13 +24,19 @@ const SHELLS: &[(&str, &str, bool)] = &[
     ("dash", "-c", false),
     ("bash", "-c", false),
     ("zsh", "-fc", false),
+    ("fish", "-Nc", false),
     ("dash", "-s", true),
     ("bash", "-s", true),
     ("zsh", "-fs", true),
     ("zsh", "-fis", true),
+    ("bash", "-is", true),
 ];
 /// Programs that start others, beside the markers.
-const STARTERS: &[&str] = &["sh", "bash", "env", "xargs", "timeout", "nohup", "nice", "find", "cat"];
+const STARTERS: &[&str] =
+    &["sh", "bash", "env", "xargs", "timeout", "nohup", "nice", "find", "cat", "prlimit", "setarch"];
+/// Words of lines in which something may read its standard input. A shell that reads its commands from there gives it the
+/// next lines, so there such a line is not run if it has several.
+const READERS: &[&str] = &["cat", "read", "mapfile", "readarray", "xargs", "sh", "-s", "select"];
 
 /// What lines are made of: all that shells read differently, and what stands around it. `kill` is left out, since random
 /// numbers behind it would end other processes.
@@ -308,6 +314,43 @@ const PIECES: &[&str] = &[
     "jobs -x bad",
     "emulate sh",
     "autoload bad",
+    "exec <f",
+    "exec 0<f",
+    "exec 3<f 0<&3",
+    "printf 'b%s' ad >f",
+    "printf 'b%s' ad |",
+    "!!",
+    "!$",
+    "\"b!$\"",
+    "!#",
+    "!!:1",
+    "b!!:1",
+    "\n^ok^b",
+    "^ok ^b^",
+    "r",
+    "r o=ba k=d",
+    "\"a!\"",
+    "ad",
+    "prlimit {bad,x}",
+    "{x86_64,bad,x}",
+    "b{ad,x}",
+    "prlimit ${x:-bad}",
+    "prlimit b${x:-ad}",
+    "prlimit b${x}ad",
+    "b$@ad",
+    "| prlimit sh\n",
+    "sh -c 'b$@ad x'",
+    "sh -c 'printf b%s ad | sh'",
+    "xargs env",
+    "xargs -I{} {}",
+    "xargs timeout 5",
+    "xargs prlimit sh -c",
+    "\\x62ad",
+    "\\142ad",
+    "\\u0062ad",
+    "not bad",
+    "and bad",
+    "begin;",
 ];
 
 /// A shell that is installed, as in [`SHELLS`].
@@ -414,6 +457,11 @@ const ALLOWED: &[&str] = &[
     "cat <<E | xargs ok\na $x\nE\n",
     "timeout 5 env ok x ; nohup ok >f & wait $!",
     "echo a # b c\nok",
+    "printf 'b%s' ad >f ; ok <f ; no || ok",
+    "printf 'b%s' ad | ok | prlimit ok x",
+    "prlimit sh -c 'ok x' ; setarch x86_64 ok x",
+    "ok bad ; ok x\nok ad a! \"b != c\"",
+    "ok ad\nok bad & x=$!; ok $x",
 ];
 
 fn line(random: &mut Random) -> String {
@@ -484,7 +532,9 @@ fn what_is_allowed_starts_nothing_else_in_any_shell() {
                         found.iter().partition(|(_, _, by_input)| !by_input);
                     let escapes = |(number, line): (usize, &String)| {
                         // Of those that read their input each takes its share of the lines.
-                        let one = by_input.get(number % by_input.len().max(1));
+                        let reads =
+                            line.trim().contains('\n') && READERS.iter().any(|reader| line.contains(reader));
+                        let one = by_input.get(number % by_input.len().max(1)).filter(|_| !reads);
                         let mut chosen = by_argument.iter().chain(one);
                         let ran = |shell: &&&Shell| shells.starts_bad(shell, line);
                         let shown =

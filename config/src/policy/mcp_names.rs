@@ -1,6 +1,31 @@
 //! What agents write instead of `mcp__SERVER__TOOL`, for rules that restrict a server. Pure.
 
 use super::glob::{self, Fits};
+use super::tool;
+
+/// Tools of agents that are of no kind, in small letters.
+const OF_AGENTS: &[&str] = &[
+    "activate_skill",
+    "ask_user",
+    "askuserquestion",
+    "enterplanmode",
+    "exitplanmode",
+    "finish",
+    "list_mcp_resources",
+    "listmcpresourcestool",
+    "message_subagent",
+    "read_mcp_resource",
+    "readmcpresourcetool",
+    "save_memory",
+    "skill",
+    "slashcommand",
+    "task_tracker",
+    "think",
+    "thinking",
+    "todo",
+    "toolsearch",
+    "update_plan",
+];
 
 /// Whether a label of a call (its name or its title) names a tool that a rule for an MCP tool is about.
 ///
@@ -16,18 +41,38 @@ pub(super) fn fits(rule: &str, label: &str) -> Fits {
         Some(label) => label,
         None => return Fits::No,
     };
+    if !sure && tool != "*" && glob::matches(&tool, &label) {
+        // Some agents give tools of servers no prefix.
+        return Fits::Could;
+    }
     // Both names may have separators themselves: each place counts.
     let splits = label.match_indices('_').any(|(at, _)| {
         let (before, after) = (&label[..at], label[at..].trim_start_matches('_'));
-        !after.is_empty()
-            && glob::matches(&server, before.trim_end_matches('_'))
-            && glob::matches(&tool, after)
+        !after.is_empty() && is_server(&server, before.trim_end_matches('_')) && glob::matches(&tool, after)
     });
     match (splits, sure) {
         (false, _) => Fits::No,
         (true, true) => Fits::Yes,
         (true, false) => Fits::Could,
     }
+}
+
+/// Whether a name may stand for a tool of a server of which a rule restricts all tools: it is no tool that agents have
+/// themselves, and says no server. Some agents give tools of servers no prefix.
+pub(super) fn may_be_bare(rule: &str, label: &str) -> bool {
+    let all = rule.strip_prefix("mcp__").is_some_and(|rest| rest == "*" || rest.ends_with("__*"));
+    let is_name =
+        !label.is_empty() && label.chars().all(|char| char.is_alphanumeric() || "_-".contains(char));
+    all && is_name && tool::kind_of(label).is_none() && !OF_AGENTS.contains(&folded(label).as_str())
+}
+
+/// Whether a server is the one of a rule: Claude Code names one of a plugin `plugin_PLUGIN_SERVER`.
+fn is_server(rule: &str, server: &str) -> bool {
+    let of_plugin = server
+        .strip_prefix("plugin_")
+        .into_iter()
+        .flat_map(|rest| rest.match_indices('_').map(move |(at, _)| rest[at..].trim_start_matches('_')));
+    glob::matches(rule, server) || of_plugin.into_iter().any(|server| glob::matches(rule, server))
 }
 
 /// Whether a label says itself that it is of an MCP server.
@@ -90,6 +135,12 @@ mod tests {
             ("mcp__github__*", "mcp__github__push (x)", Fits::Yes),
             ("mcp__github__*", "MCP: github push", Fits::Yes),
             ("mcp__*", "think", Fits::No),
+            ("mcp__github__push", "push", Fits::Could),
+            ("mcp__github__create_*", "create_issue", Fits::Could),
+            ("mcp__github__push", "pull", Fits::No),
+            ("mcp__github__*", "mcp__plugin_x_github__push", Fits::Yes),
+            ("mcp__github__*", "mcp__plugin_x_y_github__push", Fits::Yes),
+            ("mcp__github__*", "mcp__x_github__push", Fits::No),
             ("read", "mcp__a__b", Fits::No),
         ];
         for (rule, label, expected) in table {

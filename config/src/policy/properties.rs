@@ -175,7 +175,7 @@ proptest! {
             0 => word.clone(),
             1 => format!("'{word}'"),
             2 => format!("\"{word}\""),
-            _ => format!("\\{word}"),
+            _ => format!("{}''{}", &word[..1], &word[1..]),
         };
         let execute = |command: String| Call::of(&json!({"kind": "execute", "rawInput": {"command": command}}));
         let plain: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();

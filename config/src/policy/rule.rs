@@ -228,6 +228,15 @@ impl Rule {
         if self.action > Action::Allow { self.names_label(labels) } else { Fits::No }
     }
 
+    /// Whether it restricts a server, and a name without one may be of a tool of it.
+    pub(super) fn restricts_bare(&self, labels: &[String]) -> bool {
+        let restricts = |name: &str| {
+            !labels.iter().any(|label| mcp_names::says_mcp(label))
+                && labels.iter().any(|label| mcp_names::may_be_bare(name, label))
+        };
+        matches!(&self.tool, Tool::Named(name) if self.action > Action::Allow && restricts(name))
+    }
+
     /// Whether a name or a title stands for the tool of an MCP server that it is about.
     pub(super) fn names_label(&self, labels: &[String]) -> Fits {
         match &self.tool {

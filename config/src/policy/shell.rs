@@ -5,6 +5,7 @@
 
 mod builtins;
 mod grammar;
+mod nested;
 mod numbers;
 mod starts;
 mod suspicion;
@@ -68,6 +69,10 @@ pub(super) struct Line {
     pub(super) loose: Vec<String>,
     /// Why there may be more in it than was found.
     pub(super) opaque: Option<String>,
+    /// Why a program may start what rules restrict, although no name of it stands there.
+    pub(super) doubt: Option<String>,
+    /// Whether a command reads from a pipe, a file or a text of the line.
+    fed: bool,
     /// What was made so far, also by the shells that this one is given to.
     spent: Spent,
 }
@@ -133,12 +138,18 @@ fn take_apart(script: grammar::Script, depth: usize, line: &mut Line) {
         }
     }
     line.loose.extend(script.inputs);
-    for grammar::Command { assignments, words, has_comment, redirects } in script.commands {
+    line.fed |= script.fed;
+    for grammar::Command { assignments, words, has_comment, moves_input, redirects } in script.commands {
         for (operator, path) in &redirects {
             walk::opens(operator, path, line);
         }
         if has_comment && words.first().is_some_and(walk::starts_others) {
             line.give_up("a comment stands behind a command that starts others".to_owned());
+        }
+        if moves_input && starts::is_bare_exec(&words) {
+            line.give_up(
+                "`exec` without a program changes what the shell reads its commands from".to_owned(),
+            );
         }
         if let Some(why) = assignments.iter().find_map(variables::problem) {
             line.give_up(why);
@@ -156,12 +167,12 @@ fn take_apart(script: grammar::Script, depth: usize, line: &mut Line) {
 
 /// Looks for commands on a stack that is large enough.
 fn with_stack(line: &mut Line, look: impl FnOnce(&mut Line) + Send) {
-    let spent = line.spent;
+    let (spent, fed) = (line.spent, line.fed);
     let parsed = std::thread::scope(|scope| {
         let parser = std::thread::Builder::new().stack_size(STACK_BYTES);
         parser
             .spawn_scoped(scope, || {
-                let mut found = Line { spent, ..Line::default() };
+                let mut found = Line { spent, fed, ..Line::default() };
                 look(&mut found);
                 found
             })
@@ -183,6 +194,9 @@ impl Line {
         if let Some(why) = found.opaque {
             self.give_up(why);
         }
+        if let Some(why) = found.doubt {
+            self.suspect(why);
+        }
     }
 
     /// Whether there may be one more command or redirect, which takes so many bytes.
@@ -198,6 +212,10 @@ impl Line {
 
     fn give_up(&mut self, why: String) {
         self.opaque.get_or_insert(why);
+    }
+
+    fn suspect(&mut self, why: String) {
+        self.doubt.get_or_insert(why);
     }
 }
 

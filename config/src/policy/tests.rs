@@ -352,6 +352,22 @@ fn which_kinds_rules_are_about_is_known() {
     assert!(protected.contains(&PathBuf::from("/ws/.claude/agents")), "{protected:?}");
 }
 
+#[test]
+fn a_file_that_rules_are_from_is_asked_before_it_is_changed() {
+    let mut own = layer(LayerKind::Config, "{edit: allow, delete: allow}");
+    own.source = Some("/etc/agents.yaml".to_owned());
+    let policy = Policy { places: places(), chain: vec![Node::new("worker", vec![own])] };
+    for (tool, path, expected) in [
+        ("edit", "/etc/agents.yaml", Action::Ask),
+        ("edit", "/etc/../etc/agents.yaml", Action::Ask),
+        ("edit", "../link/agents.yaml", Action::Ask),
+        ("delete", "/etc", Action::Ask),
+        ("edit", "/etc/other.yaml", Action::Allow),
+    ] {
+        assert_eq!(policy.decide(&call(tool, path), &real).action, expected, "{tool} {path}");
+    }
+}
+
 /// Lines, addresses, names and paths that were answered too weakly once, or stand for a class of such.
 #[test]
 fn the_corpus_is_answered_as_it_says() {

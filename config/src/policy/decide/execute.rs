@@ -132,6 +132,13 @@ impl Judge<'_> {
         let is_name = |word: &str| {
             names.iter().any(|name| glob::matches(name.rsplit('/').next().unwrap_or(name), word))
         };
+        if let Some(why) = line.doubt.as_deref().filter(|_| !names.is_empty()) {
+            let mut doubt = self.doubtful(Kind::Execute, name, why);
+            if self.policy.chain.iter().any(Node::never_asks) {
+                doubt.action = Action::Deny;
+            }
+            return Some(doubt);
+        }
         for text in line.loose.iter().filter(|_| !names.is_empty()) {
             let Some(places) = behind_names(text, is_name) else {
                 let note = "it holds too many names of commands that rules restrict";

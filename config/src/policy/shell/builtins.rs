@@ -36,7 +36,6 @@ const NOT_READ: &[&str] = &[
     "disable",
     "emulate",
     "enable",
-    "fc",
     "functions",
     "hash",
     "history",
@@ -97,6 +96,8 @@ pub(super) fn carries_out(name: &str, words: &[Text]) -> Option<String> {
         "." | "source" => words.first().is_none_or(|file| !is_script(file)),
         // What `trap` runs stands in an argument; to take it back runs nothing.
         "trap" => words.first().is_none_or(|first| first.known() != Some("-")),
+        // They run earlier commands again.
+        "fc" | "r" => true,
         name if TAKES_NUMBERS.contains(&name) => !words.iter().all(numbers::is_plain),
         name if NOT_READ.contains(&name) => !words.is_empty(),
         name => {

@@ -8,7 +8,7 @@ mod word;
 
 use super::text::Text;
 use here::HereDocument;
-use word::Word;
+use word::{HISTORY, Word, expands_history};
 
 /// Nesting of compound commands and substitutions.
 const MAX_DEPTH: usize = 12;
@@ -20,6 +20,8 @@ pub(super) struct Command {
     pub(super) words: Vec<Text>,
     /// Whether a comment stands behind it, which an interactive zsh may read as further words.
     pub(super) has_comment: bool,
+    /// Whether a redirect is about its standard input.
+    pub(super) moves_input: bool,
     /// Operators and targets.
     pub(super) redirects: Vec<(&'static str, Text)>,
 }
@@ -32,6 +34,8 @@ pub(super) struct Script {
     pub(super) inputs: Vec<String>,
     /// Variables that loops set.
     pub(super) variables: Vec<String>,
+    /// Whether a command in it reads from a pipe, a file or a text of the line.
+    pub(super) fed: bool,
 }
 
 /// Reads a line.
@@ -48,6 +52,9 @@ pub(super) fn read(text: &str) -> Result<Script, String> {
             u32::from(char)
         ));
     }
+    if text.lines().any(|line| line.trim_start().starts_with('^')) {
+        return Err("an interactive shell changes the last command at a `^` in front of a line".to_owned());
+    }
     read_at(text, 0)
 }
 
@@ -58,6 +65,8 @@ fn read_at(text: &str, depth: usize) -> Result<Script, String> {
         peeked: None,
         waiting: Vec::new(),
         comment: false,
+        descriptor: None,
+        double_quotes: 0,
         depth,
         script: Script::default(),
     };
@@ -113,6 +122,10 @@ struct Reader<'a> {
     waiting: Vec<HereDocument>,
     /// Whether a comment was read last.
     comment: bool,
+    /// The number in front of the operator that was read last.
+    descriptor: Option<char>,
+    /// Double quotes around what is read, also around a substitution.
+    double_quotes: usize,
     depth: usize,
     script: Script,
 }
@@ -157,6 +170,7 @@ impl<'a> Reader<'a> {
     }
 
     fn token(&mut self) -> Result<Token, String> {
+        self.descriptor = None;
         loop {
             while self.takes(" ") || self.takes("\t") || self.continues() {}
             if !self.takes("#") {
@@ -173,7 +187,7 @@ impl<'a> Reader<'a> {
             }
             // The number of a descriptor.
             Some('0'..='9') if self.rest()[1..].starts_with(['<', '>']) => {
-                self.take();
+                self.descriptor = self.take();
                 self.operator().map(Token::Operator)
             }
             Some(';' | '&' | '|' | '(' | ')' | '<' | '>') => self.operator().map(Token::Operator),
@@ -191,6 +205,9 @@ impl<'a> Reader<'a> {
         while let Some(char) = self.char().filter(|char| *char != '\n') {
             if !char.is_alphanumeric() && !" \t_-./:,+@%=#!?*^".contains(char) {
                 return self.error("a comment holds more than plain words");
+            }
+            if char == '!' && expands_history(&self.rest()[1..]) {
+                return self.error(HISTORY);
             }
             self.take();
         }
@@ -249,9 +266,12 @@ impl<'a> Reader<'a> {
             }
             self.command()?;
             match self.peek()? {
-                Token::Operator("&&" | "||" | "|") => self.next()?,
+                Token::Operator(operator @ ("&&" | "||" | "|")) => {
+                    self.script.fed |= *operator == "|";
+                    self.next()?;
+                }
                 _ => return Ok(()),
-            };
+            }
             while *self.peek()? == Token::Newline {
                 self.next()?;
             }
@@ -383,6 +403,8 @@ impl<'a> Reader<'a> {
                     operator @ ("<" | ">" | ">>" | ">|" | ">&" | "<&" | "<<" | "<<-" | "<<<"),
                 ) => {
                     let operator = *operator;
+                    command.moves_input |=
+                        self.descriptor.map_or(operator.starts_with('<'), |number| number == '0');
                     self.next()?;
                     command.redirects.extend(self.redirect(operator)?);
                 }
@@ -443,6 +465,7 @@ impl<'a> Reader<'a> {
 
     /// The target behind an operator; `None` where no file is opened.
     fn redirect(&mut self, operator: &'static str) -> Result<Option<(&'static str, Text)>, String> {
+        self.script.fed |= operator.starts_with('<');
         if operator.starts_with("<<") && operator != "<<<" {
             self.announce(operator == "<<-")?;
             return Ok(None);

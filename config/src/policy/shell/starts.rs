@@ -39,8 +39,19 @@ pub(super) fn program(name: &str, words: &[Text]) -> (usize, bool) {
     (at, sure)
 }
 
+/// Whether this is `exec` without a program, which only changes what the shell reads and writes.
+pub(super) fn is_bare_exec(words: &[Text]) -> bool {
+    let in_front = |word: &Text| {
+        word.shown.starts_with('-') || matches!(word.shown.as_str(), "builtin" | "command" | "time")
+    };
+    let at = words.iter().take_while(|word| in_front(word)).count();
+    words.get(at).is_some_and(|word| word.shown == "exec" || word.is_unknown())
+        && program("exec", &words[at..]).0 >= words.len() - at
+}
+
 /// Programs that give all their arguments to a shell, here or elsewhere.
-const TAKE_LINES: &[&str] = &["busybox", "flock", "parallel", "script", "ssh", "su", "toybox", "watch"];
+pub(super) const TAKE_LINES: &[&str] =
+    &["busybox", "flock", "parallel", "script", "ssh", "su", "toybox", "watch"];
 
 /// Whether a word that decides which program is started is known only when the line runs.
 pub(super) fn is_open(name: &str, words: &[Text]) -> bool {

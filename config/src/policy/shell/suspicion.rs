@@ -6,24 +6,36 @@
 /// Places of one line that are judged. A line with more of them is asked.
 pub(in super::super) const MAX_PLACES: usize = 64;
 
-/// What stands behind the places at which one of these names begins, up to the end of the text and up to the end of the
-/// command there. `None` if there are too many.
+/// Starts of one word behind its options that are looked at. A longer one is asked.
+const MAX_STARTS: usize = 256;
+
+/// What stands behind the places at which one of these names begins: up to the end of the text, up to the end of the
+/// command there, and the same with blanks for what separates words in lists of other languages. `None` if there are too
+/// many.
 pub(in super::super) fn behind_names(text: &str, is_name: impl Fn(&str) -> bool) -> Option<Vec<String>> {
-    let text = without_quotes(text);
     let mut found = Vec::new();
-    let mut at = 0;
-    for word in text.split_inclusive(|char: char| !is_of_a_name(char)) {
-        let name = word.trim_end_matches(|char| !is_of_a_name(char));
-        if !name.is_empty() && is_name(name) {
-            if found.len() >= 2 * MAX_PLACES {
-                return None;
+    let mut places = 0;
+    for text in readings(text) {
+        let mut at = 0;
+        for word in text.split_inclusive(|char: char| !is_of_a_name(char)) {
+            let name = word.trim_end_matches(|char| !is_of_a_name(char));
+            for start in starts(name)?.into_iter().filter(|start| is_name(&name[*start..])) {
+                places += 1;
+                if places > MAX_PLACES {
+                    return None;
+                }
+                let rest = &text[at + start..];
+                let command =
+                    rest.split([';', '|', '&', '\n', ')', '}']).next().unwrap_or_default().trim_end();
+                let list = rest.split([';', '|', '&', '\n', ')']).next().unwrap_or_default();
+                for place in [rest.trim_end().replace('\n', " "), command.to_owned(), spread(list)] {
+                    if !found.contains(&place) {
+                        found.push(place);
+                    }
+                }
             }
-            let rest = &text[at..];
-            let command = rest.split([';', '|', '&', '\n', ')', '}']).next().unwrap_or_default().trim_end();
-            found.push(rest.trim_end().replace('\n', " "));
-            found.push(command.to_owned());
+            at += word.len();
         }
-        at += word.len();
     }
     Some(found)
 }
@@ -32,10 +44,38 @@ fn is_of_a_name(char: char) -> bool {
     char.is_alphanumeric() || "_-.+".contains(char)
 }
 
-/// The text as it is left when shells have taken off all quotes, with one space for blanks.
-fn without_quotes(text: &str) -> String {
+/// Where a name may begin in a word: at its start, and behind the letters of short options. `None` if it is too long.
+fn starts(word: &str) -> Option<Vec<usize>> {
+    if word.is_empty() {
+        return Some(Vec::new());
+    }
+    if !word.starts_with('-') || word.starts_with("--") {
+        return Some(vec![0]);
+    }
+    let starts: Vec<usize> = word.char_indices().map(|(at, _)| at).filter(|at| *at != 1).collect();
+    (starts.len() <= MAX_STARTS).then_some(starts)
+}
+
+/// A text as programs may read it: without its quotes, and with a blank for each of them.
+fn readings(text: &str) -> Vec<String> {
+    let text = with_braces(&with_defaults(text));
+    let mut found = vec![plain(&text, None)];
+    let parted = plain(&text, Some(' '));
+    if parted != found[0] {
+        found.push(parted);
+    }
+    found
+}
+
+/// The text without quotes, or with something in their place, and with one space for blanks.
+fn plain(text: &str, for_quotes: Option<char>) -> String {
     let mut plain = String::with_capacity(text.len());
-    for char in text.chars().filter(|char| !matches!(char, '\'' | '"' | '\\')) {
+    let chars = text.chars().filter_map(|char| match char {
+        '\'' | '"' => for_quotes,
+        '\\' => None,
+        char => Some(char),
+    });
+    for char in chars {
         match char {
             ' ' | '\t' if plain.ends_with(' ') => {}
             '\t' => plain.push(' '),
@@ -43,6 +83,46 @@ fn without_quotes(text: &str) -> String {
         }
     }
     plain
+}
+
+/// The words of a list, with one space between them: `rm, -rf]` is `rm -rf`.
+fn spread(text: &str) -> String {
+    let parts = text.split(|char: char| char.is_whitespace() || ",[]{}:<>$(=\"'".contains(char));
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The text with the default of each expansion in its place, and with blanks for `$IFS`.
+fn with_defaults(text: &str) -> String {
+    let text = text.replace("${IFS}", " ").replace("$IFS", " ");
+    let mut parts = text.split("${");
+    let mut found = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let operation = part.trim_start_matches(|char: char| char.is_ascii_alphanumeric() || char == '_');
+        let default = operation.trim_start_matches([':', '-', '+', '=', '?', '/']);
+        match (default.len() < operation.len(), default.split_once('}')) {
+            (true, Some((default, rest))) => found.extend([default, rest]),
+            _ => found.extend(["${", part]),
+        }
+    }
+    found
+}
+
+/// The text, and behind it what its lists in braces become: `b{a,x}d` is `bad bxd`.
+fn with_braces(text: &str) -> String {
+    let expanded = text.split_whitespace().map(|word| match word.split_once('{') {
+        None => word.to_owned(),
+        Some((before, rest)) => match rest.split_once('}') {
+            Some((list, after)) if list.contains(',') => {
+                let words = list.split(',').map(|part| format!("{before}{part}{after}"));
+                words.collect::<Vec<_>>().join(" ")
+            }
+            _ => word.to_owned(),
+        },
+    });
+    match text.contains('{') && text.contains(',') {
+        true => format!("{text}\n{}", expanded.collect::<Vec<_>>().join(" ")),
+        false => text.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -63,6 +143,14 @@ mod tests {
             "--x=/a/rm y",
         ] {
             assert_eq!(rm(text).first().map(String::as_str), Some("rm y"), "{text}");
+        }
+        for text in
+            ["-crm y", "-qc'rm y'", "-x/bin/rm y", "${X:-rm} y", "{rm,y}", "b{x,}:rm y", "['rm', 'y']"]
+        {
+            assert!(rm(text).iter().any(|place| place == "rm y"), "{text}: {:?}", rm(text));
+        }
+        for text in ["rm,y", "rm$IFS-f", "rm<x", "rm:x", "\"rm\"x", "r{m,x} y"] {
+            assert!(rm(text).iter().any(|place| place.starts_with("rm ")), "{text}: {:?}", rm(text));
         }
         for text in ["--rm y", "rm.txt", "farm y", "x-rm", "_rm"] {
             assert!(rm(text).is_empty(), "{text}");

@@ -16,7 +16,6 @@ fn every_command_of_a_line_is_found() {
     let table: &[(&str, &[&str])] = &[
         ("git push -f", &["git push -f"]),
         ("git   'pu'sh \"-f\"", &["git push -f"]),
-        (r"g\it push", &["git push"]),
         ("a; b && c || d & e | f", &["a", "b", "c", "d", "e", "f"]),
         ("a\nb", &["a", "b"]),
         ("echo $(git push) `id`", &["git push", "id", "echo $(…) $(…)"]),
@@ -58,6 +57,7 @@ fn every_command_of_a_line_is_found() {
 #[test]
 fn commands_of_one_dialect_are_found_and_never_allowed() {
     let table: &[(&str, &[&str])] = &[
+        (r"g\it push", &["git push"]),
         ("$'git' $'pu\\x73h'", &["git push"]),
         ("cat <(git push)", &["git push", "cat <(…)"]),
         ("case $(a) in x) b;; *) c;; esac", &["a", "b", "c"]),

@@ -8,22 +8,22 @@ use rable::{CasePattern, Node, NodeKind};
 use super::text::Text;
 use super::variables::{self, changes_programs};
 use super::words;
-use super::{Line, Part, Redirect, builtins, read, starts};
+use super::{Line, Part, Redirect, builtins, nested, read, starts};
 
 /// Programs that start another one, whose name stands after options, assignments and numbers. Only that one counts.
-const TRANSPARENT: &[&str] =
+pub(super) const TRANSPARENT: &[&str] =
     &["builtin", "command", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "time", "timeout"];
 /// Programs that start another one and do something else besides.
-const WRAPPERS: &[&str] = &[
+pub(super) const WRAPPERS: &[&str] = &[
     "busybox", "chroot", "doas", "entr", "flock", "nsenter", "parallel", "pkexec", "runuser", "script",
     "ssh", "strace", "su", "sudo", "toybox", "trap", "unshare", "watch", "xargs",
 ];
 /// Shells, which take a command line after an option with a `c`.
-const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "rbash", "sh", "su", "zsh"];
+pub(super) const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "rbash", "sh", "su", "zsh"];
 /// Files that are not written by writing to them.
 const NO_FILES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"];
 /// Options of `find` after which a command stands.
-const FIND_STARTS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir"];
+pub(super) const FIND_STARTS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir"];
 
 /// Whether a program of this name starts others, which it takes from its arguments.
 pub(super) fn starts_others(name: &Text) -> bool {
@@ -242,7 +242,13 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     spellings.push(written);
     let at = line.parts.len();
     let handed_on = if wraps { handed_on(&name, words) } else { Vec::new() };
-    line.loose.push(Text::joined(&words[1..]).shown);
+    let arguments = Text::joined(&words[1..]);
+    if arguments.is_open() {
+        // What is known only when it runs may also be nothing.
+        line.loose.push(arguments.known_part());
+    }
+    line.loose.push(arguments.shown);
+    nested::look(words, depth, line);
     let unknown = first.is_unknown();
     // A test is no program but in dash, where nothing of that name is found.
     if name != "[[" {
@@ -338,7 +344,7 @@ fn with_first(first: &str, words: &[Text]) -> Text {
 }
 
 /// Whether a shell without a command line is given a file as its script, or only says something of itself.
-fn reads_file(words: &[Text]) -> bool {
+pub(super) fn reads_file(words: &[Text]) -> bool {
     let says = |word: &Text| matches!(word.shown.as_str(), "--version" | "--help");
     let option = |word: &&Text| word.shown.starts_with(['-', '+']);
     let input = |word: &Text| !word.shown.starts_with("--") && word.shown.contains('s');
@@ -378,7 +384,7 @@ fn plain_script<'a>(name: &str, words: &'a [Text]) -> Option<&'a Text> {
 }
 
 /// What follows the option that gives a shell its command line.
-fn shell_script(words: &[Text]) -> Option<Text> {
+pub(super) fn shell_script(words: &[Text]) -> Option<Text> {
     let gives = |word: &Text| {
         word.shown.strip_prefix('-').is_some_and(|letters| {
             !letters.starts_with('-') && letters.chars().all(char::is_alphanumeric) && letters.contains('c')

@@ -17,7 +17,8 @@ fn commands(text: &str) -> Vec<String> {
 fn what_all_shells_read_alike_is_read() {
     let table: &[(&str, &[&str])] = &[
         ("git 'pu'sh \"-f\"", &["git push -f"]),
-        (r"g\it push", &["git push"]),
+        (r"git\ x pu\-sh", &["git x pu-sh"]),
+        ("echo a! \"b != c\" '!d'; kill $!; z", &["echo a! b != c !d", "kill $!", "z"]),
         ("a; b && c || d & e | f", &["a", "b", "c", "d", "e", "f"]),
         ("a\n\nb\n", &["a", "b"]),
         ("a \\\n  b", &["a b"]),

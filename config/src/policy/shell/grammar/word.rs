@@ -40,7 +40,15 @@ const RESERVED: &[&str] = &[
     "noglob",
     "nocorrect",
     "-",
+    // Those of fish.
+    "and",
+    "begin",
+    "not",
+    "or",
+    "switch",
 ];
+/// Why a `!` is not read.
+pub(super) const HISTORY: &str = "an interactive shell puts an earlier command in the place of this `!`";
 
 /// A word.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,6 +77,16 @@ impl Word {
     pub(super) fn is_number(&self) -> bool {
         self.bare && self.text.shown.bytes().all(|byte| byte.is_ascii_digit())
     }
+}
+
+/// Whether an interactive bash or zsh expands a `!` with this text behind it. zsh also drops it in front of `"`.
+pub(super) fn expands_history(behind: &str) -> bool {
+    !behind.is_empty() && !behind.starts_with([' ', '\t', '\n', '=', '('])
+}
+
+/// The same anywhere in a text that the grammar takes as it stands.
+fn has_history(text: &str) -> bool {
+    text.match_indices('!').any(|(at, _)| at + 1 == text.len() || expands_history(&text[at + 1..]))
 }
 
 fn is_name(text: &str) -> bool {
@@ -109,6 +127,7 @@ impl Reader<'_> {
                     self.tilde(&mut text, first)?;
                     continue;
                 }
+                '!' if expands_history(&self.rest()[1..]) => return self.error(HISTORY),
                 '[' if first && self.takes_test(&mut text) => continue,
                 '[' => text.open_rest("["),
                 '*' => text.open("*"),
@@ -188,10 +207,18 @@ impl Reader<'_> {
     fn quoted_or_expanded(&mut self, text: &mut TextBuilder) -> Result<(), String> {
         match self.take() {
             Some('\'') => self.single_quoted(text),
-            Some('"') => self.double_quoted(text),
+            Some('"') => {
+                self.double_quotes += 1;
+                let read = self.double_quoted(text);
+                self.double_quotes -= 1;
+                read
+            }
             Some('\\') => match self.take() {
                 None => self.error("a backslash ends the line"),
                 Some('\n') => self.error("a word goes on in the next line"),
+                Some(char) if char.is_ascii_alphanumeric() => {
+                    self.error("fish reads a backslash in front of a letter or a digit differently")
+                }
                 Some(char) => {
                     text.char(char);
                     Ok(())
@@ -207,6 +234,12 @@ impl Reader<'_> {
         if inner.ends_with('\\') {
             return self.error("shells read a backslash before a quote differently");
         }
+        // Double quotes around it make the quote a plain character for the history, and an older bash looks at each line alone.
+        let unquoted =
+            if self.double_quotes > 0 { Some(inner) } else { inner.split_once('\n').map(|(_, rest)| rest) };
+        if unquoted.is_some_and(has_history) {
+            return self.error(HISTORY);
+        }
         inner.chars().for_each(|char| text.char(char));
         self.at += inner.len() + 1;
         Ok(())
@@ -219,6 +252,7 @@ impl Reader<'_> {
                 Some('"') => return Ok(()),
                 Some('`') => self.backticks(text, true)?,
                 Some('$') => self.expansion(text, true)?,
+                Some('!') if expands_history(self.rest()) => return self.error(HISTORY),
                 Some('\\') => match self.char() {
                     Some('\n') => return self.error("a quoted text goes on behind a backslash"),
                     Some(char @ ('$' | '`' | '"' | '\\')) => {
@@ -243,6 +277,7 @@ impl Reader<'_> {
         self.script.commands.extend(script.commands);
         self.script.inputs.extend(script.inputs);
         self.script.variables.extend(script.variables);
+        self.script.fed |= script.fed;
         open(text, "$(…)", quoted);
         self.at += inner.len() + 1;
         Ok(())
@@ -268,6 +303,9 @@ impl Reader<'_> {
                     && self.char().is_some_and(|next| next.is_ascii_alphanumeric() || "_{$".contains(next))
                 {
                     return self.error("shells read `$#` in front of a name differently");
+                }
+                if char == '!' && expands_history(self.rest()) && (quoted || self.char() != Some(';')) {
+                    return self.error(HISTORY);
                 }
                 open(text, &format!("${char}"), quoted);
                 self.behind_parameter(text, quoted)

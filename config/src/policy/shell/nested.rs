@@ -1,0 +1,150 @@
+//! Command lines and programs that stand in the arguments of another program, whichever it is. Pure.
+//!
+//! What is found here is no command that rules must allow: the program may do something else with it. It is a reason to
+//! ask where a rule restricts commands.
+
+use super::starts::{self, TAKE_LINES};
+use super::text::Text;
+use super::walk::{FIND_STARTS, SHELLS, TRANSPARENT, WRAPPERS, reads_file, shell_script};
+use super::{Line, read};
+
+/// Shells whose language is another one.
+const OTHER_SHELLS: &[&str] = &["csh", "fish", "tcsh"];
+/// Programs that start nothing, so that the name of a shell behind them is a text.
+const STARTS_NOTHING: &[&str] =
+    &["cat", "command", "echo", "egrep", "fgrep", "grep", "head", "ls", "printf", "type", "wc", "which"];
+/// Options of a cluster behind which a line may begin.
+const MAX_CLUSTER: usize = 8;
+
+/// Looks for what a command hands on to shells.
+pub(super) fn look(words: &[Text], depth: usize, line: &mut Line) {
+    let Some(first) = words.first().map(name_of) else { return };
+    if STARTS_NOTHING.contains(&first) {
+        return;
+    }
+    let own = usize::from(!OTHER_SHELLS.contains(&first));
+    let takes_lines = words.iter().any(|word| TAKE_LINES.contains(&name_of(word)));
+    for (at, word) in words.iter().enumerate().skip(own) {
+        if SHELLS.contains(&name_of(word)) || OTHER_SHELLS.contains(&name_of(word)) {
+            shell(&words[at..], takes_lines, depth, line);
+        }
+    }
+    for (at, word) in words.iter().enumerate() {
+        match name_of(word) {
+            "xargs" | "parallel" => appends(&words[at..], line),
+            name if TAKE_LINES.contains(&name) && !matches!(name, "busybox" | "toybox") => {
+                words[at + 1..].iter().for_each(|word| argument(word, depth, line));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The name of a program without its path.
+fn name_of(word: &Text) -> &str {
+    word.shown.rsplit('/').next().unwrap_or_default()
+}
+
+/// A shell that another program may start.
+fn shell(words: &[Text], takes_lines: bool, depth: usize, line: &mut Line) {
+    match shell_script(words) {
+        Some(script) => nested(&script, depth, line),
+        None if line.fed && (takes_lines || !reads_file(words)) => {
+            line.suspect(format!("`{}` may read its script from somewhere else", words[0].shown));
+        }
+        None => {}
+    }
+}
+
+/// An argument of a program that gives its arguments to a shell.
+fn argument(word: &Text, depth: usize, line: &mut Line) {
+    let is_plain = |char: char| char.is_alphanumeric() || "_-./:,+@%=".contains(char);
+    let Some(text) = word.known().filter(|text| !text.chars().all(is_plain)) else { return };
+    match text.strip_prefix('-') {
+        None => nested(word, depth, line),
+        // The line may follow the letters of options at once.
+        Some(cluster) => {
+            let letters = cluster.chars().take(MAX_CLUSTER).take_while(char::is_ascii_alphabetic).count();
+            let starts = (1..=letters).filter_map(|at| cluster.get(at..));
+            starts.for_each(|text| nested(&Text::literal(text), depth, line));
+        }
+    }
+}
+
+/// A line for a shell: one that is not understood may start anything.
+fn nested(script: &Text, depth: usize, line: &mut Line) {
+    let Some(text) = script.known() else {
+        return line.suspect("what a shell is given is known only when it runs".to_owned());
+    };
+    let mut inner = Line { spent: line.spent, fed: line.fed, ..Line::default() };
+    read(text, depth + 1, &mut inner);
+    line.spent = inner.spent;
+    line.has_room(0);
+    line.loose.extend(inner.loose);
+    let unknown = inner.parts.iter().any(|part| part.unknown);
+    let unknown = unknown.then(|| "which program a shell starts is known only when it runs".to_owned());
+    if let Some(why) = inner.opaque.or(inner.doubt).or(unknown) {
+        line.suspect(format!("in a line for a shell: {why}"));
+    }
+}
+
+/// `xargs` and `parallel` add what they read: that must not be the program.
+fn appends(words: &[Text], line: &mut Line) {
+    let name = name_of(&words[0]);
+    let mut at = 1 + options(&words[1..]);
+    let placeholders: Vec<&str> = words[1..at]
+        .iter()
+        .zip(words.get(2..).unwrap_or_default().iter().chain([&words[0]]))
+        .filter_map(|(option, value)| match option.shown.as_str() {
+            "-I" | "--replace" => Some(value.shown.as_str()),
+            text => text.strip_prefix("-I").or_else(|| text.strip_prefix("--replace=")),
+        })
+        .chain(["{}"])
+        .collect();
+    let is_read = |word: &Text| {
+        placeholders.iter().any(|place| word.shown.contains(place))
+            || (name == "parallel" && word.shown.contains(['{', ':']))
+    };
+    let none = name == "parallel" && at >= words.len();
+    let mut reads_program = none;
+    while let Some(program) = words.get(at) {
+        let starter = name_of(program);
+        reads_program |= is_read(program);
+        let rest = &words[at..];
+        if SHELLS.contains(&starter) || OTHER_SHELLS.contains(&starter) {
+            let script = shell_script(rest);
+            reads_program |= match &script {
+                Some(script) => is_read(script),
+                None => !reads_file(rest),
+            };
+        }
+        if starter == "find" {
+            reads_program |= rest.last().is_some_and(|last| FIND_STARTS.contains(&last.shown.as_str()));
+        }
+        if !TRANSPARENT.contains(&starter) && !WRAPPERS.contains(&starter) {
+            break;
+        }
+        let (inner, sure) = starts::program(starter, rest);
+        // The last word may be the value of an option.
+        let is_value =
+            !sure && inner + 1 == rest.len() && inner > 1 && rest[inner - 1].shown.starts_with('-');
+        reads_program |= inner >= rest.len() || is_value;
+        at += inner;
+    }
+    if reads_program {
+        line.suspect(format!("`{name}` may start a program whose name it reads"));
+    }
+}
+
+/// How many of these words are options of `xargs` and their values.
+fn options(words: &[Text]) -> usize {
+    let mut at = 0;
+    while let Some(word) = words.get(at).filter(|word| word.shown.starts_with('-')) {
+        let has_value = matches!(
+            word.shown.as_str(),
+            "-a" | "-d" | "-E" | "-I" | "-j" | "-L" | "-n" | "-N" | "-P" | "-s" | "--jobs" | "--replace"
+        );
+        at += if has_value { 2 } else { 1 };
+    }
+    at.min(words.len())
+}
