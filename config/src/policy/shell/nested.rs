@@ -32,6 +32,9 @@ pub(super) fn look(words: &[Text], depth: usize, line: &mut Line) {
     for (at, word) in words.iter().enumerate() {
         match name_of(word) {
             "xargs" | "parallel" => appends(&words[at..], line),
+            "env" if words[at + 1..].iter().any(|word| starts::splits(&word.shown)) => {
+                line.suspect("`env` splits a text into words".to_owned());
+            }
             name if TAKE_LINES.contains(&name) && !matches!(name, "busybox" | "toybox") => {
                 words[at + 1..].iter().for_each(|word| argument(word, depth, line));
             }
@@ -73,6 +76,10 @@ fn argument(word: &Text, depth: usize, line: &mut Line) {
 
 /// A line for a shell: one that is not understood may start anything.
 fn nested(script: &Text, depth: usize, line: &mut Line) {
+    // Nothing more can come of it, and many lines take long.
+    if line.opaque.is_some() || line.doubt.is_some() {
+        return;
+    }
     let Some(text) = script.known() else {
         return line.suspect("what a shell is given is known only when it runs".to_owned());
     };
@@ -96,8 +103,11 @@ fn appends(words: &[Text], line: &mut Line) {
         .iter()
         .zip(words.get(2..).unwrap_or_default().iter().chain([&words[0]]))
         .filter_map(|(option, value)| match option.shown.as_str() {
-            "-I" | "--replace" => Some(value.shown.as_str()),
-            text => text.strip_prefix("-I").or_else(|| text.strip_prefix("--replace=")),
+            "-I" => Some(value.shown.as_str()),
+            text => ["-I", "-i", "--replace="]
+                .iter()
+                .find_map(|option| text.strip_prefix(option))
+                .filter(|place| !place.is_empty()),
         })
         .chain(["{}"])
         .collect();
@@ -142,7 +152,7 @@ fn options(words: &[Text]) -> usize {
     while let Some(word) = words.get(at).filter(|word| word.shown.starts_with('-')) {
         let has_value = matches!(
             word.shown.as_str(),
-            "-a" | "-d" | "-E" | "-I" | "-j" | "-L" | "-n" | "-N" | "-P" | "-s" | "--jobs" | "--replace"
+            "-a" | "-d" | "-E" | "-I" | "-j" | "-L" | "-n" | "-N" | "-P" | "-s" | "--jobs"
         );
         at += if has_value { 2 } else { 1 };
     }

@@ -8,6 +8,9 @@ pub(in super::super) const MAX_PLACES: usize = 64;
 
 /// Starts of one word behind its options that are looked at. A longer one is asked.
 const MAX_STARTS: usize = 256;
+/// Lists in braces of one word, and bytes of what they become. A line with more is asked.
+const MAX_LISTS: usize = 8;
+const MAX_EXPANDED: usize = 64 * 1024;
 
 /// What stands behind the places at which one of these names begins: up to the end of the text, up to the end of the
 /// command there, and the same with blanks for what separates words in lists of other languages. `None` if there are too
@@ -15,7 +18,7 @@ const MAX_STARTS: usize = 256;
 pub(in super::super) fn behind_names(text: &str, is_name: impl Fn(&str) -> bool) -> Option<Vec<String>> {
     let mut found = Vec::new();
     let mut places = 0;
-    for text in readings(text) {
+    for text in readings(text)? {
         let mut at = 0;
         for word in text.split_inclusive(|char: char| !is_of_a_name(char)) {
             let name = word.trim_end_matches(|char| !is_of_a_name(char));
@@ -56,15 +59,15 @@ fn starts(word: &str) -> Option<Vec<usize>> {
     (starts.len() <= MAX_STARTS).then_some(starts)
 }
 
-/// A text as programs may read it: without its quotes, and with a blank for each of them.
-fn readings(text: &str) -> Vec<String> {
-    let text = with_braces(&with_defaults(text));
+/// A text as programs may read it: without its quotes, and with a blank for each of them. `None` if that is too much.
+fn readings(text: &str) -> Option<Vec<String>> {
+    let text = with_braces(&with_defaults(text))?;
     let mut found = vec![plain(&text, None)];
     let parted = plain(&text, Some(' '));
     if parted != found[0] {
         found.push(parted);
     }
-    found
+    Some(found)
 }
 
 /// The text without quotes, or with something in their place, and with one space for blanks.
@@ -107,22 +110,31 @@ fn with_defaults(text: &str) -> String {
     found
 }
 
-/// The text, and behind it what its lists in braces become: `b{a,x}d` is `bad bxd`.
-fn with_braces(text: &str) -> String {
-    let expanded = text.split_whitespace().map(|word| match word.split_once('{') {
-        None => word.to_owned(),
-        Some((before, rest)) => match rest.split_once('}') {
-            Some((list, after)) if list.contains(',') => {
-                let words = list.split(',').map(|part| format!("{before}{part}{after}"));
-                words.collect::<Vec<_>>().join(" ")
+/// The text, and behind it what its lists in braces become: `b{a,x}d` is `bad bxd`. `None` if that is too much.
+fn with_braces(text: &str) -> Option<String> {
+    let mut all = text.to_owned();
+    let mut last = text.to_owned();
+    for _ in 0..MAX_LISTS {
+        let mut next = String::new();
+        for word in last.split_whitespace() {
+            let (before, rest) = word.split_once('{').unwrap_or((word, ""));
+            let Some((list, after)) = rest.split_once('}').filter(|(list, _)| list.contains(',')) else {
+                continue;
+            };
+            for part in list.split(',') {
+                next.extend([before, part, after, " "]);
+                if next.len() > MAX_EXPANDED {
+                    return None;
+                }
             }
-            _ => word.to_owned(),
-        },
-    });
-    match text.contains('{') && text.contains(',') {
-        true => format!("{text}\n{}", expanded.collect::<Vec<_>>().join(" ")),
-        false => text.to_owned(),
+        }
+        if next.is_empty() {
+            return Some(all);
+        }
+        all.extend(["\n", &next]);
+        last = next;
     }
+    None
 }
 
 #[cfg(test)]
@@ -149,13 +161,14 @@ mod tests {
         {
             assert!(rm(text).iter().any(|place| place == "rm y"), "{text}: {:?}", rm(text));
         }
-        for text in ["rm,y", "rm$IFS-f", "rm<x", "rm:x", "\"rm\"x", "r{m,x} y"] {
+        for text in ["rm,y", "rm$IFS-f", "rm<x", "rm:x", "\"rm\"x", "r{m,x} y", "{r,x}{m,y} z"] {
             assert!(rm(text).iter().any(|place| place.starts_with("rm ")), "{text}: {:?}", rm(text));
         }
         for text in ["--rm y", "rm.txt", "farm y", "x-rm", "_rm"] {
             assert!(rm(text).is_empty(), "{text}");
         }
         assert_eq!(rm("x 'rm y; z'"), ["rm y; z", "rm y"]);
+        assert!(behind_names(&format!("{}a{}", "{a,b}".repeat(20), "x"), |name| name == "rm").is_none());
         assert!(behind_names(&"rm ".repeat(MAX_PLACES + 1), |name| name == "rm").is_none());
     }
 }

@@ -195,6 +195,9 @@ impl Reader<'_> {
         if !inner.chars().all(|char| char.is_alphanumeric() || "_-./,+@".contains(char)) {
             return self.error("a brace is not read here");
         }
+        if inner.contains("..") && inner.contains(|char: char| char.is_alphabetic()) {
+            return self.error("a range of letters is not read");
+        }
         match inner.contains(',') || inner.contains("..") {
             true => text.open_rest(&rest[..inner.len() + 2]),
             false => rest[..inner.len() + 2].chars().for_each(|char| text.char(char)),
