@@ -6,13 +6,28 @@
 use super::starts::{self, TAKE_LINES};
 use super::text::Text;
 use super::walk::{FIND_STARTS, SHELLS, TRANSPARENT, WRAPPERS, reads_file, shell_script};
-use super::{Line, read};
+use super::{Line, numbers, read};
 
 /// Shells whose language is another one.
 const OTHER_SHELLS: &[&str] = &["csh", "fish", "tcsh"];
 /// Programs that start nothing, so that the name of a shell behind them is a text.
 const STARTS_NOTHING: &[&str] =
     &["cat", "command", "echo", "egrep", "fgrep", "grep", "head", "ls", "printf", "type", "wc", "which"];
+/// Programs that start a shell if they are given no program, and how many words they take besides.
+const BECOME_SHELLS: &[(&str, usize)] = &[
+    ("at", usize::MAX),
+    ("batch", usize::MAX),
+    ("chroot", 1),
+    ("newgrp", 1),
+    ("nsenter", 0),
+    ("script", 1),
+    ("sg", 1),
+    ("ssh", 1),
+    ("su", 1),
+    ("unshare", 0),
+];
+/// Those that do so for an option alone.
+const BECOME_SHELLS_BY_OPTION: &[&str] = &["doas", "runuser", "sudo"];
 /// Options of a cluster behind which a line may begin.
 const MAX_CLUSTER: usize = 8;
 
@@ -28,6 +43,14 @@ pub(super) fn look(words: &[Text], depth: usize, line: &mut Line) {
         if SHELLS.contains(&name_of(word)) || OTHER_SHELLS.contains(&name_of(word)) {
             shell(&words[at..], takes_lines, depth, line);
         }
+    }
+    let starts_next = |word: &&Text| {
+        let name = name_of(word);
+        word.shown.starts_with('-') || TRANSPARENT.contains(&name) || WRAPPERS.contains(&name)
+    };
+    let first_programs = words.iter().take_while(starts_next).count() + 1;
+    if line.fed && (0..first_programs.min(words.len())).any(|at| becomes_shell(&words[at..])) {
+        line.suspect("a shell that is started without a program reads its script from the input".to_owned());
     }
     for (at, word) in words.iter().enumerate() {
         match name_of(word) {
@@ -46,6 +69,20 @@ pub(super) fn look(words: &[Text], depth: usize, line: &mut Line) {
 /// The name of a program without its path.
 fn name_of(word: &Text) -> &str {
     word.shown.rsplit('/').next().unwrap_or_default()
+}
+
+/// Whether a program is given none to start, so that it starts a shell.
+fn becomes_shell(words: &[Text]) -> bool {
+    let name = name_of(&words[0]);
+    let operands =
+        words[1..].iter().filter(|word| !word.shown.starts_with('-') && !numbers::is_plain(word)).count();
+    let asks = |word: &Text| {
+        let letters = word.shown.strip_prefix('-').unwrap_or_default();
+        matches!(word.shown.as_str(), "--shell" | "--login")
+            || (!letters.starts_with('-') && letters.contains(['i', 's']))
+    };
+    BECOME_SHELLS.iter().any(|(program, most)| *program == name && operands <= *most)
+        || (BECOME_SHELLS_BY_OPTION.contains(&name) && operands <= 1 && words[1..].iter().any(asks))
 }
 
 /// A shell that another program may start.
