@@ -5,6 +5,7 @@
 
 use clap::{Args, Command, Subcommand};
 
+use super::schedules::ScheduleCommand;
 use super::worktrees::WorktreeCommand;
 use super::{
     AgentCommand, ApprovalCommand, ConfigCommand, ControllerCommand, DaemonCommand, LauncherCommand,
@@ -45,6 +46,7 @@ group! {
     PromptCommand,
     QueueCommand,
     RoleCommand,
+    ScheduleCommand,
     SessionCommand,
     TaskCommand,
     TurnCommand,

@@ -174,7 +174,6 @@ pub enum Command {
     Tree(Tree),
     Summary(Summary),
     /// Start tasks and send messages at certain times
-    #[command(subcommand)]
     Schedule(schedules::ScheduleCommand),
     /// List, test and trace notifications
     Notify(notify::NotifyCommand),

@@ -106,10 +106,12 @@ enum End {
 
 /// Operators, longer ones before those that they begin with.
 const OPERATORS: &[&str] =
-    &["<<<", "<<-", "&>>", "&>", "&&", "||", ">>", ">|", ">&", "<<", "<&", ";", "&", "|", "(", ")", "<", ">"];
-/// Operators that a shell of the three lacks or reads otherwise.
-const DIALECT: &[&str] =
-    &["&>!", "&>>!", "|&", "<>", ";;", ";&", ";|", "&|", "&!", "((", "<(", ">(", ">!", ">>!", ">>|", "<<<<"];
+    &["<<<", "<<-", "&>>", "&>", "&&", "||", ">>", ">&", "<<", "<&", ";", "&", "|", "(", ")", "<", ">"];
+/// Operators that one of the shells lacks or reads otherwise.
+const DIALECT: &[&str] = &[
+    "&>!", "&>>!", ">|", "|&", "<>", ";;", ";&", ";|", "&|", "&!", "((", "<(", ">(", ">!", ">>!", ">>|",
+    "<<<<",
+];
 /// Reserved words that begin a compound command of this grammar.
 const COMPOUND: &[&str] = &["(", "{", "for", "if", "until", "while"];
 
@@ -292,7 +294,7 @@ impl<'a> Reader<'a> {
         }
         self.next()?;
         self.nested(|reader| reader.compound(reserved))?;
-        while let Token::Operator(operator @ ("<" | ">" | ">>" | ">|" | ">&" | "<&")) = self.peek()? {
+        while let Token::Operator(operator @ ("<" | ">" | ">>" | ">&" | "<&")) = self.peek()? {
             let operator = *operator;
             self.next()?;
             let redirects = self.redirect(operator)?.into_iter().collect();
@@ -399,9 +401,7 @@ impl<'a> Reader<'a> {
                     }
                     command.words.push(word.text);
                 }
-                Token::Operator(
-                    operator @ ("<" | ">" | ">>" | ">|" | ">&" | "<&" | "<<" | "<<-" | "<<<"),
-                ) => {
+                Token::Operator(operator @ ("<" | ">" | ">>" | ">&" | "<&" | "<<" | "<<-" | "<<<")) => {
                     let operator = *operator;
                     command.moves_input |=
                         self.descriptor.map_or(operator.starts_with('<'), |number| number == '0');
