@@ -11,6 +11,7 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::mcp::McpServers;
 use subagent_protocol::message_text::{ParagraphBreak, without_breaks};
 use subagent_protocol::until::{self, Until};
+use subagent_protocol::worker_name::LAST;
 
 use super::attachments;
 use super::environment_again::Agent;
@@ -237,7 +238,7 @@ fn send(
     let Message { worker_id, positional, asks, text, simulate, if_busy, key, agent, agents } = message;
     let typed = named_worker(&worker_id, workspace)?.to_owned();
     let mut client = Client::new(context, workspace);
-    let worker_id = block_on(client.pin_last(&[typed]))?.concat();
+    let worker_id = if typed == LAST { block_on(client.pin_last(&[typed]))?.concat() } else { typed };
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
     let wanted = agent.as_deref().map(|name| Wanted { name, agents: agents.as_deref(), config, cwd });
     let change = match &wanted {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Response, Sandbox, try_request, wait_until};
 
+mod schedules;
 mod worktrees;
 
 /// What is posted and changes nothing that an owner has, or is no request of an owner, with the reason.
@@ -414,6 +415,7 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
                 "SELECT -count(*) FROM hook_trust",
             )
         }
+        path if path.starts_with("/v1/schedules") => schedules::prepare(sandbox, path, number),
         path if path.starts_with("/v1/worktrees/") => worktrees::prepare(sandbox, path, number),
         path => panic!("{path} changes something and is not tested: add how it is asked for"),
     }

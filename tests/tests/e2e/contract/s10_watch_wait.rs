@@ -30,6 +30,8 @@ const KNOWN: &[&str] = &[
     "progress.update",
     "queue.paused",
     "queue.resumed",
+    "schedule.fired",
+    "schedule.paused",
     "subagent.cancelled",
     "subagent.completed",
     "subagent.failed",

@@ -58,6 +58,11 @@ pub(super) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
                 "SELECT count(*) FROM events WHERE type = 'worktree.landed'",
             )
         }
+        "/v1/worktrees/{worktree}/merge" => {
+            let (name, _) = kept(sandbox, number);
+            let target = format!("/v1/worktrees/{name}/merge");
+            Post::new("/v1/worktrees/{worktree}/merge", &target, json!({"env": env}), &[], gone)
+        }
         "/v1/worktrees/{worktree}/discard" => {
             let (name, _) = kept(sandbox, number);
             let target = format!("/v1/worktrees/{name}/discard");
