@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 use subagent_protocol::clean::one_line;
+use subagent_protocol::worker_name;
 use tokio::time::Instant;
 
 use super::live_wait::{self, Live};
@@ -28,6 +29,8 @@ const MAX_LINE_CHARS: usize = 200;
 
 /// A worker that is waited for.
 struct Waited {
+    /// The typed address; an id in place of `@last`.
+    address: String,
     /// The address until the daemon has said the id: a name can become another worker's meanwhile.
     worker_id: String,
     /// What the daemon found; nothing as long as it waits.
@@ -95,7 +98,7 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
 
 impl Waited {
     fn of(address: &str) -> Self {
-        Self { worker_id: address.to_owned(), item: None }
+        Self { address: address.to_owned(), worker_id: address.to_owned(), item: None }
     }
 }
 
@@ -184,8 +187,14 @@ struct Row {
 
 impl Row {
     fn of(worker: Waited, end: Option<WaitEnd>) -> Self {
-        let Waited { worker_id, item } = worker;
-        let mut item = item.unwrap_or_else(|| json!({"workerId": worker_id, "outcome": "waiting"}));
+        let Waited { address, worker_id, item } = worker;
+        let mut item = item.unwrap_or_else(|| {
+            let mut waits = json!({"workerId": worker_id, "outcome": "waiting"});
+            if worker_name::check(&address).is_ok() {
+                waits["name"] = address.into();
+            }
+            waits
+        });
         let name = one_line(human::named(&item));
         let found = item["outcome"].as_str().unwrap_or_default().to_owned();
         let (outcome, line, code, result) = match end {
@@ -245,5 +254,6 @@ mod tests {
         let of = |item: Value| Row::of(Waited { item: Some(item), ..Waited::of("@last") }, None).text();
         assert_eq!(of(json!({"workerId": "w_1", "name": "codex-1", "outcome": "idle"})), "codex-1\tidle");
         assert_eq!(of(json!({"workerId": "w_1", "outcome": "stopped"})), "w_1\tstopped");
+        assert_eq!(Row::of(Waited::of("codex-1"), None).text(), "codex-1\twaiting");
     }
 }

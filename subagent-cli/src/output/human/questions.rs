@@ -28,7 +28,7 @@ pub(super) fn elicitation(page: &mut Page, asked: &Value) {
         page.plain("    ")
             .word(Style::Strong, what)
             .fill(what, 7)
-            .tail(Style::Plain, "      ", &command)
+            .tail(Style::Plain, "     ", &command)
             .end();
     }
 }

@@ -143,7 +143,7 @@ const VIEWS: &[View] = &[
     ("show port", &["port", "waiting approval", "FORM"]),
     ("approval show FORM", &["Port", "for which of the hosts?"]),
     ("worker inspect port --tail 1", &["Port"]),
-    ("wait demo-1 login --no-ask", &["needs answer", "rm -rf build && make --jobs 8 everything"]),
+    ("wait login --no-ask", &["needs answer", "rm -rf build && make --jobs 8 everything"]),
     ("watch demo-1", &["I have read the file."]),
     ("send nobody hello", &["WORKER_NOT_FOUND"]),
     ("task show TASK", &["Find the config", "completed", "explore"]),
