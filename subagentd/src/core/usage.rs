@@ -169,7 +169,10 @@ impl<'a> Sums<'a> {
         let item = |(key, sum): (_, Sum)| UsageItem { key, name: sum.name.clone(), sums: sum.shown() };
         let mut items: Vec<UsageItem> = self.items.into_iter().map(item).collect();
         if self.by != UsageBy::Day {
-            items.sort_by_key(|item| std::cmp::Reverse(item.sums.tokens.used));
+            items.sort_by(|one, other| {
+                let most = other.sums.tokens.used.cmp(&one.sums.tokens.used);
+                most.then_with(|| one.name.cmp(&other.name))
+            });
         }
         UsageShown { by: self.by, since, items, total: self.total.shown() }
     }

@@ -66,8 +66,13 @@ fn questions_of_one_second_are_one_notification_and_answered_ones_are_none() {
     let workers: Vec<&Value> =
         questions.as_array().unwrap().iter().map(|question| &question["worker"]["id"]).collect();
     assert_eq!(workers, [&worker, &worker], "{questions}");
-    let statuses: Vec<Value> = log(&sandbox).into_iter().rev().map(|item| item["status"].clone()).collect();
-    assert_eq!(statuses, ["delivered", "delivered", "delivered", "dropped", "delivered"]);
+    let mut statuses: Vec<Value> =
+        log(&sandbox).into_iter().rev().map(|item| item["status"].clone()).collect();
+    // The answered one is dropped, or was answered before it was noted.
+    if statuses.len() == 5 {
+        assert_eq!(statuses.remove(3), "dropped");
+    }
+    assert_eq!(statuses, ["delivered"; 4]);
     sandbox.finish();
 }
 

@@ -7,9 +7,10 @@ mod normal;
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{On, Sandbox, Screen};
+use subagent_tests::harness::{On, Sandbox, Screen, wait_until};
 
 use normal::{normal, width};
 
@@ -57,6 +58,11 @@ fn world() -> World {
     let word = |data: &Value, key: &str| data[key].as_str().unwrap().to_owned();
     sandbox.run(&["worker", "start", "--name", "port"]).data_of("worker.started");
     let form = sandbox.send(sandbox.show("port")["workerId"].as_str().unwrap(), FORM);
+    wait_until("the ends and the questions to be notified", Duration::from_secs(30), || {
+        let log = sandbox.run(&["notify", "log"]).data_of("notify.log");
+        let items = log["items"].as_array().unwrap();
+        (items.len() == 4 && items.iter().all(|item| item["status"] == "delivered")).then_some(())
+    });
     World {
         turn: word(&accepted, "turnId"),
         request: word(&asked, "requestId"),
