@@ -167,13 +167,14 @@ fn a_tree_that_nobody_ends_is_found() {
         let file = folder.path().join(format!("registry-{index}"));
         let planted = Planted(Registry::new(&file, &program));
         let registry = &planted.0;
-        let mut child = Command::new(&program)
-            .args(["--tree", file.to_str().unwrap(), text])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(&program);
+        command.args(["--tree", file.to_str().unwrap(), text]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // It was just copied: another test may have forked meanwhile, and holds it open until its own `exec`.
+        let mut child = wait_until("the executable to be closed", GROWN, || match command.spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => None,
+            started => Some(started.unwrap()),
+        });
         let shape = Shape::parse(text).unwrap();
         wait_until("the tree", GROWN, || (registry.joined() >= shape.processes()).then_some(()));
         let joined = registry.joined();
