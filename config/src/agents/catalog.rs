@@ -19,8 +19,8 @@ impl Given {
     /// # Errors
     /// Why it is none.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if text.len() > super::MOST_BYTES {
-            return Err(format!("is longer than {} bytes", super::MOST_BYTES));
+        if text.len() > super::MAX_BYTES {
+            return Err(format!("is longer than {} bytes", super::MAX_BYTES));
         }
         let document = crate::syntax::parse_json_strictly(text).map_err(|found| found.problem)?;
         match document {

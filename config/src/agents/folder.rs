@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::problem::Problem;
-use super::{MOST_BYTES, Source};
+use super::{MAX_BYTES, Source};
 use crate::regular;
 
 /// So many definitions of a folder are read.
@@ -68,7 +68,7 @@ pub(super) fn of_path(path: PathBuf) -> Read {
 /// A byte more than may be: so it is seen that there are more.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX);
+    let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
     regular::open_to_read(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

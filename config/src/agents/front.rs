@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::keys::{self, Keys};
 use super::problem::Problem;
-use super::{MOST_BYTES, Severity};
+use super::{MAX_BYTES, Severity};
 use crate::policy::Position;
 use crate::syntax;
 
@@ -27,8 +27,8 @@ pub(super) struct Front {
 /// # Errors
 /// What is wrong with it, and where.
 pub(super) fn split(bytes: &[u8]) -> Result<Front, Problem> {
-    if bytes.len() > MOST_BYTES {
-        return Err(Problem::error(format!("is larger than {MOST_BYTES} bytes; shorten it")));
+    if bytes.len() > MAX_BYTES {
+        return Err(Problem::error(format!("is larger than {MAX_BYTES} bytes; shorten it")));
     }
     let text = str::from_utf8(bytes).map_err(|error| not_utf8(bytes, error.valid_up_to()))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

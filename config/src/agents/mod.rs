@@ -30,7 +30,7 @@ pub use problem::{Problem, Severity};
 pub use read::{Reading, read};
 
 /// The longest file that is read, in bytes: it becomes part of a prompt.
-pub const MOST_BYTES: usize = 256 * 1024;
+pub const MAX_BYTES: usize = 256 * 1024;
 /// The longest name, in characters.
 pub const MAX_NAME_CHARS: usize = 64;
 

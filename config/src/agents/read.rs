@@ -6,7 +6,7 @@ use super::front::{self, Front};
 use super::keys::Keys;
 use super::lists;
 use super::problem::Problem;
-use super::{Definition, MAX_NAME_CHARS, MOST_BYTES, McpWish, Mode, Source, is_name};
+use super::{Definition, MAX_BYTES, MAX_NAME_CHARS, McpWish, Mode, Source, is_name};
 use crate::check::{Checked, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
 use crate::error::Place;
 use crate::hooks;
@@ -50,8 +50,8 @@ pub(super) fn of_entry(name: &str, entry: &Value, source: Source) -> Result<Read
         Value::String(prompt) => prompt.clone(),
         _ => return Err(Problem::error("`prompt` must be a string").of_key("prompt")),
     };
-    if body.len() > MOST_BYTES {
-        return Err(Problem::error(format!("its prompt is larger than {MOST_BYTES} bytes; shorten it")));
+    if body.len() > MAX_BYTES {
+        return Err(Problem::error(format!("its prompt is larger than {MAX_BYTES} bytes; shorten it")));
     }
     let mut entry = entry.clone();
     if let Some(object) = entry.as_object_mut() {

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::{Definition, MOST_BYTES};
+use super::{Definition, MAX_BYTES};
 use crate::environment::Environment;
 use crate::regular;
 
@@ -33,7 +33,7 @@ fn one(name: &str, definition: &Definition, workspace: &Path, env: &Environment)
     for folder in &folders {
         let file = folder.join("SKILL.md");
         let mut bytes = Vec::new();
-        let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX);
+        let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
         let read = regular::open_to_read(&file)
             .and_then(|opened| opened.take(most.saturating_add(1)).read_to_end(&mut bytes));
         match read {
@@ -41,9 +41,9 @@ fn one(name: &str, definition: &Definition, workspace: &Path, env: &Environment)
             Err(error) => {
                 return Err(format!("the skill `{name}` cannot be read: {}: {error}", file.display()));
             }
-            Ok(_) if bytes.len() > MOST_BYTES => {
+            Ok(_) if bytes.len() > MAX_BYTES => {
                 return Err(format!(
-                    "the skill `{name}` is larger than {MOST_BYTES} bytes: {}",
+                    "the skill `{name}` is larger than {MAX_BYTES} bytes: {}",
                     file.display()
                 ));
             }

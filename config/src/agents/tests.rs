@@ -176,7 +176,7 @@ fn what_cannot_be_read_is_reported_with_its_line() {
         (Some((2, 14)), "is not UTF-8 text; save the file as UTF-8".to_owned())
     );
     assert!(problem("---\ndescription: \0\n---\n").1.contains("NUL"));
-    assert!(problem("x".repeat(MOST_BYTES + 1)).1.contains("larger than"));
+    assert!(problem("x".repeat(MAX_BYTES + 1)).1.contains("larger than"));
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn whatever_lies_in_a_folder_the_rest_is_read_and_fast() {
     symlink("..", folder.join("a-folder.md")).unwrap();
     symlink("agent-001.md", folder.join("a-link.md")).unwrap();
     nix::unistd::mkfifo(&folder.join("a-pipe.md"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    fs::write(folder.join("a-large.md"), vec![b'x'; MOST_BYTES + 1]).unwrap();
+    fs::write(folder.join("a-large.md"), vec![b'x'; MAX_BYTES + 1]).unwrap();
     fs::write(folder.join("a-picture.md"), b"\x89PNG\xff").unwrap();
     let begun = Instant::now();
     let catalog = world.find("");
@@ -454,7 +454,7 @@ fn skills_are_read_whole_and_a_missing_one_is_named() {
         catalog.look_at_files(&world.dir.path().join("ws"), &env);
         assert_eq!(keys(&catalog.named("x").unwrap().definition.refusals), expected);
     }
-    fs::write(world.dir.path().join("ws/.agents/skills/rust/SKILL.md"), vec![b'x'; MOST_BYTES + 1]).unwrap();
+    fs::write(world.dir.path().join("ws/.agents/skills/rust/SKILL.md"), vec![b'x'; MAX_BYTES + 1]).unwrap();
     assert!(load("rust").unwrap_err().contains("larger"));
 }
 

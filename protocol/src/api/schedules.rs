@@ -83,8 +83,8 @@ words! {
         Service = "service",
         /// The daemon in the background: it stays until then.
         Daemon = "daemon",
-        /// Nobody, unless a command starts a daemon before.
-        Nobody = "nobody",
+        /// No daemon, unless a command starts one before.
+        Unattended = "unattended",
     }
 }
 

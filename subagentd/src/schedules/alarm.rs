@@ -25,7 +25,7 @@ impl AsRawFd for Raw {
 pub(super) async fn until(time: Option<Timestamp>) -> io::Result<()> {
     let Some(time) = time else { return pending().await };
     let timer = armed(time)?;
-    // What it has to say is not read: whoever waits looks at the clock.
+    // The timer is not read: the owner looks at the clock.
     timer.readable().await.map(drop)
 }
 

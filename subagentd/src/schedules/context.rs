@@ -18,7 +18,7 @@ use crate::supervisor::{Stream, Supervisor};
 pub enum Stay {
     /// Until its service manager or a person ends it.
     Service,
-    /// In the background, for so many milliseconds without work.
+    /// In the background, for this many milliseconds without work.
     Idle(i64),
     /// In the background, without such an end.
     Background,
@@ -29,7 +29,7 @@ impl Stay {
     pub(super) fn attendant(self, next: Timestamp, now: Timestamp) -> Attendant {
         match self {
             Self::Service => Attendant::Service,
-            Self::Idle(millis) if next.0.saturating_sub(now.0) > millis => Attendant::Nobody,
+            Self::Idle(millis) if next.0.saturating_sub(now.0) > millis => Attendant::Unattended,
             Self::Idle(_) | Self::Background => Attendant::Daemon,
         }
     }

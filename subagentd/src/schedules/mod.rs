@@ -76,10 +76,9 @@ impl Schedules {
         let times = Times::of(&request.when, zone, now).map_err(|problem| wrong("when", problem))?;
         let next = times.next(now).ok_or_else(|| wrong("when", "this time never comes".to_owned()))?;
         self.check_work(&mut request.work).await?;
-        if self.0.stay.attendant(next, now) == Attendant::Nobody {
-            let message = format!(
-                "it fires next at {next}, and the daemon in the background would end before: nobody would be there"
-            );
+        if self.0.stay.attendant(next, now) == Attendant::Unattended {
+            let message =
+                format!("it fires next at {next}, and the daemon in the background ends before that");
             return Err(Error::new(Code::ScheduleUnattended, message)
                 .with("nextAt", next.to_string())
                 .recommend(
@@ -92,7 +91,8 @@ impl Schedules {
                 Code::InvalidArgument,
                 format!("there are {MAX_SCHEDULES} schedules already"),
             )
-            .with("limit", MAX_SCHEDULES));
+            .with("limit", MAX_SCHEDULES)
+            .recommend("remove one that is not needed any more with `subagent schedule rm`"));
         }
         let name = request.name.clone();
         self.0.supervisor.add_schedule(caller, request).await?;

@@ -87,7 +87,7 @@ async fn round(context: &Arc<Context>, work: &Arc<Work>) -> Result<Outlook> {
         }
         if let Some(next) = look_at(context, &row, now).await? {
             outlook.next = Some(outlook.next.map_or(next, |first| first.min(next)));
-            stays |= context.stay.attendant(next, now) != Attendant::Nobody;
+            stays |= context.stay.attendant(next, now) != Attendant::Unattended;
         }
     }
     // Of all rows once more: a look may have paused some.

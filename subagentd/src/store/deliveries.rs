@@ -46,8 +46,8 @@ pub(crate) struct Candidates {
     pub(crate) end: bool,
 }
 
-/// The events of these types after another one. Questions that are not open are left out, and what became of a turn in which
-/// a violation was noticed before.
+/// The events of these types after another one. Questions that are not open are left out, what became of a turn in which
+/// a violation was noticed before, and the pause of a schedule that its owner wanted.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
@@ -66,6 +66,7 @@ pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType
            AND (e.type NOT IN ('policy.violated', 'turn.completed', 'turn.failed', 'turn.canceled') OR NOT EXISTS (
              SELECT 1 FROM events v WHERE v.worker = e.worker AND v.type = 'policy.violated' AND v.internal = 0
                AND v.kind IS NULL AND v.seq < e.seq AND v.turn = e.turn))
+           AND (e.type <> 'schedule.paused' OR e.payload ->> '$.reason' <> 'user')
          ORDER BY e.seq LIMIT {MAX_PAGE}",
         types.join(", ")
     );

@@ -32,7 +32,7 @@ pub struct OverviewFilter {
     pub selector: Option<String>,
     /// Also those of tasks that are not inspectable.
     pub all: bool,
-    /// This one alone: whoever looks may see no other.
+    /// This one alone, for a caller that may see no other.
     pub only: Option<WorkerId>,
 }
 

@@ -101,6 +101,10 @@ impl Supervisor {
     /// As [`Self::send`].
     pub(crate) async fn fire_message(&self, firing: RowId, worker: &str, text: &str) -> Result<()> {
         let row = self.row(worker).await?;
+        if row.state == "stopped" {
+            let error = stopped_for_good(subagent_protocol::state::WorkerState::Stopped);
+            return Err(error.with("workerId", worker));
+        }
         turns::check_text(text)?;
         let mut text = text.to_owned();
         let turn_id = TurnId::from_random(entropy::random()?);
@@ -110,10 +114,6 @@ impl Supervisor {
                 text = format!("{text}\n\n{context}");
                 turns::check_text(&text)?;
             }
-        }
-        if row.state == "stopped" {
-            let error = stopped_for_good(subagent_protocol::state::WorkerState::Stopped);
-            return Err(error.with("workerId", worker));
         }
         let Reached::Actor(handle) = self.reach(&row, &OwnerCheck(None), &None).await? else {
             return Err(Error::new(Code::Internal, "a firing has no key"));

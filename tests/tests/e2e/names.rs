@@ -157,7 +157,7 @@ fn what_is_missing_is_named_in_words_that_can_be_typed() {
         let example = format!("subagent {command} codex-1");
         assert!(error["message"].as_str().unwrap().contains(&example), "{error}");
     }
-    sandbox.run(&["answer", "nobody"]).error("WORKER_NOT_FOUND");
+    sandbox.run(&["answer", "gone-1"]).error("WORKER_NOT_FOUND");
     sandbox.run(&["answer", "demo-1"]).error("APPROVAL_NOT_FOUND");
     sandbox.finish();
 }

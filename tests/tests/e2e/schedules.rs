@@ -37,7 +37,7 @@ fn show(sandbox: &Sandbox, name: &str) -> Value {
     sandbox.run(&["schedule", "show", name]).data_of("schedule.shown")
 }
 
-/// Waits until so many firings have ended in this way.
+/// Waits until this many firings have ended in this way.
 fn wait_for(sandbox: &Sandbox, name: &str, status: &str, count: usize) -> Vec<Value> {
     wait_until("firings", SOON, || {
         let all = log(sandbox, name);
@@ -80,6 +80,37 @@ fn an_interval_fires_tasks_until_it_is_paused() {
     assert_eq!(removed["name"], "tick");
     sandbox.run(&["schedule", "show", "tick"]).error("SCHEDULE_NOT_FOUND");
     assert_eq!(sandbox.run(&["schedule", "list"]).data_of("schedule.listed")["count"], 0);
+    sandbox.finish();
+}
+
+#[test]
+fn a_schedule_that_takes_the_place_of_a_removed_one_fires() {
+    let sandbox = world();
+    for name in ["first", "second"] {
+        let _ = add(&sandbox, &[name, "--every", "20m", "demo", "!say done"]);
+        let fired = sandbox.run(&["schedule", "run", name]).data_of("schedule.fired");
+        assert!(fired["workerId"].is_string(), "{fired}");
+        let _ = wait_for(&sandbox, name, "completed", 1);
+        sandbox.run(&["schedule", "rm", name]).data_of("schedule.removed");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn a_firing_takes_the_place_of_the_one_before_it() {
+    let sandbox = world();
+    let args = ["busy", "--every", "20m", "--overlap", "cancel-previous", "demo", "!sleep 60000"];
+    let _ = add(&sandbox, &args);
+    let first = sandbox.run(&["schedule", "run", "busy"]).data_of("schedule.fired");
+    assert_eq!(first["status"], "running", "{first}");
+    let _ = sandbox.run(&["schedule", "run", "busy"]).data_of("schedule.fired");
+    let all = wait_until("the second firing", SOON, || {
+        let all = log(&sandbox, "busy");
+        (all.len() == 2 && all[1]["status"] == "running").then_some(all)
+    });
+    assert_eq!((&all[0]["status"], &all[0]["workerId"]), (&json!("canceled"), &first["workerId"]), "{all:?}");
+    sandbox.run(&["schedule", "rm", "busy"]).data_of("schedule.removed");
+    sandbox.run(&["worker", "stop", all[1]["workerId"].as_str().unwrap()]).data_of("worker.stopped");
     sandbox.finish();
 }
 

@@ -88,7 +88,7 @@ pub(super) fn settle(
          WHERE status = 'pending'",
         [now.0],
     )?;
-    // Which of its times have fired since the backup nobody can tell.
+    // The backup does not know which of their times have fired since.
     connection.execute("UPDATE schedules SET paused = 'restored' WHERE paused IS NULL", [])?;
     connection
         .execute("UPDATE firings SET status = 'skipped', ended_at = ?1 WHERE status = 'waiting'", [now.0])?;

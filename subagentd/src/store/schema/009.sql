@@ -16,9 +16,10 @@ CREATE TABLE schedules (
 ) STRICT;
 
 -- What became of each time of a schedule. A firing becomes running in the transaction that stores its task or its turn.
--- manual: somebody asked for it. left_out: missed times before it that do not fire. error: as JSON.
+-- manual: a person asked for it. left_out: missed times before it that do not fire. error: as JSON.
+-- An id is in the idempotency key of what the firing starts, so it is never given again.
 CREATE TABLE firings (
-    id         INTEGER PRIMARY KEY,
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
     schedule   INTEGER NOT NULL REFERENCES schedules (id),
     at         INTEGER NOT NULL,
     manual     INTEGER NOT NULL,

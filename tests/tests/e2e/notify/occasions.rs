@@ -163,3 +163,27 @@ fn an_answer_that_comes_late_is_an_answer() {
     assert_eq!(late.requests().len(), 1, "it is not repeated");
     sandbox.finish();
 }
+
+#[test]
+fn the_pause_of_a_schedule_is_told_unless_its_owner_wanted_it() {
+    let server = Server::https();
+    let (sandbox, _) = world(&webhook(&server, "on: [schedule_paused]"));
+    let add = ["schedule", "add", "calm", "--every", "20m", "demo", "!say well"];
+    sandbox.run(&add).data_of("schedule.added");
+    let fired = sandbox.run(&["schedule", "run", "calm"]).data_of("schedule.fired");
+    let worker = fired["workerId"].as_str().unwrap();
+    sandbox.run(&["schedule", "pause", "calm"]).data_of("schedule.paused");
+    assert!(sandbox.events(worker).iter().any(|event| event["type"] == "schedule.paused"));
+    let error = "!error -32603 no luck";
+    let add = ["schedule", "add", "bad", "--every", "20m", "--max-failures", "1", "demo", error];
+    sandbox.run(&add).data_of("schedule.added");
+    let fired = sandbox.run(&["schedule", "run", "bad"]).data_of("schedule.fired");
+    let notified = server.wait_for(1).remove(0).json();
+    assert_eq!(
+        (&notified["type"], &notified["data"]["worker"]["id"]),
+        (&json!("schedule_paused"), &fired["workerId"])
+    );
+    settled(&sandbox, "delivered");
+    assert_eq!(log(&sandbox).len(), 1);
+    sandbox.finish();
+}
