@@ -105,6 +105,8 @@ struct Seen {
     asked: bool,
     /// Whether an update speaks of it, or of the call that its request is for.
     told: bool,
+    /// Whether an update told the output of a command.
+    ran: bool,
     judged: bool,
 }
 
@@ -281,16 +283,17 @@ impl Watch {
         }
         seen.told = true;
         seen.over |= over;
+        seen.ran |= evidence::tells_output(update);
         seen.call.learn(update);
         // Not before: many agents call a call `in_progress` and ask then.
         if !completed || !seen.call.tells_something() || seen.asked || seen.judged {
             return None;
         }
         seen.judged = true;
-        let call = seen.call.clone();
+        let (call, ran) = (seen.call.clone(), seen.ran);
         // A request of an id that no update speaks of may have been for this call.
         let maybe_asked = self.forgot_asked || self.calls.values().any(|seen| seen.asked && !seen.told);
-        let evidence = evidence::of(update, maybe_asked)?;
+        let evidence = evidence::of(update, ran, maybe_asked)?;
         let verdict = policy.decide(&call.as_told(), &real_path);
         // What was only not approved beforehand is denied to who asks; of who does not ask it is no violation.
         let by_rule = |part: &&Judged| part.by.as_ref().is_some_and(|by| by.action == Action::Deny);

@@ -24,6 +24,7 @@ mod seen;
 mod tests;
 mod tools;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -101,6 +102,13 @@ impl ModelServer {
     /// Has the model answer each user's text with these words in it as if the user had said this text.
     pub fn mean(&self, words: &str, text: &str) {
         self.seen.mean(words, text);
+    }
+
+    /// The names of the tools that the agent has offered so far.
+    #[must_use]
+    pub fn offered(&self) -> BTreeSet<String> {
+        let requests = self.seen.all();
+        requests.iter().flat_map(|request| tools::offered(&request.body)).collect()
     }
 
     /// The user texts of the *turns* that were asked for so far, one for each request that wanted a streamed

@@ -150,6 +150,17 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
     Ok(Call { namespace: None, name: offer.name.clone(), input })
 }
 
+/// The names of the tools in a request of any vendor.
+pub(super) fn offered(body: &Value) -> Vec<String> {
+    let tools = body["tools"].as_array().into_iter().flatten();
+    let each = tools.flat_map(|tool| match tool["functionDeclarations"].as_array() {
+        Some(group) => group.iter().collect(),
+        None => vec![tool],
+    });
+    let named = each.filter_map(|tool| tool["name"].as_str().or_else(|| tool["function"]["name"].as_str()));
+    named.map(str::to_owned).collect()
+}
+
 fn names_of(offered: &[Offer]) -> String {
     let names: Vec<_> = offered.iter().map(|offer| &offer.name).collect();
     format!("{names:?}")

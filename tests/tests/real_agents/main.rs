@@ -85,6 +85,7 @@ const CASES: [(&str, &[Case]); 3] = [
             ("a permission request for an edit says", rules::edited),
             ("a permission request for a tool of an MCP server says", rules::mcp),
             ("the tool `echo` of an MCP server `echo` is called", rules::mcp_name),
+            ("its own tools that a rule for all tools of a server asks about", rules::taken_for_mcp),
             ("a denied command is reported as", rules::denied),
             ("cancel during text", turns::cancel_text),
             ("cancel with an open permission request", turns::cancel_question),

@@ -39,6 +39,19 @@ pub(crate) fn mcp_name(world: &World) -> String {
     title.map_or_else(|| "its model is not offered it".into(), |title| format!("`{title}`"))
 }
 
+/// Which of the agent's own tools are asked about where a rule denies all tools of some MCP server.
+pub(crate) fn taken_for_mcp(world: &World) -> String {
+    let offered = world.models.offered();
+    let own = offered.iter().filter(|name| !name.contains("echo"));
+    let rules = ["--allow", "*", "--deny", "mcp__elsewhere__*"];
+    let answer = |name: &str| {
+        let test = [&["policy", "test", name], rules.as_slice()].concat();
+        world.run(&test).data_of("policy.tested")["action"].take()
+    };
+    let asked: Vec<_> = own.filter(|name| answer(name) != "allow").map(|name| format!("`{name}`")).collect();
+    if asked.is_empty() { "none".into() } else { asked.join(", ") }
+}
+
 /// The last status of a call that was denied.
 pub(crate) fn denied(world: &World) -> String {
     let waited = world.send("RUN: rm request-file");

@@ -103,6 +103,16 @@ fn a_call_that_was_asked_under_another_id_is_no_violation() {
         };
         assert_eq!(call["evidence"], evidence);
     }
+    // Output that an earlier update told counts; a change that one showed may be what was asked about.
+    let told_before = |before: Value| {
+        let mut told = told.clone();
+        see(&mut told, &updates(&before));
+        see(&mut told, &over)
+    };
+    let output =
+        json!({"toolCallId": "call", "status": "in_progress", "_meta": {"terminal_output": {"data": "x"}}});
+    assert!(told_before(output).is_some());
+    assert_eq!(told_before(json!({"toolCallId": "call", "content": diff})), None);
 }
 
 #[test]
