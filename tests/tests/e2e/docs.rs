@@ -66,6 +66,11 @@ fn the_tour() {
 }
 
 #[test]
+fn the_tutorial() {
+    run("docs/tutorial.md", "shop");
+}
+
+#[test]
 fn the_managers() {
     run("docs/managers.md", "managed");
 }
