@@ -111,7 +111,18 @@ fn a_worker_works_in_its_worktree_and_lands_where_that_came_from() {
 
 #[test]
 fn work_outlives_its_worker_until_it_is_landed_or_discarded() {
-    let sandbox = repository();
+    is_kept_until_it_is_landed_or_discarded(repository());
+}
+
+/// The distribution's git is often older than the first one in the PATH.
+#[test]
+fn work_is_kept_and_landed_with_the_git_of_the_system() {
+    let mut sandbox = repository();
+    sandbox.set_env("PATH", "/usr/bin:/bin");
+    is_kept_until_it_is_landed_or_discarded(sandbox);
+}
+
+fn is_kept_until_it_is_landed_or_discarded(sandbox: Sandbox) {
     let (kept, gone) = (start(&sandbox, "kept", &[]), start(&sandbox, "gone", &[]));
     for name in ["kept", "gone"] {
         let _ = sandbox.run(&["send", name, &format!("!edit create {name}.txt {name}")]).data();

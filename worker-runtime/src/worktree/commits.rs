@@ -27,15 +27,10 @@ pub(super) fn unique(
         return Ok(lines(&work.feed(&git, &args, b"")?).collect());
     }
     let tips = tips(work, worktree, found)?;
-    let mut input = tips.into_iter().collect::<Vec<_>>().join("\n");
-    if input.is_empty() {
+    if tips.is_empty() {
         return Ok(Vec::new());
     }
-    input.push_str("\n--not\n");
-    for name in other_refs(work, &git, &branch)? {
-        input.push_str(&name);
-        input.push('\n');
-    }
+    let input = included(tips) + &excluded(other_refs(work, &git, &branch)?);
     let mut unique = list(work, &git, &input)?;
     unique.retain(|commit| !(worktree.with_changes && *commit == worktree.base));
     Ok(unique)
@@ -71,15 +66,21 @@ fn git_of<'a>(work: &'a Work<'_>, worktree: &'a Worktree, found: Option<&'a Regi
 pub(super) fn of_module(work: &Work<'_>, place: &Checkout) -> Result<Vec<String>, Error> {
     let mut input = String::from("HEAD\n");
     if let Some(main) = &place.main {
-        input.push_str("--not\n");
-        for tip in lines(&work.run(main, &["for-each-ref", "--format=%(objectname)"])?) {
-            input.push_str(&tip);
-            input.push('\n');
-        }
-        input.extend(super::checkout::head(work, main)?.map(|head| head + "\n"));
+        input += &excluded(lines(&work.run(main, &["for-each-ref", "--format=%(objectname)"])?));
+        input += &excluded(super::checkout::head(work, main)?);
     }
     let args = ["rev-list", "--ignore-missing", "--all", "--reflog", "--stdin"];
     Ok(lines(&work.feed(&work.git(&place.top), &args, input.as_bytes())?).collect())
+}
+
+/// Lines for `rev-list --stdin`: these commits and their ancestors.
+fn included(ids: impl IntoIterator<Item = String>) -> String {
+    ids.into_iter().map(|id| id + "\n").collect()
+}
+
+/// Lines for `rev-list --stdin`: without these commits and their ancestors. Git before 2.42 reads no `--not` there.
+fn excluded(ids: impl IntoIterator<Item = String>) -> String {
+    ids.into_iter().map(|id| format!("^{id}\n")).collect()
 }
 
 fn list(work: &Work<'_>, git: &Git<'_>, input: &str) -> Result<Vec<String>, Error> {
