@@ -85,6 +85,33 @@ fn a_daemon_with_hardly_any_descriptors_says_so() {
     sandbox.finish();
 }
 
+/// Each command comes from a shell of its own, so the daemon looks at ancestors that it has not seen.
+#[test]
+fn every_command_is_answered_however_few_descriptors_there_are() {
+    for limit in [32, 40, 44, 48, 52] {
+        let (sandbox, workers) = adopted_with(limit);
+        let run = |args: &[&str]| {
+            let asked = Instant::now();
+            let script = format!("\"$0\" {} --json; exit $?", args.join(" "));
+            let output = sandbox.command("sh").args(["-c", &script, &sandbox.executable("subagent")]).run();
+            assert!(asked.elapsed() < ANSWERED, "{limit}: {output}");
+            if !output.status.success() {
+                let _ = output.error("TOO_MANY_OPEN_FILES");
+            }
+        };
+        for worker in &workers[..3] {
+            run(&["worker", "show", worker]);
+            run(&["worker", "stop", worker]);
+            run(&["worker", "list"]);
+        }
+        sandbox.kill_daemon();
+        for worker in &workers {
+            assert_eq!(sandbox.run(&["worker", "stop", worker]).data()["state"], "stopped");
+        }
+        sandbox.finish();
+    }
+}
+
 #[test]
 fn doctor_says_how_many_workers_the_daemon_reaches() {
     let sandbox = Sandbox::new();

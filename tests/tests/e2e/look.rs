@@ -226,6 +226,29 @@ demo-1  waiting approval  NOW  worker
   | I have written a file.";
 
 #[test]
+fn a_worker_is_shown_with_its_queue_its_usage_and_its_tasks() {
+    let mut sandbox = Sandbox::new();
+    let worker = sandbox.delegating(&json!(true), &[]);
+    let task = sandbox.task_file("nested", "Look", "foreground", "!say found");
+    let usage = json!({"totalTokens": 1200, "inputTokens": 1000, "outputTokens": 200});
+    let _ = sandbox.send(&worker, &format!("{}\n!tokens {usage}\n!say Counted", sandbox.gives(&task)));
+    sandbox.run(&["send", &worker, "!sleep 600000", "-d"]).data_of("turn.accepted");
+    for _ in 0..2 {
+        sandbox.run(&["send", &worker, "!say later", "-d", "--queue"]).data();
+    }
+    let data = sandbox.run(&["show", &worker]).data_of("worker.overview");
+    assert_eq!(data["queue"]["length"], 2, "{data}");
+    assert_eq!(data["agent"]["tokens"]["totalTokens"], 1200, "{data}");
+    let task = &data["tasks"][0];
+    assert_eq!((&task["name"], &task["status"]), (&json!("Look"), &json!("completed")), "{data}");
+    let plain = sandbox.command("subagent").args(["show", &worker]).run();
+    for line in ["queued: 2", "tasks: 1"] {
+        assert!(plain.text().lines().any(|found| found == line), "{line}: {plain}");
+    }
+    sandbox.finish();
+}
+
+#[test]
 fn a_git_that_hangs_holds_up_no_turn_for_long() {
     let mut sandbox = Sandbox::new();
     git(&sandbox, &["init", "-q", "."]);

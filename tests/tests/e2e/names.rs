@@ -1,5 +1,7 @@
 //! Names of workers: who gets which, and what a person may type instead of an id.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
@@ -40,6 +42,32 @@ fn a_worker_is_addressed_by_its_name_the_beginning_of_its_id_and_as_the_last() {
     assert_eq!(sent.data_of("turn.waited")["workerId"], second["workerId"]);
     sandbox.run(&["worker", "show", "demo-3"]).error("WORKER_NOT_FOUND");
     sandbox.run(&["worker", "show", "w_"]).error("WORKER_NOT_FOUND");
+    sandbox.finish();
+}
+
+#[test]
+fn the_beginning_of_two_ids_is_ambiguous() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let mut seen = BTreeMap::<String, String>::new();
+    // Two of 150 ids begin alike with a probability of 0.99998.
+    let (beginning, ids) = (0..150)
+        .find_map(|_| {
+            let worker = sandbox.start("demo");
+            let beginning = worker[..4].to_owned();
+            let twin = seen.insert(beginning.clone(), worker.clone());
+            if twin.is_none() {
+                sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+            }
+            twin.map(|twin| (beginning, BTreeSet::from([twin, worker])))
+        })
+        .expect("two ids that begin alike");
+    for command in [&["worker", "show"][..], &["show"], &["send", "--text", "no", "--worker-id"]] {
+        let error = sandbox.run(&[command, &[&beginning]].concat()).error("AMBIGUOUS_WORKER");
+        let candidates = error["details"]["candidates"].as_array().unwrap();
+        let named = candidates.iter().map(|worker| worker["workerId"].as_str().unwrap().to_owned());
+        assert_eq!(named.collect::<BTreeSet<_>>(), ids, "{error}");
+    }
     sandbox.finish();
 }
 

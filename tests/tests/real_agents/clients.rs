@@ -4,8 +4,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use subagent_tests::harness::{Command, Sandbox, executables};
 use subagent_tests::model_server::{Asked, ModelRequest, ModelServer};
 use subagent_tests::real_agent::RealAgent;
@@ -38,9 +39,20 @@ impl Row {
         &self.0[0]
     }
 
-    /// How it is run where nobody can be asked.
+    /// How it is run where no user can be asked.
     fn running(&self) -> &str {
         &self.0[1][0]
+    }
+}
+
+/// Whether the document says that the client shows forms of servers when it runs so.
+fn shows_forms(title: &str) -> bool {
+    let text = document();
+    let row = text.lines().find_map(|line| line.strip_prefix(&format!("| {title} | "))).unwrap();
+    match row.trim_end_matches(" |").rsplit(" | ").next() {
+        Some("yes") => true,
+        Some("no") => false,
+        other => panic!("the last cell of {title}: {other:?}"),
     }
 }
 
@@ -84,6 +96,18 @@ fn add(sandbox: &Sandbox, agent: &RealAgent, row: &Row) {
     }
 }
 
+/// Puts a `subagent` before the real one that keeps what a client writes to its server.
+fn record_what_it_says(sandbox: &Sandbox, agent: &RealAgent) {
+    let words = [sandbox.file_name("said-to-mcp"), sandbox.executable("subagent")];
+    let [said, real] = words.each_ref().map(|word| shell_words::quote(word));
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = mcp ]; then tee -a {said} | {real} \"$@\"; else exec {real} \"$@\"; fi\n"
+    );
+    let file = agent.home().join("bin/subagent");
+    fs::write(&file, script).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// A client with its server, and a user who can run it where nobody can be asked.
 struct Manager {
     models: ModelServer,
@@ -102,8 +126,18 @@ impl Manager {
             // It hands on no `XDG_RUNTIME_DIR`: a daemon that its server starts has its socket outside of the sandbox.
             sandbox.init();
         }
+        record_what_it_says(&sandbox, &agent);
         add(&sandbox, &agent, &row);
         Self { models, sandbox, agent, row }
+    }
+
+    /// Whether the client has said to its server that it shows forms.
+    fn offers_forms(&self) -> bool {
+        let said = fs::read_to_string(self.sandbox.file("said-to-mcp")).unwrap();
+        let messages = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut initialized = messages.filter(|message| message["method"] == "initialize");
+        let first = initialized.next().expect("a client initializes its server");
+        !first["params"]["capabilities"]["elicitation"].is_null()
     }
 
     /// Runs the client with this prompt; gives what its tools returned.
@@ -124,6 +158,7 @@ fn tried(name: &'static str, title: &str) {
     }
     gives_a_task(name, title);
     manages_a_worker(name, title);
+    lands_once(name, title);
 }
 
 /// The first id of this kind in a text, however it is quoted there.
@@ -136,7 +171,7 @@ fn id(kind: &str, text: &str) -> String {
 fn manages_a_worker(name: &'static str, title: &str) {
     let manager = Manager::new(name, title);
     let models = &manager.models;
-    let calls = |tool: &str, arguments: serde_json::Value| format!("MCP: subagent/{tool} {arguments}");
+    let calls = |tool: &str, arguments: Value| format!("MCP: subagent/{tool} {arguments}");
     models.react(move |started| {
         let message = json!({"worker_id": id("w_", started), "message": "!ask execute make all\nbuilt"});
         calls("send_message", message)
@@ -154,6 +189,45 @@ fn manages_a_worker(name: &'static str, title: &str) {
     assert_eq!(told.len(), 6, "{told:#?}");
     assert!(told[4].contains("completed") && told[4].contains("built"), "{told:#?}");
     assert!(told[5].contains("stopped"), "{told:#?}");
+    assert_eq!(manager.offers_forms(), shows_forms(title), "docs/delegation.md, {title}");
+    manager.sandbox.finish();
+}
+
+/// It starts a worker in a worktree, has it change a file, and lands the change twice: there is one commit.
+fn lands_once(name: &'static str, title: &str) {
+    let manager = Manager::new(name, title);
+    let Manager { models, sandbox, .. } = &manager;
+    let git = |line: &str| {
+        let line = format!("git -c user.name=me -c user.email=me@example.com {line}");
+        sandbox.command("sh").args(["-euc", &line]).run().text().trim().to_owned()
+    };
+    git("commit -q --allow-empty -m first");
+    for key in ["user.name me", "user.email me@example.com"] {
+        git(&format!("config {key}"));
+    }
+    let calls = |tool: &str, arguments: Value| format!("MCP: subagent/{tool} {arguments}");
+    let worker = Arc::new(OnceLock::new());
+    let land = {
+        let worker = Arc::clone(&worker);
+        move || calls("land", json!({"worker_id": worker.get(), "message": "Add a"}))
+    };
+    models.react(move |started| {
+        let message = json!({"worker_id": id("w_", started), "message": "!edit create a.txt one"});
+        let _ = worker.set(id("w_", started));
+        calls("send_message", message)
+    });
+    models.react(move |sent| calls("wait_for", json!({"worker_ids": [id("w_", sent)]})));
+    let again = land.clone();
+    models.react(move |ended| {
+        assert!(ended.contains("completed"), "{ended}");
+        land()
+    });
+    models.react(move |_| again());
+    models.react(|landed| format!("SAY: {landed}"));
+    let told = manager.run(&calls("start_worker", json!({"launcher": "demo", "worktree": true})));
+    assert_eq!(told.len(), 5, "{told:#?}");
+    assert!(told[3].contains("a.txt") && !told[4].contains("a.txt"), "{told:#?}");
+    assert_eq!(git("log --format=%s"), "Add a\nfirst");
     manager.sandbox.finish();
 }
 

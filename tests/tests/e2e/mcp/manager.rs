@@ -193,6 +193,36 @@ fn the_user_of_a_client_with_forms_is_asked_what_a_task_asks() {
 }
 
 #[test]
+fn the_user_of_a_client_with_forms_fills_in_the_form_of_a_task() {
+    let sandbox = sandbox();
+    let mut client = Client::with_forms(&sandbox);
+    let schema = json!({
+        "type": "object", "required": ["color"], "properties": {"color": {"type": "string", "enum": ["red", "blue"]}},
+    });
+    let form = json!({"mode": "form", "message": "Which color?", "requestedSchema": schema});
+    let task = client.call("task", scout(&format!("!elicit {form}\n!elicit {form}\npainted")));
+    for (action, content) in [("accept", json!({"color": "blue"})), ("decline", Value::Null)] {
+        let asked = client.next("elicitation/create");
+        let params = &asked["params"];
+        assert_eq!(params["message"], "Look around: Which color?", "{asked}");
+        assert_eq!(
+            params["requestedSchema"]["properties"]["color"]["enum"],
+            json!(["red", "blue"]),
+            "{asked}"
+        );
+        let mut answer = json!({"action": action});
+        if !content.is_null() {
+            answer["content"] = content;
+        }
+        client.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": answer}));
+    }
+    let text = client.text(task).0;
+    assert!(text.contains("blue") && text.contains("decline") && text.contains("painted"), "{text}");
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
 fn what_a_manager_gets_wrong_is_a_result_that_a_model_can_read() {
     let sandbox = sandbox();
     let mut client = Client::new(&sandbox);

@@ -323,3 +323,27 @@ fn no_generated_request_finds_a_fault() {
     world.sandbox.run(&["worker", "list"]).data();
     world.sandbox.finish();
 }
+
+#[test]
+fn an_empty_launcher_is_wrong_input() {
+    let world = World::new();
+    let workspace = world.sandbox.workspace();
+    for field in ["name", "backendKind", "program"] {
+        let mut launcher =
+            json!({"name": "demo", "backendKind": "acp-stdio", "program": "/bin/true", "args": []});
+        launcher[field] = " ".into();
+        let body = json!({"workspaceKey": workspace, "workspace": workspace, "cwd": workspace, "launcher": launcher, "role": "", "label": "x", "env": [], "umask": 18}).to_string();
+        let mut lines = vec![
+            "POST /v1/workers HTTP/1.1".to_owned(),
+            "subagent-protocol: 1".to_owned(),
+            "Content-Type: application/json".to_owned(),
+        ];
+        lines.extend(world.handle.clone());
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let response = answer(&world.socket, &lines, &body).expect("an answer");
+        let error = &response.json()["error"];
+        assert_eq!((response.status, &error["code"]), (400, &json!("INVALID_ARGUMENT")), "{error}");
+        assert_eq!(error["details"]["field"], format!("launcher.{field}"), "{error}");
+    }
+    world.sandbox.finish();
+}

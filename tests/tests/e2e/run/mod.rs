@@ -45,3 +45,18 @@ fn all_stopped(sandbox: &Sandbox, count: usize) {
         "{workers:?}"
     );
 }
+
+#[test]
+fn the_first_of_two_arguments_may_be_a_definition() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.workspace().join(".agents/agents");
+    std::fs::create_dir_all(&folder).unwrap();
+    let scout = "---\ndescription: Looks\nlauncher: demo\npermission: {execute: deny}\n---\n";
+    std::fs::write(folder.join("scout.md"), scout).unwrap();
+    let output = sandbox.run(&["run", "scout", "!ask execute make\n!say done"]);
+    let data = result(&output, "permission_denied", 12);
+    assert_eq!(data["denied"].as_array().map(Vec::len), Some(1), "the rules of the definition hold: {data}");
+    sandbox.run(&["run", "nowhere", "Hello"]).error("AGENT_NOT_FOUND");
+    all_stopped(&sandbox, 1);
+    sandbox.finish();
+}
