@@ -1,8 +1,8 @@
-//! What agents leave behind at their worst, for the tests of the guard: `hostile MODE [ARGS...]`.
+//! The worst that agents leave behind, for the tests of the guard: `hostile MODE [ARGS...]`.
 //!
-//! Every process of every mode keeps its stderr open and writes its pid to stdout once it is what it wants to be: so
-//! the end of file of stderr is the proof that none is left. Outside of a test it is a nuisance: it does not end.
-// What is never waited for is the point: the guard has to.
+//! Every process keeps its stderr open and writes its pid to stdout once it is set up. End of file
+//! on stderr proves that no process is left. Outside a test these programs do not end.
+// The zombies are deliberate: the guard has to reap them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::zombie_processes)]
 
 #[cfg(target_os = "linux")]
@@ -83,7 +83,7 @@ mod linux {
         }
     }
 
-    /// One write, so that lines of different processes do not mix.
+    /// Writes once, so that lines of different processes do not mix.
     fn announce() {
         let line = format!("{}\n", std::process::id());
         nix::unistd::write(io::stdout(), line.as_bytes()).unwrap();
@@ -94,7 +94,7 @@ mod linux {
         stay();
     }
 
-    /// Not hostile: says so and ends when SIGTERM comes, however early.
+    /// The well-behaved case: reports SIGTERM and ends, however early it comes.
     fn await_term() {
         let mut term = SigSet::empty();
         term.add(Signal::SIGTERM);
@@ -113,7 +113,7 @@ mod linux {
         stay();
     }
 
-    /// A chain that is never the same process for long: each one forks, and ends.
+    /// A chain of short-lived processes: each one forks and ends.
     fn forker(life: Duration) {
         child(move || {
             announce();
@@ -125,7 +125,7 @@ mod linux {
         stay();
     }
 
-    /// Goes on in a child and ends this process.
+    /// Continues in a child and ends this process.
     #[allow(unsafe_code)]
     fn step_on() {
         // SAFETY: as in `child`.
@@ -165,7 +165,7 @@ mod linux {
         stay();
     }
 
-    /// A supervisor: whenever one of its four children ends, there is a new one.
+    /// A supervisor that replaces each of its four children when it ends.
     fn respawn() {
         child(|| {
             for _ in 0..4 {
@@ -197,14 +197,14 @@ mod linux {
         stay();
     }
 
-    /// Children of threads other than the first, and a first thread that has ended.
+    /// Children of secondary threads, below a first thread that has ended.
     fn threads() {
         child(|| {
             std::thread::spawn(|| {
                 child(stay);
                 stay();
             });
-            // Ends this thread alone, the process goes on as a "zombie" with a living thread.
+            // Ends this thread alone. The process stays as a "zombie" with a living thread.
             end_thread();
         });
         stay();
@@ -255,7 +255,8 @@ mod linux {
         println!("{}", pids.join(" "));
     }
 
-    /// Stands for a runtime: holds the life pipe of a guard and waits to be killed. 4 and 5 are handed through.
+    /// Plays a runtime: holds the life pipe of a guard and waits to be killed. Passes on
+    /// descriptors 4 and 5.
     fn runtime(guard: &str, command: &[&str]) {
         let (read, write) = io::pipe().unwrap();
         let mut process = Command::new(guard);
@@ -270,7 +271,8 @@ mod linux {
         drop(write);
     }
 
-    /// A runtime whose guard died: for each line on stdin ends what is below, sparing an echo that must go on.
+    /// A runtime whose guard died: for each line on stdin it ends its descendants, except an
+    /// echo that must survive.
     fn end_descendants() {
         prctl::set_child_subreaper(true).unwrap();
         let mut lines = io::stdin().lines();

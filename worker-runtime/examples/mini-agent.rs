@@ -1,4 +1,4 @@
-//! A small ACP agent for this crate's own tests: what it does in a turn is the text of the prompt.
+//! A small ACP agent for this crate's own tests. The prompt text selects what it does in a turn.
 #![allow(clippy::unwrap_used, clippy::print_stderr, clippy::print_stdout)]
 
 use std::io::{BufRead, StdinLock, Write};
@@ -37,7 +37,7 @@ fn ask(id: u64, method: &str, params: &Value) {
     send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
 }
 
-/// The answer to a request, without what is the same in each.
+/// Returns the response to request `id`, reduced to its `result` or `error`.
 fn answer_to(id: u64, input: &mut StdinLock<'_>) -> Value {
     loop {
         let mut message = receive(input);
@@ -49,7 +49,7 @@ fn answer_to(id: u64, input: &mut StdinLock<'_>) -> Value {
     }
 }
 
-/// Gives the `stopReason`, or none for a turn that is never answered.
+/// Returns the `stopReason`, or `None` for a turn that is never answered.
 fn turn(text: &str, input: &mut StdinLock<'_>) -> Option<&'static str> {
     match text.split_once(' ').unwrap_or((text, "")) {
         ("ask", _) => {
@@ -119,7 +119,7 @@ fn turn(text: &str, input: &mut StdinLock<'_>) -> Option<&'static str> {
             say(&answer_to(100, input).to_string());
             Some("end_turn")
         }
-        // Asks so often before it reads the first answer.
+        // Sends all requests before it reads the first answer.
         ("ask-often", call) => {
             let (count, method, params): (u64, String, Value) = serde_json::from_str(call).unwrap();
             (0..count).for_each(|id| ask(id, &method, &params));

@@ -1,8 +1,9 @@
-//! A runtime without its surroundings, for simulations and for tests of its readers: the real conversation, line
-//! splitter, record encoding and order of effects, with no process, file, socket or clock behind them.
+//! A runtime without its environment, for simulations and for tests of its readers. Uses the
+//! real conversation, line splitter, record encoding and order of effects, without a process,
+//! file, socket or clock.
 //!
-//! Built with the feature `testing` alone. It must not decide anything: what the driver does between the conversation
-//! and the system is done here with values, and what the system would do is the caller's business.
+//! Built only with the feature `testing`. Decides nothing: it does with values what the driver does
+//! between conversation and system. The caller plays the system.
 
 use std::time::Duration;
 
@@ -24,68 +25,69 @@ use crate::driver::withhold;
 use crate::journal::batch::Batch;
 use crate::stderr::Tail;
 
-/// What a runtime is told at its start.
+/// The parameters of a runtime's start.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Whose runtime it is.
+    /// The worker that this runtime serves.
     pub worker_id: WorkerId,
-    /// Which one of the worker's runtimes.
+    /// Counts the runtimes of this worker.
     pub incarnation: u64,
     /// The generation of the daemon that starts it.
     pub generation: u64,
-    /// The segment of the journal that it begins.
+    /// The journal segment that it begins.
     pub segment: u64,
-    /// The number of its first record.
+    /// Number of its first record.
     pub first_record: u64,
-    /// The last turn that an earlier runtime took.
+    /// The last turn that an earlier runtime accepted.
     pub last_turn: u64,
-    /// The session to restore.
+    /// The session to restore; `None` starts a new one.
     pub session: Option<String>,
-    /// Deadlines.
+    /// Deadlines of the conversation.
     pub timeouts: Timeouts,
-    /// What the definition of the agent adds.
+    /// What the agent's definition adds.
     pub instructions: Option<Instructions>,
 }
 
-/// Something to carry out, in order.
+/// An effect to carry out, in order.
 #[derive(Debug, Clone)]
 pub enum Effect {
-    /// A line goes to the agent.
+    /// Writes a line to the agent.
     ToAgent(Vec<u8>),
-    /// A frame goes to the daemon.
+    /// Sends a frame to the daemon.
     ToDaemon {
-        /// Over this connection.
+        /// Number of the connection to use.
         connection: u64,
-        /// What it says.
+        /// The frame to send.
         frame: FromRuntime,
     },
-    /// A connection is closed: another one is served from now on.
+    /// Closes a connection, because another one is served from now on.
     Close {
-        /// Which.
+        /// Number of the connection to close.
         connection: u64,
     },
-    /// The agent's input is closed.
+    /// Closes the agent's input.
     CloseInput,
-    /// SIGTERM goes to the agent's group.
+    /// Sends SIGTERM to the agent's process group.
     Terminate,
-    /// The guard ends everything.
+    /// Makes the guard end everything.
     EndTree,
-    /// The runtime ends.
+    /// The runtime itself ends.
     Exit,
 }
 
-/// What follows from one event: some things at once, then the records, and only when those are written the rest.
+/// The effects of one event: some at once, then the records, then the rest once
+/// the records are written.
 #[derive(Debug, Clone, Default)]
 pub struct Work {
-    /// What needs no record.
+    /// Effects that need no record.
     pub before: Vec<Effect>,
-    /// The bytes to append to the journal, as a whole.
+    /// The bytes to append to the journal, as one write.
     pub records: Vec<u8>,
-    /// What waited for them.
+    /// Effects that wait for the records.
     pub after: Vec<Effect>,
 }
 
-/// The runtime.
+/// The runtime under simulation.
 pub struct Runtime {
     setup: Setup,
     conversation: Conversation,
@@ -109,7 +111,7 @@ struct OnlyId {
 }
 
 impl Runtime {
-    /// A runtime that begins, and the head of its journal. `make_request_id` is its source of ids.
+    /// Creates a runtime and the head of its journal. `make_request_id` generates request ids.
     pub fn begin(
         setup: Setup,
         make_request_id: Box<dyn FnMut() -> Option<RequestId>>,
@@ -175,7 +177,7 @@ impl Runtime {
         self.input(Input::SpawnFailed { errno: 2, message: "no such file".to_owned() })
     }
 
-    /// The agent wrote this to its standard output. All lines of it go into one piece of work.
+    /// Takes a chunk of the agent's standard output. All lines in it form one piece of work.
     pub fn output(&mut self, bytes: &[u8]) -> Work {
         let mut actions = Vec::new();
         let (conversation, batch, tail) = (&mut self.conversation, &mut self.batch, &self.tail);
@@ -185,7 +187,7 @@ impl Runtime {
         self.settle(actions)
     }
 
-    /// The agent's standard output ended; what stands behind its last line end is a line, too.
+    /// The agent's standard output ended. Text after the last line end counts as a line.
     pub fn output_ended(&mut self) -> Work {
         let mut actions = Vec::new();
         let (conversation, batch, tail) = (&mut self.conversation, &mut self.batch, &self.tail);
@@ -195,33 +197,34 @@ impl Runtime {
         self.settle(actions)
     }
 
-    /// The agent closed a pipe and is still there.
+    /// The agent closed a pipe, but still runs.
     pub fn pipe_closed(&mut self) -> Work {
         self.input(Input::PipeClosed)
     }
 
-    /// The agent's process ended, and all that it wrote was handed in.
+    /// The agent's process ended. All its output was handed in before.
     pub fn agent_exited(&mut self, code: Option<i32>, signal: Option<i32>) -> Work {
         self.input(Input::AgentExited(Exit { code, signal }))
     }
 
-    /// The guard proved that nothing is left.
+    /// The guard proved that no process is left.
     pub fn tree_ended(&mut self) -> Work {
         self.input(Input::TreeEnded { killed: 0, millis: 0 })
     }
 
-    /// SIGTERM.
+    /// The runtime received the signal SIGTERM.
     pub fn terminated(&mut self) -> Work {
         self.input(Input::End { reason: "SIGTERM".to_owned() })
     }
 
-    /// A line of the command socket, as bytes; `None` when the connection is to be closed for it.
+    /// Takes a line of the command socket. Returns `None` if the line
+    /// requires closing the connection.
     pub fn frame(&mut self, connection: u64, line: &[u8]) -> Option<Work> {
         match serde_json::from_slice(line) {
             Ok(ToRuntime::Hello { protocol, generation, desired }) => {
                 Some(self.hello(connection, protocol, generation, desired))
             }
-            // What an older daemon had sent is dropped with its connection.
+            // Frames that an older daemon sent are dropped with its connection.
             Ok(ToRuntime::Command { .. }) if self.serving != Some(connection) => Some(Work::default()),
             Ok(ToRuntime::Command { id, command }) => {
                 Some(self.input(Input::Command { to: ReplyTo { connection, id }, command }))
@@ -279,31 +282,31 @@ impl Runtime {
         }
     }
 
-    /// A connection is over.
+    /// A connection was closed.
     pub fn closed(&mut self, connection: u64) {
         if self.serving == Some(connection) {
             self.serving = None;
         }
     }
 
-    /// The disk is full, or has room again: what waits is tried once more.
+    /// The disk became full or has space again. Retries the waiting records.
     pub fn disk(&mut self, full: bool) -> Work {
         self.disk_full = full;
         self.settle(Vec::new())
     }
 
-    /// Whether it reads what the agent writes.
+    /// Whether the runtime currently reads the agent's output.
     #[must_use]
     pub fn reads_output(&self) -> bool {
         self.storage == Storage::Ok
     }
 
-    /// The time of the wall clock for the records that follow, in milliseconds.
+    /// Sets the wall clock for the following records, in milliseconds since the epoch.
     pub fn set_wall_clock(&mut self, at: i64) {
         self.batch.set_time_to(at);
     }
 
-    /// So late it is now; lets the first timer that is due go off.
+    /// Advances the clock to `now` (milliseconds). Fires the first timer that is due.
     pub fn elapse(&mut self, now: u64) -> Option<Work> {
         self.now = self.now.max(now);
         let due = self.timers.iter().filter(|(at, _)| *at <= self.now).min_by_key(|(at, _)| *at);
@@ -312,7 +315,7 @@ impl Runtime {
         Some(self.input(Input::Timer(timer)))
     }
 
-    /// How far it is, for people.
+    /// Describes the state, for test output.
     #[must_use]
     pub fn describe_state(&self) -> String {
         format!(
@@ -324,7 +327,7 @@ impl Runtime {
         )
     }
 
-    /// The turn that is open.
+    /// Returns the number of the open turn.
     #[must_use]
     pub fn open_turn(&self) -> Option<u64> {
         self.conversation.open_turn()
@@ -342,7 +345,7 @@ impl Runtime {
         actions
     }
 
-    /// As the driver: what needs no record at once, then one write, then what waited for it.
+    /// Same order as the driver: effects without records at once, then one write, then the rest.
     fn settle(&mut self, actions: Vec<Action>) -> Work {
         let mut work = Work::default();
         self.sort(actions, &mut work.before);
@@ -404,7 +407,7 @@ impl Runtime {
             Action::Terminate => effects.push(Effect::Terminate),
             Action::EndTree => effects.push(Effect::EndTree),
             Action::AbandonJournal => self.abandoned = true,
-            // Nothing is behind it that could carry out what an agent asks: its requests stay open.
+            // The simulation carries out no client requests, so they stay open.
             Action::DropPrompt
             | Action::Note(_)
             | Action::Stdout(_)

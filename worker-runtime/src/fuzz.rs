@@ -1,12 +1,12 @@
-//! The readers of a runtime as functions of bytes: for fuzzing and for tests that damage good input.
+//! A runtime's parsers as functions of bytes, for fuzzing and for tests with damaged input.
 //!
-//! Built with the feature `testing` alone. Each function takes whatever there is, must come back, and panics only when
-//! what it found out is wrong: an input can be bad, an answer to it cannot.
+//! Built only with the feature `testing`. Each function accepts any input and must return. It
+//! panics only if its own result is wrong, never because the input is invalid.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a wrong answer must stop the test"
+    reason = "a wrong result must stop the test"
 )]
 
 use std::os::fd::OwnedFd;
@@ -25,11 +25,11 @@ use tokio::sync::{mpsc, watch};
 use crate::bare::{Effect, Runtime, Setup, Work};
 use crate::socket::{self, Event, EventKind};
 
-/// How much is read of an agent at once.
+/// Maximum bytes per read from the agent.
 const CHUNK: usize = 64 * 1024;
 
-/// An agent in the middle of a turn writes these bytes. Gives the journal as far as they led to it; then the agent
-/// ends, and the journal must be whole and have its last record.
+/// The agent writes these bytes during a turn. Returns the journal up to that point. Afterwards the
+/// agent ends; the journal must then be valid and have its last record.
 pub fn agent_output(bytes: &[u8]) -> Vec<u8> {
     let mut asked: u16 = 0;
     let make_request_id = Box::new(move || {
@@ -76,7 +76,7 @@ pub fn agent_output(bytes: &[u8]) -> Vec<u8> {
         &br#"{"t":"hello","protocol":1,"generation":1,"desired":"run"}"#[..],
         br#"{"t":"command","id":1,"command":{"c":"prompt","turn":1,"turnId":"turn_0000000001","prompt":[]}}"#,
     ] {
-        let work = runtime.frame(1, frame).expect("a good frame");
+        let work = runtime.frame(1, frame).expect("a valid frame");
         take(work, &mut journal);
     }
     for chunk in bytes.chunks(CHUNK) {
@@ -98,7 +98,7 @@ fn check_journal(mut bytes: &[u8]) {
     let (mut number, mut last) = (0, None);
     while !bytes.is_empty() {
         let Decoded::Record { json, size } = codec::decode(bytes, codec::MAX_RECORD_BYTES) else {
-            panic!("a record that its reader does not take, after {number}");
+            panic!("a record that its reader rejects, after {number}");
         };
         let record: Record<'_> = serde_json::from_slice(json).expect("a record");
         assert_eq!(record.n, number + 1);
@@ -108,8 +108,8 @@ fn check_journal(mut bytes: &[u8]) {
     assert_eq!(last, Some(RecordType::Ended));
 }
 
-/// A peer writes these bytes to the command socket and closes its end. Gives how many commands were taken, and how
-/// many frames it was answered.
+/// A peer writes these bytes to the command socket and closes its end. Returns the number of
+/// accepted commands and of response frames.
 pub fn command_socket(bytes: &[u8]) -> (usize, usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -124,7 +124,7 @@ pub fn command_socket(bytes: &[u8]) -> (usize, usize) {
         let end = JournalEnd { segment: 1, offset: 0, number: 0 };
         let (_ends, known) = watch::channel(end);
         let write = async {
-            // A peer that is turned away is not read to its end.
+            // A peer that is refused is not read to its end.
             let _ = to.write_all(bytes).await;
             drop(to);
         };

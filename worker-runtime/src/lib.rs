@@ -1,10 +1,11 @@
-//! One worker: the ACP client of its agent, the writer of its journal, its command socket; and the guard that ends
-//! the agent's whole process tree.
+//! One worker: the ACP client of its agent, the writer of its journal, and its command socket. Also
+//! contains the guard, which ends the agent's whole process tree.
 //!
-//! Architecture invariant: this crate knows no SQLite, no HTTP and no config file, has one thread (and another one while
-//! the agent waits for a file), and outlives the daemon that started it. What it did is in the journal before anyone hears of it.
+//! Architecture invariant: this crate knows no SQLite, no HTTP and no config file. It has one
+//! thread (and a second one while the agent waits for a file), and it outlives the daemon that
+//! started it. Its actions are in the journal before any process is notified.
 //!
-//! How the daemon starts a runtime: `subagent-runtime run`, with
+//! The daemon starts a runtime as `subagent-runtime run`, with
 //!
 //! | descriptor | what |
 //! |---|---|
@@ -14,12 +15,13 @@
 //! | 3 ([`subagent_protocol::start::LOCK_FD`]) | `<directory>/lock`, open and locked; the starter closes its own |
 //! | 4 ([`subagent_protocol::start::GUARD_LOCK_FD`]) | `<directory>/guard.lock`, open and locked; handed to the guard |
 //!
-//! It exits with 0 after an ordinary end, whose proof is the journal's last record, and with 2 when it could not
-//! begin. It is ended by SIGTERM, by a command, or by removing its lock file.
+//! It exits with 0 after an ordinary end, proven by the journal's last record, and with 2 if it
+//! could not begin. SIGTERM, a command, or removing its lock file ends it.
 //!
-//! `subagent-runtime ask` is started by the command line instead, to ask an agent something without a worker: see
-//! [`subagent_protocol::ask`]. The daemon starts `subagent-runtime command` to run one command of the user: see
-//! [`subagent_protocol::command_run`]. One such command is `subagent-runtime base`: see [`work_tree`].
+//! The command line starts `subagent-runtime ask` to ask an agent a question without a worker:
+//! see [`subagent_protocol::ask`]. The daemon starts `subagent-runtime command` to run one
+//! command of the user: see [`subagent_protocol::command_run`]. One such command is
+//! `subagent-runtime base`: see [`work_tree`].
 
 mod acp;
 mod ask;
@@ -55,8 +57,8 @@ use std::process::ExitCode;
 use subagent_protocol::error::is_storage_full;
 use subagent_protocol::start::STORAGE_FULL_EXIT;
 
-/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, `ask`, `command`, `base ...`, `worktree`,
-/// `guard ...` or `confine ...`.
+/// Runs `subagent-runtime`. `args` follow the program's name: `run`, `ask`, `command`, `base ...`,
+/// `worktree`, `guard ...` or `confine ...`.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("run") => match run() {
@@ -101,7 +103,7 @@ fn run() -> io::Result<()> {
 }
 
 fn fail(message: &str) -> ExitCode {
-    // Nobody is left to tell when stderr is gone too.
+    // The error is lost if stderr is gone too.
     let _ = writeln!(io::stderr(), "subagent-runtime: {message}");
     ExitCode::from(2)
 }

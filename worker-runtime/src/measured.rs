@@ -1,7 +1,7 @@
-//! Inner parts of a runtime, for benches and for counts of what they allocate.
+//! Inner parts of a runtime, for benches and allocation counts.
 //!
-//! Built with the feature `testing` alone. It must not do anything that the driver does not do in the same way.
-#![allow(clippy::expect_used, reason = "what is measured must work")]
+//! Built only with the feature `testing`. Must do everything exactly as the driver does.
+#![allow(clippy::expect_used, reason = "the measured code must work")]
 
 use std::io;
 use std::path::Path;
@@ -15,10 +15,11 @@ use crate::journal::{Identity, Journal, Place};
 
 const WORKER: &str = "w_0000000001";
 
-/// A runtime whose agent has a turn. What it writes becomes records.
+/// Returns a runtime whose agent has an open turn; its output becomes records.
 ///
 /// # Panics
-/// Never, as long as a runtime takes good answers and a good prompt.
+///
+/// Never, as long as a runtime accepts valid responses and prompts.
 #[must_use]
 pub fn in_turn() -> Runtime {
     let setup = Setup {
@@ -41,23 +42,25 @@ pub fn in_turn() -> Runtime {
         &br#"{"t":"hello","protocol":1,"generation":1,"desired":"run"}"#[..],
         br#"{"t":"command","id":1,"command":{"c":"prompt","turn":1,"turnId":"turn_0000000001","prompt":[]}}"#,
     ] {
-        let _ = runtime.frame(1, frame).expect("a good frame");
+        let _ = runtime.frame(1, frame).expect("a valid frame");
     }
     runtime
 }
 
-/// A journal that takes batches of updates.
+/// A journal that accepts batches of updates.
 #[derive(Debug)]
 pub struct Appender(Journal);
 
 impl Appender {
-    /// Begins one in this folder.
+    /// Begins a journal in this folder.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// The system's error of creating it.
     ///
     /// # Panics
-    /// Never: the id is one.
+    ///
+    /// Never: the worker id is valid.
     pub fn begin(folder: &Path) -> io::Result<Self> {
         let limits = Limits::default();
         let place = Place {
@@ -72,10 +75,11 @@ impl Appender {
         Journal::begin(place, identity).map(Self)
     }
 
-    /// Appends so many records with this body as one batch.
+    /// Appends `records` records with this body as one batch.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// The system's error of writing it.
     pub fn append(&mut self, records: usize, body: &RawValue) -> io::Result<()> {
         self.0.batch.set_time();
         for _ in 0..records {

@@ -1,22 +1,22 @@
-//! Cutting what is too long to be kept: texts, and JSON whose shape must survive.
+//! Shortens texts, and JSON whose shape must stay.
 //!
-//! Pure. Must not cut what is short enough.
+//! Pure. Does not change values within the limit.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// Stands for what was cut off.
+/// Marks the place of a cut.
 const ELLIPSIS: &str = "…";
-/// The longest text inside of JSON that is cut, in bytes; encoded it may be twice as long.
+/// Maximum length of a shortened text within JSON, in bytes. Encoded it may be twice as long.
 const TEXT_BYTES: usize = 4096;
-/// The most bytes that a byte of text takes as JSON: `\u0000`.
+/// Maximum JSON length of one byte of text: `\u0000`.
 const ESCAPED_BYTES: usize = 6;
-/// With less room than this a text is left out.
+/// With less space than this, a text is omitted.
 const LEAST_BYTES: usize = 64;
 
-/// The text, or its beginning with an ellipsis: at most `most` bytes.
+/// Returns the text, or its beginning with an ellipsis, in at most `most` bytes.
 pub(crate) fn text(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -25,8 +25,8 @@ pub(crate) fn text(text: &str, most: usize) -> String {
     format!("{}{}", &text[..kept], if most < ELLIPSIS.len() { "" } else { ELLIPSIS })
 }
 
-/// The value as it is when its JSON has at most `most` bytes; else with long texts cut and with the first entries of
-/// its lists and objects only, so that it has at most `most` bytes. Their order is kept.
+/// Returns the value unchanged if its JSON has at most `most` bytes. Otherwise shortens long texts
+/// and keeps only the first entries of lists and objects, in their order, to meet the limit.
 pub(crate) fn value(value: &Value, most: usize) -> Value {
     if encoded_bytes(value) <= most {
         return value.clone();
@@ -35,7 +35,7 @@ pub(crate) fn value(value: &Value, most: usize) -> Value {
     cut(value, &mut left).unwrap_or(Value::Null)
 }
 
-/// `None` when there is no room left for it.
+/// Returns `None` if no space is left for the value.
 fn cut(value: &Value, left: &mut usize) -> Option<Value> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => {
@@ -70,7 +70,7 @@ fn cut_entry(item: &Value, around: usize, left: &mut usize) -> Option<Value> {
     cut(item, left)
 }
 
-/// The length of its JSON text.
+/// Returns the length of its JSON text.
 fn encoded_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
     struct Count(usize);
     impl Write for Count {
@@ -83,7 +83,7 @@ fn encoded_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
         }
     }
     let mut count = Count(0);
-    // Counting cannot fail, nor can text and JSON be anything but JSON.
+    // Neither counting nor encoding text and JSON can fail.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
@@ -95,7 +95,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// JSON of all shapes, some of it long.
+    /// Generates JSON of all shapes, some of it long.
     pub(crate) fn any_json() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),

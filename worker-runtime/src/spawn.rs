@@ -1,6 +1,6 @@
-//! Starts the guard with the agent, and holds our ends of all their pipes.
+//! Starts the guard with the agent and owns our ends of all their pipes.
 //!
-//! Must not interpret what comes through them.
+//! Does not interpret their content.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write};
@@ -15,12 +15,12 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 
 use crate::guard;
 
-/// The variable that marks the processes of one runtime.
+/// The environment variable that marks the processes of one runtime.
 pub(crate) const MARKER: &str = "SUBAGENT_MARKER";
 
-/// The guard and our ends of the pipes; `None` is a closed one.
+/// The guard and our ends of the pipes; `None` is a closed pipe.
 pub(crate) struct AgentIo {
-    /// The guard: reaped by whoever holds this.
+    /// The guard. The owner of this value reaps it.
     pub(crate) guard: Child,
     /// To the agent's standard input.
     pub(crate) input: Option<Sender>,
@@ -28,25 +28,27 @@ pub(crate) struct AgentIo {
     pub(crate) output: Option<Receiver>,
     /// From the agent's standard error.
     pub(crate) errors: Option<Receiver>,
-    /// From the guard.
+    /// From the guard's status pipe.
     pub(crate) status: Option<Receiver>,
     life: Option<File>,
 }
 
-/// A guard that was started, and our ends of the pipes to it.
+/// A started guard and our ends of the pipes to it.
 pub(crate) struct Guarded {
-    /// The guard: reaped by whoever holds this.
+    /// The guard. The owner of this value reaps it.
     pub(crate) guard: Child,
-    /// It ends everything when this is dropped.
+    /// The life pipe. Dropping it ends everything.
     pub(crate) life: File,
-    /// What it says.
+    /// The guard's status pipe.
     pub(crate) status: PipeReader,
 }
 
-/// Starts it. The guard starts the agent and reports on the status pipe whether that worked.
+/// Starts the guard, which starts the agent and reports the result on the status pipe.
 ///
 /// # Errors
-/// The system's when not even the guard could be started: the working directory is gone, for instance.
+///
+/// The system's error if the guard itself could not be started, for example because the
+/// working directory is gone.
 pub(crate) fn spawn(agent: &AgentCommand, marker: &str, guard_lock: OwnedFd) -> io::Result<AgentIo> {
     let (agent_input, input) = io::pipe()?;
     let (output, agent_output) = io::pipe()?;
@@ -63,10 +65,11 @@ pub(crate) fn spawn(agent: &AgentCommand, marker: &str, guard_lock: OwnedFd) -> 
     })
 }
 
-/// Starts a guard for a program, which gets these as its standard input, output and error.
+/// Starts a guard for a program with these standard streams.
 ///
 /// # Errors
-/// As [`spawn`].
+///
+/// The same errors as [`spawn`].
 pub(crate) fn start_guard(
     agent: &AgentCommand,
     marker: &str,
@@ -110,10 +113,10 @@ pub(crate) fn start_guard(
 }
 
 impl AgentIo {
-    /// Tells the guard to do something. A guard that is gone needs no telling.
+    /// Sends the guard a command byte. A guard that is gone needs none.
     pub(crate) fn tell_guard(&mut self, byte: u8) {
         if let Some(life) = &mut self.life {
-            // One byte: the pipe is empty but for the few that were written before.
+            // One byte: the pipe contains at most the few written before.
             let _ = life.write_all(&[byte]);
         }
     }
@@ -123,10 +126,11 @@ fn sender(pipe: PipeWriter) -> io::Result<Sender> {
     Sender::from_owned_fd(pipe.into())
 }
 
-/// An end of a pipe to read from without waiting.
+/// Returns a non-blocking read end of a pipe.
 ///
 /// # Errors
-/// The system's.
+///
+/// The system's error of registering it.
 pub(crate) fn receiver(pipe: PipeReader) -> io::Result<Receiver> {
     Receiver::from_owned_fd(pipe.into())
 }

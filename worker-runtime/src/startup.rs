@@ -1,6 +1,6 @@
-//! The first moments of a runtime: what it inherits is checked, taken over and cleaned.
+//! The start of a runtime: checks, takes over and cleans what it inherits.
 //!
-//! Must not start anything. Errors here come before there is a journal: they go to standard error.
+//! Starts nothing. Errors occur before there is a journal and therefore go to stderr.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -16,23 +16,23 @@ use nix::sys::stat::{Mode, umask};
 use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart};
 use subagent_protocol::{MAX_LINE_BYTES, OLDEST_PROTOCOL, PROTOCOL};
 
-/// How long the daemon may take to hand over what to do.
+/// How long the daemon may take to hand over the start parameters.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Everything that a runtime begins with.
+/// Everything a runtime starts with.
 pub(crate) struct Startup {
-    /// What to do.
     pub(crate) start: RuntimeStart,
-    /// `lock`, held by being open.
+    /// The locked file `lock`; held while open.
     pub(crate) lock: File,
-    /// `guard.lock`, for the guard.
+    /// The locked file `guard.lock`, for the guard.
     pub(crate) guard_lock: OwnedFd,
 }
 
-/// Takes over what the daemon handed in, and becomes a process of its own.
+/// Takes over what the daemon handed in, and detaches from the daemon.
 ///
 /// # Errors
-/// What was missing or wrong; nothing was started then.
+///
+/// What was missing or wrong; nothing was started.
 pub(crate) fn take() -> io::Result<Startup> {
     let lock = own(LOCK_FD, "lock")?;
     let guard_lock = own(GUARD_LOCK_FD, "guard.lock")?;
@@ -47,13 +47,15 @@ pub(crate) fn take() -> io::Result<Startup> {
     Ok(Startup { start, lock, guard_lock })
 }
 
-/// Leaves the starter's session, folder, mask and signals, and takes over what its descendants leave orphaned.
+/// Leaves the starter's session, folder, signal mask and dispositions, and adopts
+/// orphans of its descendants.
 ///
 /// # Errors
-/// The system's.
+///
+/// The error of a system call.
 pub(crate) fn become_own_process() -> io::Result<()> {
     reset_signals()?;
-    // Fails only for the leader of a process group, which has left its starter's terminal already.
+    // Fails only for a group leader, which has left its starter's terminal already.
     let _ = nix::unistd::setsid();
     umask(Mode::from_bits_truncate(0o077));
     nix::unistd::chdir("/")?;
@@ -62,10 +64,11 @@ pub(crate) fn become_own_process() -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the starter that the command socket listens, and lets go of the pipe to it.
+/// Tells the starter that the command socket listens, and closes the pipe to it.
 ///
 /// # Errors
-/// When `/dev/null` cannot be opened. That nobody reads the pipe any more is none: a runtime outlives its daemon.
+///
+/// `/dev/null` cannot be opened. A closed pipe is not an error: a runtime outlives its daemon.
 pub(crate) fn say_listening() -> io::Result<()> {
     subagent_failpoint::hit("listening.before_tell");
     let _ = io::stdout().write_all(b"listening\n").and_then(|()| io::stdout().flush());
@@ -89,10 +92,10 @@ pub(crate) fn is_same_file(file: &File, path: &Path) -> bool {
 
 fn parse(input: &[u8]) -> io::Result<RuntimeStart> {
     let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
-    // Serde quotes what it read, and that may be a secret: only the place is told.
+    // Serde quotes its input, which may be a secret. The error names only the position.
     let start: RuntimeStart = serde_json::from_slice(input).map_err(|error| {
         invalid(format!(
-            "standard input is no start message (line {}, column {})",
+            "standard input is not a start message (line {}, column {})",
             error.line(),
             error.column()
         ))
@@ -106,7 +109,7 @@ fn parse(input: &[u8]) -> io::Result<RuntimeStart> {
     Ok(start)
 }
 
-/// Reads standard input to its end, within bounds of size and time.
+/// Reads standard input to its end, with limits on size and time.
 fn read_input() -> io::Result<Vec<u8>> {
     let deadline = Instant::now() + START_PATIENCE;
     let stdin = io::stdin();
@@ -119,7 +122,7 @@ fn read_input() -> io::Result<Vec<u8>> {
         match poll(&mut fds, timeout) {
             Err(nix::errno::Errno::EINTR) => continue,
             Err(error) => return Err(error.into()),
-            Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody wrote to standard input")),
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "no start message on standard input")),
             Ok(_) => {}
         }
         match nix::unistd::read(&stdin, &mut chunk)? {
@@ -132,7 +135,7 @@ fn read_input() -> io::Result<Vec<u8>> {
     }
 }
 
-/// Whatever the daemon ignored or blocked must not be ignored or blocked here, nor in the agent.
+/// Resets signals that the daemon ignored or blocked, for this process and the agent.
 #[allow(unsafe_code)]
 fn reset_signals() -> io::Result<()> {
     for which in Signal::iterator() {
@@ -141,7 +144,7 @@ fn reset_signals() -> io::Result<()> {
             unsafe { signal(which, SigHandler::SigDfl) }?;
         }
     }
-    // A broken pipe is an error value here. Programs that are started get the default back.
+    // A broken pipe is an error value here. Programs that we start get the default back.
     // SAFETY: as above.
     unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) }?;
     SigSet::empty().thread_set_mask()?;
@@ -150,13 +153,14 @@ fn reset_signals() -> io::Result<()> {
 
 #[allow(unsafe_code)]
 fn own(fd: RawFd, name: &str) -> io::Result<OwnedFd> {
-    // SAFETY: used for one fcntl() that answers EBADF if it is not open; not kept.
+    // SAFETY: used for one fcntl(), which returns EBADF if it is not open; not kept.
     let flags = fcntl(unsafe { BorrowedFd::borrow_raw(fd) }, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
     flags.map_err(|error| {
         let message =
             format!("descriptor {fd} ({name}) is not open: a runtime is started by subagentd, not by hand");
         io::Error::new(io::Error::from(error).kind(), message)
     })?;
-    // SAFETY: it is open, handed over by the daemon, and taken once, before anything else is opened.
+    // SAFETY: the descriptor is open, handed over by the daemon, and taken once, before anything
+    // else is opened.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,7 +1,7 @@
-//! The agent's standard error, and lines of its standard output that are no messages: into the log, and the last characters
-//! into errors.
+//! The log of the agent's stderr and of invalid lines on its stdout. Errors
+//! quote its last characters.
 //!
-//! Must not grow without bound, nor mix with anything but notes of the runtime itself, which go to the same file.
+//! Its size is bounded. The file also contains notes of the runtime itself.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 
-/// How much of it an error carries.
+/// Maximum number of characters in an error.
 const TAIL_CHARS: usize = 4000;
-/// A log is put aside once when it is longer.
+/// A log above this size is renamed once.
 const MAX_LOG_BYTES: u64 = 8 * 1024 * 1024;
 
-/// A line of the agent's standard output that is no message, as it stands between those of its standard error.
+/// Formats an invalid line of the agent's stdout for the log.
 pub(crate) fn of_stdout(line: &str) -> Vec<u8> {
     format!("stdout: {}\n", line.trim_end()).into_bytes()
 }
@@ -28,7 +28,7 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Takes what was read.
+    /// Takes a chunk of the stream.
     pub(crate) fn push(&mut self, chunk: &[u8]) {
         // A character has at most four bytes.
         let most = TAIL_CHARS * 4;
@@ -38,7 +38,7 @@ impl Tail {
         self.bytes.extend(chunk);
     }
 
-    /// The text, with U+FFFD for what is not UTF-8.
+    /// Returns the text, with U+FFFD for invalid UTF-8.
     pub(crate) fn text(&self) -> String {
         let (front, back) = self.bytes.as_slices();
         let text = String::from_utf8_lossy(&[front, back].concat()).into_owned();
@@ -47,17 +47,16 @@ impl Tail {
     }
 }
 
-/// The file.
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
-    /// None when it cannot be opened: an agent without a log is better than no agent.
+    /// `None` if it cannot be opened: an agent without a log is better than no agent.
     file: Option<File>,
     bytes: u64,
 }
 
 impl Log {
-    /// Opens it to append.
+    /// Opens the file for appending.
     pub(crate) fn open(path: &Path) -> Self {
         let mut log = Self { path: path.to_owned(), file: None, bytes: 0 };
         log.reopen();
@@ -69,7 +68,7 @@ impl Log {
             .append(true)
             .create(true)
             .mode(0o600)
-            // A pipe of that name holds nobody up.
+            // A pipe with this name must not block us.
             .custom_flags(O_NOFOLLOW | O_NONBLOCK)
             .open(&self.path)
             .ok()
@@ -78,7 +77,7 @@ impl Log {
             self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
     }
 
-    /// Appends what the agent wrote. A full disk costs log lines and nothing else.
+    /// Appends the agent's output. A full disk only loses log lines.
     pub(crate) fn write(&mut self, chunk: &[u8]) {
         if self.bytes > 0 && self.bytes + chunk.len() as u64 > MAX_LOG_BYTES {
             let mut aside = self.path.clone().into_os_string();
@@ -92,7 +91,7 @@ impl Log {
         }
     }
 
-    /// Appends a line of the runtime's own. Never prompt text, never a value of the environment.
+    /// Appends a line of the runtime. Must not contain prompt text or values of the environment.
     pub(crate) fn note(&mut self, message: &str) {
         self.write(format!("subagent-runtime: {message}\n").as_bytes());
     }

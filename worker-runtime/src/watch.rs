@@ -1,8 +1,8 @@
-//! Notices without polling that our files went away: the worker's directory, its lock, the command socket, and segments of
-//! the journal, which the daemon deletes when it has taken them.
+//! Notices without polling that our files were removed: the worker's directory, its lock, the
+//! command socket, and journal segments, which the daemon deletes after reading.
 //!
-//! Must not judge: it only says "look again". The files themselves are watched; of the folders that many
-//! workers share only that they are moved, so that nobody is woken for somebody else's file.
+//! Only reports that something changed. Watches the files themselves. Of folders shared by many
+//! workers it watches only moves, so that another worker's files cause no wakeup.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -12,13 +12,12 @@ use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::unix::AsyncFd;
 
-/// Unlinking changes the attributes (the number of links) of a file that is still open.
+/// Unlinking an open file changes its attributes (the link count).
 const GONE: AddWatchFlags = AddWatchFlags::IN_ATTRIB
     .union(AddWatchFlags::IN_MOVE_SELF)
     .union(AddWatchFlags::IN_DELETE_SELF)
     .union(AddWatchFlags::IN_DONT_FOLLOW);
 
-/// The watch.
 pub(crate) struct Watch {
     inotify: AsyncFd<Descriptor>,
 }
@@ -38,15 +37,17 @@ impl AsRawFd for Descriptor {
 }
 
 impl Watch {
-    /// Watches nothing yet.
+    /// Creates a watch without files.
     ///
     /// # Errors
-    /// The system's: a user has few of them (`fs.inotify.max_user_instances`, often 128), shared with all his programs.
+    ///
+    /// The system's error. All programs of a user share `fs.inotify.max_user_instances`, often 128.
     #[allow(unsafe_code)]
     pub(crate) fn new() -> io::Result<Self> {
         subagent_failpoint::check("watch.before_begin")?;
         let inotify = Descriptor(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
-        // SAFETY: the value owns its descriptor, gives the same one every time, and closes it only when it is dropped.
+        // SAFETY: the value owns its descriptor, always returns the same one, and closes it only on
+        // drop.
         let inotify = unsafe { AsyncFd::register(inotify) }?;
         Ok(Self { inotify })
     }
@@ -54,33 +55,36 @@ impl Watch {
     /// Watches one more file.
     ///
     /// # Errors
-    /// The system's: there is no such file, for instance.
+    ///
+    /// The system's error, for example if the file does not exist.
     pub(crate) fn add(&self, path: &Path) -> io::Result<()> {
         self.inotify.get_ref().0.add_watch(path, GONE)?;
         Ok(())
     }
 
-    /// Watches the worker's own folder: also which of its files are deleted.
+    /// Watches the worker's own folder, including deletions of its files.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// The system's error of adding the watch.
     pub(crate) fn add_folder(&self, path: &Path) -> io::Result<()> {
         self.inotify.get_ref().0.add_watch(path, GONE | AddWatchFlags::IN_DELETE)?;
         Ok(())
     }
 
-    /// Watches whether one of the folders that the path lies in is moved. Those that cannot be watched are not.
+    /// Watches for moves of the folders that contain the path. Skips folders
+    /// that cannot be watched.
     pub(crate) fn add_folders_of(&self, path: &Path) {
         for folder in path.ancestors().skip(1) {
             let _ = self.inotify.get_ref().0.add_watch(folder, AddWatchFlags::IN_MOVE_SELF);
         }
     }
 
-    /// Waits until something changed.
+    /// Waits until something has changed.
     pub(crate) async fn changed(&self) {
         loop {
             let Ok(mut ready) = self.inotify.readable().await else {
-                // The descriptor is ours and open; without events there is nothing to say.
+                // The descriptor is ours and open; without events there is nothing to report.
                 return std::future::pending().await;
             };
             let mut seen = false;

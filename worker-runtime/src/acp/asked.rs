@@ -1,94 +1,88 @@
-//! What an agent asks of its client, read from the parameters of its requests: files and terminals.
+//! Parses what an agent asks of its client: files and terminals.
 //!
-//! Pure. Must not look at anything but the text: whether a path leads out of the workspace is found out when it is walked.
+//! Pure. Reads the parameters only; [`crate::client`] checks whether a path leaves the workspace.
 
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// More output than this is not kept of any terminal, and this much if the agent does not say.
+/// Maximum output kept per terminal in bytes, and the default when the agent names no limit.
 pub(crate) const MOST_OUTPUT_BYTES: usize = 1024 * 1024;
-/// The longest path of the system, and so of the agent.
+/// `PATH_MAX` of the system, which also limits the agent.
 const MAX_PATH_BYTES: usize = 4096;
-/// With one of these in it a command without arguments is a line for the shell.
+/// A command without arguments that contains one of these is a line for the shell.
 const SHELL_CHARACTERS: &str = " \t\n|&;<>()$`\\\"'*?[]#~{}!";
 
-/// One request.
+/// A file or terminal request of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// `fs/read_text_file`.
+    /// The ACP method `fs/read_text_file`.
     Read {
-        /// Absolute.
+        /// Absolute path of the file.
         path: String,
-        /// The first line, from 1.
+        /// First line, counted from 1.
         line: Option<u64>,
-        /// How many lines.
+        /// Maximum number of lines.
         limit: Option<u64>,
     },
-    /// `fs/write_text_file`.
+    /// The ACP method `fs/write_text_file`.
     Write {
-        /// Absolute.
+        /// Absolute path of the file.
         path: String,
-        /// All that the file will hold.
+        /// The complete new text of the file.
         content: String,
     },
-    /// `terminal/create`.
+    /// The ACP method `terminal/create`.
     Create(Command),
-    /// `terminal/output`.
+    /// The ACP method `terminal/output`.
     Output {
-        /// Of which.
         terminal: String,
     },
-    /// `terminal/wait_for_exit`.
+    /// The ACP method `terminal/wait_for_exit`.
     WaitForExit {
-        /// Of which.
         terminal: String,
     },
-    /// `terminal/kill`.
+    /// The ACP method `terminal/kill`.
     Kill {
-        /// Which.
         terminal: String,
     },
-    /// `terminal/release`.
+    /// The ACP method `terminal/release`.
     Release {
-        /// Which.
         terminal: String,
     },
 }
 
-/// What is done about a request.
+/// The next step of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is found out where it leads, and nothing else.
+    /// Find out where the path leads, without carrying anything out.
     Find(Subject),
-    /// It is carried out: wherever it leads, or only where it was found to lead.
+    /// Carry it out. With a path, only if the request still leads to it.
     Do(Asked, Option<String>),
 }
 
-/// What is to be found.
+/// What a request refers to, before it is carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// A file to read.
     File(String),
-    /// A file to write, and what it holds now if it will hold no more bytes than are shown.
+    /// A file to write. `true`: also return its present text, if that is short enough to show.
     Target(String, bool),
-    /// The folder of a command; `None` is the agent's own.
+    /// The working directory of a command; `None` is the agent's own.
     Folder(Option<String>),
 }
 
 /// A command to run in a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Command {
-    /// The program.
     pub(crate) program: String,
-    /// Its arguments.
     pub(crate) args: Vec<String>,
-    /// Variables beside those of the agent.
+    /// Variables set in addition to those of the agent.
     pub(crate) env: Vec<(String, String)>,
-    /// Where it runs, absolute; `None` is the agent's own folder.
+    /// Absolute working directory; `None` is the agent's own.
     pub(crate) cwd: Option<String>,
-    /// How much of its output is kept.
+    /// Maximum output kept, in bytes.
     pub(crate) output_bytes: usize,
 }
 
@@ -133,10 +127,11 @@ struct TerminalParams {
     terminal_id: String,
 }
 
-/// Reads the parameters of one of the client's methods.
+/// Parses the parameters of one of the client's methods.
 ///
 /// # Errors
-/// What is wrong with them, as a sentence.
+///
+/// Returns a sentence that says what is wrong with them.
 pub(crate) fn parse(method: &str, params: Option<&RawValue>) -> Result<Asked, String> {
     let terminal = || read::<TerminalParams>(params).map(|params| params.terminal_id);
     Ok(match method {
@@ -157,7 +152,7 @@ pub(crate) fn parse(method: &str, params: Option<&RawValue>) -> Result<Asked, St
     })
 }
 
-/// The session that a request names.
+/// Returns the session that a request names.
 pub(crate) fn session(params: &RawValue) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -167,7 +162,7 @@ pub(crate) fn session(params: &RawValue) -> Option<String> {
     read::<Params>(Some(params)).ok().map(|params| params.session_id)
 }
 
-/// Half of a surrogate pair is not repaired here, as it is elsewhere: a file would be written with another text.
+/// Unlike elsewhere, half of a surrogate pair is not repaired: the file would get another text.
 fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Result<T, String> {
     serde_json::from_str(params.map_or("null", RawValue::get)).map_err(|error| error.to_string())
 }
@@ -206,7 +201,7 @@ fn command(params: CreateParams) -> Result<Command, String> {
     Ok(Command { program, args, env, cwd, output_bytes })
 }
 
-/// Agents send a program with its arguments, or a whole command line as `command`.
+/// Splits a command line: agents send a program with arguments, or a whole line as `command`.
 fn words(program: String, args: Vec<String>) -> (String, Vec<String>) {
     if args.is_empty() && program.contains(|character| SHELL_CHARACTERS.contains(character)) {
         ("/bin/sh".to_owned(), vec!["-c".to_owned(), program])

@@ -1,6 +1,7 @@
-//! Files that go along with a prompt, as content blocks that this agent takes.
+//! Turns the attachments of a prompt into content blocks that this agent accepts.
 //!
-//! Pure. A link is always allowed; what an agent does not take in any form is refused before anything is sent.
+//! Pure. A link is always accepted. An attachment that the agent accepts in no form is rejected
+//! before anything is sent.
 
 use agent_client_protocol_schema::v1::{
     AudioContent, ContentBlock, EmbeddedResource, EmbeddedResourceResource, ImageContent, ResourceLink,
@@ -12,17 +13,19 @@ use subagent_protocol::error::{Code, Error};
 
 use super::results::PromptCapabilities;
 
-/// The blocks.
+/// Returns one content block per attachment.
 ///
 /// # Errors
-/// `ATTACHMENT_NOT_SUPPORTED{attachment,kind,supported}` for the first that the agent does not take.
+///
+/// `ATTACHMENT_NOT_SUPPORTED{attachment,kind,supported}` for the first one that the
+/// agent does not accept.
 pub(crate) fn blocks(attachments: &[Attachment], takes: PromptCapabilities) -> Result<Vec<Value>, Error> {
     attachments.iter().map(|attachment| block(attachment, takes).map(|block| json!(block))).collect()
 }
 
 fn block(attachment: &Attachment, takes: PromptCapabilities) -> Result<ContentBlock, Error> {
     let mime_type = || attachment.mime_type.clone();
-    // A picture or sound has one: it was told by it.
+    // Images and audio always have a MIME type, because it decides their kind.
     let mime_or_any = || mime_type().unwrap_or_else(|| "application/octet-stream".to_owned());
     Ok(match &attachment.content {
         Content::Text { text } if takes.embedded => {

@@ -1,30 +1,30 @@
-//! Splits the agent's output into lines, with a limit on what is kept in memory.
+//! Splits the agent's output into lines and limits the memory that this takes.
 //!
-//! Must not look into a line. A line above the limit is not kept: its size, checksum and head are.
+//! Does not interpret lines. Of a line above the limit, only size, checksum and head are kept.
 
 use memchr::memchr;
 use serde::de::DeserializeOwned;
 
-/// How much of a line that is not kept is shown.
+/// Bytes kept from the start of a line that is too long.
 pub(crate) const HEAD_BYTES: usize = 4096;
 
 /// One line, without its line end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
-    /// All of it.
+    /// The complete line, without its line end.
     Whole(&'a [u8]),
-    /// It is longer than the limit.
+    /// The line is longer than the limit.
     TooLong {
-        /// Its whole length.
+        /// Length of the whole line, in bytes.
         bytes: u64,
-        /// CRC-32C of all of it.
+        /// CRC-32C of the whole line.
         crc: u32,
-        /// Its beginning, [`HEAD_BYTES`] long.
+        /// The first [`HEAD_BYTES`] of the line.
         head: &'a [u8],
     },
 }
 
-/// The state between two chunks.
+/// The splitter's state between two chunks.
 #[derive(Debug)]
 pub(crate) struct LineSplitter {
     limit: usize,
@@ -33,9 +33,9 @@ pub(crate) struct LineSplitter {
 
 #[derive(Debug)]
 enum Partial {
-    /// The beginning of a line that may still get a message.
+    /// The start of a line that is still within the limit.
     Kept(Vec<u8>),
-    /// A line that is too long already.
+    /// The line is above the limit already.
     Dropped { bytes: u64, crc: u32, head: Vec<u8> },
 }
 
@@ -46,12 +46,12 @@ impl Default for Partial {
 }
 
 impl LineSplitter {
-    /// Keeps lines up to `limit` bytes.
+    /// Keeps lines of up to `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, partial: Partial::default() }
     }
 
-    /// Takes what was read and hands out every line that it ends.
+    /// Takes a chunk of output and passes on every line that it completes.
     pub(crate) fn feed(&mut self, mut chunk: &[u8], mut on_line: impl FnMut(Line<'_>)) {
         while let Some(end) = memchr(b'\n', chunk) {
             let (line, rest) = chunk.split_at(end);
@@ -72,8 +72,8 @@ impl LineSplitter {
         }
     }
 
-    /// Takes bytes of a pipe that is ours: what the lines mean. One that cannot be read is a newer writer's, and there is
-    /// nothing to do about it.
+    /// Parses the lines of an internal pipe. Skips lines that cannot be parsed: they come
+    /// from a newer version.
     pub(crate) fn read<T: DeserializeOwned>(&mut self, chunk: &[u8]) -> Vec<T> {
         let mut read = Vec::new();
         self.feed(chunk, |line| {
@@ -84,7 +84,7 @@ impl LineSplitter {
         read
     }
 
-    /// Hands out what is left when the output has ended without a line end.
+    /// Passes on the last line if the output ended without a line end.
     pub(crate) fn finish(&mut self, mut on_line: impl FnMut(Line<'_>)) {
         match std::mem::take(&mut self.partial) {
             Partial::Kept(line) if line.is_empty() => {}
@@ -145,7 +145,7 @@ mod tests {
             let expected: Vec<_> = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(|line| {
                 (line.len() as u64, crc32c::crc32c(line), line.to_vec(), line.len() <= limit)
             }).collect();
-            // Empty lines within one chunk are handed out, too; nobody wants them.
+            // `feed` also passes on empty lines within one chunk; this test ignores them.
             let got: Vec<_> = split(limit, &chunks).into_iter().filter(|line| line.0 > 0).collect();
             prop_assert_eq!(got, expected);
         }

@@ -1,7 +1,7 @@
-//! The JSON-RPC envelope of one line, borrowed from it.
+//! The JSON-RPC envelope of one line, borrowed from the line.
 //!
-//! Must not judge methods or results. Serde would take an array for a struct and `"id":null` for an absent id:
-//! both are told apart here.
+//! Does not judge methods or results. Serde would accept an array as a struct and treat `"id":null`
+//! as an absent id, so this module distinguishes them.
 
 use std::borrow::Cow;
 
@@ -10,28 +10,29 @@ use serde_json::value::RawValue;
 use subagent_protocol::record::NoiseReason;
 use subagent_protocol::words;
 
-/// The longest id of a request that is echoed; a longer one is no id that a program would choose.
+/// Maximum length of a request id that is echoed, in bytes. Requests with longer ids are invalid.
 const MAX_ID_BYTES: usize = 1024;
 
-/// One message of the agent.
+/// One message from the agent.
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
-    /// A request; the answer quotes `id`, which is a number or a string in JSON text.
+    /// A request. The response quotes `id`, the JSON text of a number or string.
     Request { id: &'a str, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// A request whose id is null or no id at all: it cannot be answered but with an error for nobody.
+    /// A request whose id is null or invalid. The only possible response is an error
+    /// with a null id.
     InvalidRequest,
-    /// A notification.
+    /// A notification, without an id.
     Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// A response; `id` is what it quotes, `None` for null or a missing one.
+    /// A response. `id` is what it quotes; `None` if it is null or missing.
     Response { id: Option<&'a str>, outcome: Outcome<'a> },
 }
 
-/// What a response says.
+/// The outcome that a response reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outcome<'a> {
-    /// It worked. `null` is a result.
+    /// Success. `null` is a valid result.
     Result(&'a RawValue),
-    /// It did not.
+    /// Failure, with the JSON-RPC error object.
     Error(&'a RawValue),
 }
 
@@ -49,15 +50,16 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Tells `null` from absence.
+/// Distinguishes `null` from an absent value.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Reads one line.
+/// Parses the message of one line.
 ///
 /// # Errors
-/// Why it is no message.
+///
+/// The reason why the line is not a message.
 pub(crate) fn parse(line: &str) -> Result<Message<'_>, NoiseReason> {
     if !line.starts_with('{') {
         return Err(not_a_message(line));
@@ -86,13 +88,13 @@ fn not_a_message(line: &str) -> NoiseReason {
     }
 }
 
-/// Whether this JSON text is a number or a string, the two kinds of ids that can be answered.
+/// Whether this JSON text is a number or a string, the two kinds of id that can be answered.
 fn is_id(id: &str) -> bool {
     id.len() <= MAX_ID_BYTES
         && id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
 }
 
-/// Whether the id that a response quotes is this one of ours. An agent that turned it into a string is understood.
+/// Whether a response quotes our id `ours`. Some agents turn the number into a string.
 pub(crate) fn quotes(id: &str, ours: u64) -> bool {
     id.trim_matches('"').parse() == Ok(ours)
 }

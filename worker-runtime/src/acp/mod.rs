@@ -1,7 +1,7 @@
-//! The wire of ACP: lines, the JSON-RPC envelope, and the messages that we send.
+//! The wire format of ACP: lines, the JSON-RPC envelope, and the messages that we send.
 //!
-//! Must not know states or do I/O. Strict in what is sent, lenient in what is taken: whatever cannot be understood
-//! becomes noise with its size, digest and head, and never an end.
+//! Knows no states and does no I/O. Strict in what it sends, lenient in what it accepts: input that
+//! cannot be understood becomes noise (size, digest and head) and never ends the conversation.
 
 pub(crate) mod asked;
 pub(crate) mod attachments;

@@ -1,18 +1,19 @@
-//! What is kept of a line that is no message.
+//! Describes a line that is not a message.
 
 use subagent_protocol::record::{Noise, NoiseReason};
 
 use super::lines::HEAD_BYTES;
 
-/// Describes a line that is there as a whole.
+/// Describes a line that is completely in memory.
 pub(crate) fn of_line(reason: NoiseReason, line: &[u8]) -> Noise {
     describe(reason, line.len() as u64, crc32c::crc32c(line), &line[..line.len().min(HEAD_BYTES)])
 }
 
-/// Describes a line of which only this much was kept.
+/// Describes a line of which only the head was kept.
 pub(crate) fn describe(reason: NoiseReason, bytes: u64, crc: u32, head: &[u8]) -> Noise {
     let mut text = String::from_utf8_lossy(head).into_owned();
-    // A replacement character is longer than the byte that it stands for, or a cut fell into a character.
+    // A replacement character can be longer than the byte it replaces, or the head
+    // ends within a character.
     text.truncate(text.floor_char_boundary(HEAD_BYTES));
     Noise { reason, bytes, digest: format!("{crc:08x}"), head: text }
 }

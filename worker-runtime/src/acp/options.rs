@@ -1,29 +1,29 @@
-//! What an agent offers of modes, models and config options, and how one of them is asked for.
+//! The modes, models and config options of an agent, and the requests that set them.
 //!
-//! Pure and lenient: what is not understood is not known, and what is not known is left to the agent to judge. Must not
-//! keep more of it than a person could choose from.
+//! Pure and lenient: entries that cannot be parsed count as unknown, and the agent judges unknown
+//! values. Keeps no more entries than a person can choose from.
 
 use serde_json::Value;
 use subagent_protocol::options::{Choice, Current, OptionValue};
 
-/// A longer id or name is none that somebody would type.
+/// Maximum length of an id or name in bytes. Longer ones are ignored.
 const MAX_TEXT_BYTES: usize = 1024;
-/// More options than these, or values of one, are not looked at: then the agent judges.
+/// Maximum number of options, and of values per option. With more, the agent judges the choice.
 const MOST_OPTIONS: usize = 256;
 const MOST_VALUES: usize = 4096;
 
-/// One thing out of a list, with a name for people.
+/// A list entry with an id and a display name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) id: String,
     pub(crate) name: Option<String>,
 }
 
-/// One of several.
+/// An option with several values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Select {
     current: Option<String>,
-    /// `None`: which ones there are is not known.
+    /// `None` if the list of values is unknown.
     values: Option<Vec<Named>>,
 }
 
@@ -31,7 +31,7 @@ struct Select {
 enum Kind {
     Select(Select),
     Boolean(Option<bool>),
-    /// Of a kind that is not known.
+    /// An option of an unknown type.
     Other,
 }
 
@@ -42,24 +42,24 @@ struct ConfigOption {
     kind: Kind,
 }
 
-/// What is offered, as far as the agent has said it so far.
+/// What the agent has offered so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
     modes: Option<Select>,
     models: Option<Select>,
     config: Option<Vec<ConfigOption>>,
-    /// Whether what was not said is not there. A session that was restored need not say anything.
+    /// Whether an option that was not listed does not exist. A restored session need not list any.
     complete: bool,
 }
 
-/// How an option is set.
+/// The request that sets an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Setter {
-    /// `session/set_mode`
+    /// The ACP method `session/set_mode`.
     Mode(String),
-    /// `session/set_model`, of agents from before there were config options.
+    /// `session/set_model`, for agents older than config options.
     Model(String),
-    /// `session/set_config_option`
+    /// The ACP method `session/set_config_option`.
     Config(String, OptionValue),
 }
 
@@ -73,18 +73,18 @@ impl Setter {
     }
 }
 
-/// Why an option cannot be set: what there is instead.
+/// Why an option cannot be set, with the alternatives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unavailable {
-    /// There is no such option at all; these are the config options there are.
+    /// The option does not exist; these config options do.
     Option(Vec<String>),
-    /// The option does not take this value; it takes these.
+    /// The option does not accept this value; it accepts these.
     Value(Vec<Named>),
 }
 
 impl Offer {
-    /// What the answer to `session/new` says, or, not `complete`, that to `session/load` or `session/resume`. What was
-    /// said before it stays known.
+    /// Takes the result of `session/new` (`complete`), or of `session/load` or `session/resume`.
+    /// Earlier offers stay known.
     pub(crate) fn opened(&mut self, result: &Value, complete: bool) {
         self.complete |= complete;
         if let Some(modes) = select(&result["modes"], "availableModes", "currentModeId", "id") {
@@ -96,7 +96,7 @@ impl Offer {
         self.config_options(result);
     }
 
-    /// An update of kind `mode` or `config_option`.
+    /// Takes an update of kind `mode` or `config_option`.
     pub(crate) fn updated(&mut self, update: &Value) {
         if let Some(id) = text(&update["currentModeId"]) {
             self.modes.get_or_insert(Select { current: None, values: None }).current = Some(id);
@@ -104,7 +104,7 @@ impl Offer {
         self.config_options(update);
     }
 
-    /// The agent has answered well.
+    /// Takes the agent's successful response to `setter`.
     pub(crate) fn set(&mut self, setter: &Setter, result: &Value) {
         match setter {
             Setter::Mode(id) => {
@@ -129,10 +129,11 @@ impl Offer {
         }
     }
 
-    /// How a choice is set.
+    /// Returns the request that sets a choice.
     ///
     /// # Errors
-    /// It is known that the agent does not have it.
+    ///
+    /// The agent is known not to offer the choice.
     pub(crate) fn setter(&self, choice: &Choice) -> Result<Setter, Unavailable> {
         match choice {
             Choice::Mode { value } => match (self.of_category("mode"), &self.modes) {
@@ -151,8 +152,8 @@ impl Offer {
         }
     }
 
-    /// The id of the model that somebody means: by its id, by its name, or by a word that is in those of one model alone.
-    /// Where it is not known which there are, the agent judges.
+    /// Returns the id of the model that a user means: by id, by name, or by a word that only one
+    /// model contains. `None` if the models are unknown: then the agent judges.
     pub(crate) fn model(&self, wish: &str) -> Option<String> {
         let values = match (self.of_category("model").map(|option| &option.kind), &self.models) {
             (Some(Kind::Select(select)), _) | (None, Some(select)) => &select.values,
@@ -196,7 +197,7 @@ impl Offer {
         Unavailable::Option(self.config.iter().flatten().map(|option| option.id.clone()).collect())
     }
 
-    /// What is set now.
+    /// Returns the values that are set now.
     pub(crate) fn current(&self) -> Current {
         let selected = |category: &str, list: &Option<Select>| {
             let option = self.of_category(category).and_then(|option| match &option.kind {
@@ -220,18 +221,19 @@ impl Offer {
         }
     }
 
-    /// The first option of a category; where none says its category, that with the category's name as its id.
+    /// Returns the first option of a category. If no option names a category, the category's name
+    /// serves as the id.
     fn of_category(&self, category: &str) -> Option<&ConfigOption> {
         let all = || self.config.iter().flatten();
         let named = || all().find(|option| option.category.is_none() && option.id == category);
         all().find(|option| option.category.as_deref() == Some(category)).or_else(named)
     }
 
-    /// Whether there was a list of options; it is always all of them.
+    /// Takes a list of options, which is always complete. Returns whether there was one.
     fn config_options(&mut self, holder: &Value) -> bool {
         let Some(options) = holder["configOptions"].as_array() else { return false };
         if options.len() > MOST_OPTIONS {
-            // Whatever is not known may be among them.
+            // The part that was cut off may contain any option.
             (self.config, self.complete) = (None, false);
             return false;
         }
@@ -252,7 +254,7 @@ fn config_option(option: &Value) -> Option<ConfigOption> {
     Some(ConfigOption { id: text(&option["id"])?, category: text(&option["category"]), kind })
 }
 
-/// The values of a select, which may stand in groups.
+/// Returns the values of a select, which may be grouped.
 fn values(options: &Value) -> Option<Vec<Named>> {
     let mut found = Vec::new();
     for entry in options.as_array()? {
@@ -319,7 +321,7 @@ mod tests {
         offer
     }
 
-    /// Everything, in both ways at the same time, as some agents have it.
+    /// Lists everything in both forms at once, as some agents do.
     fn everything() -> Value {
         json!({
             "modes": {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "legacy"}]},
@@ -349,7 +351,7 @@ mod tests {
         assert_eq!(current.config_options["fast"], OptionValue::Flag(false));
         offer.set(&Setter::Config("llm".into(), words("b")), &Value::Null);
         assert_eq!(offer.current().model.as_deref(), Some("b"));
-        // The complete list of the answer counts.
+        // The complete list of the response counts.
         offer.set(&Setter::Config("llm".into(), words("b")), &json!({"configOptions": []}));
         assert_eq!(offer.current().model.as_deref(), Some("old"));
     }

@@ -1,41 +1,41 @@
-//! What waits to be written to the agent.
+//! The queue of lines to the agent.
 //!
-//! Must not block: the pump of the agent's output goes on while its input pipe is full, or both would wait for each
-//! other. Answers that an agent provokes by itself are bounded, and while results that it does not read wait, nothing
-//! else that it asked for is begun; what we start is one prompt at a time.
+//! Must not block: the agent's output is still read while its input pipe is full, or both sides
+//! would deadlock. Automatic responses are bounded. While unread results wait, no further request
+//! of the agent is started. We send one prompt at a time.
 
 use std::collections::VecDeque;
 
-/// Answers to unknown requests that may wait; an agent that never reads its input gets no more of them.
+/// Maximum size of queued automatic responses. More are dropped, as the agent does
+/// not read its input.
 const MAX_AUTOMATIC_BYTES: usize = 1024 * 1024;
-/// With more than this of results waiting there is no room for another one.
+/// Above this many bytes of queued results, no further result is produced.
 const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
-/// What a line is, as far as its sender wants to know.
+/// The kind of a line, as far as the sender needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Part of the handshake, a cancel, the close of a session.
+    /// Part of the handshake, a cancel, or the close of a session.
     Plain,
     /// The prompt of a turn.
     Prompt,
     /// The answer to a permission request.
     Answer,
-    /// The result of a file request or of one about a terminal.
+    /// The result of a file or terminal request.
     Result,
-    /// An error that the agent provoked by itself.
+    /// An error response that the agent provoked.
     Automatic,
 }
 
 /// One line with its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OutgoingLine {
-    /// What it is.
     pub(crate) kind: Kind,
-    /// JSON text and `\n`.
+    /// JSON text that ends with `\n`.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The lines that wait, in order.
+/// The queued lines, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     lines: VecDeque<OutgoingLine>,
@@ -45,7 +45,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Appends a line; an automatic one is dropped when too many of them wait.
+    /// Appends a line. Drops an automatic one when too many of them wait.
     pub(crate) fn push(&mut self, line: OutgoingLine) {
         if line.kind == Kind::Automatic {
             if self.automatic + line.bytes.len() > MAX_AUTOMATIC_BYTES {
@@ -59,22 +59,22 @@ impl Outgoing {
         self.lines.push_back(line);
     }
 
-    /// Whether the agent reads what it asks for fast enough that another result may be made.
+    /// Whether the agent reads its results fast enough for another one.
     pub(crate) fn has_room(&self) -> bool {
         self.results < MAX_RESULT_BYTES
     }
 
-    /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// What to write next.
+    /// Returns the bytes to write next.
     pub(crate) fn front(&self) -> Option<&[u8]> {
         self.lines.front().map(|line| &line.bytes[self.written..])
     }
 
-    /// Notes that so many bytes of [`Self::front`] were written; gives the kind of a line that is done with it.
+    /// Records that this many bytes of [`Self::front`] were written. Returns the kind of a line
+    /// that is now complete.
     pub(crate) fn wrote(&mut self, bytes: usize) -> Option<Kind> {
         self.written += bytes;
         if self.lines.front().is_none_or(|line| self.written < line.bytes.len()) {
@@ -94,7 +94,7 @@ impl Outgoing {
         Some(line.kind)
     }
 
-    /// Forgets everything: the agent cannot be written to any more.
+    /// Drops all lines: the agent's input is closed.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,6 +1,6 @@
-//! The messages that we send, as lines. Everything that ACP has a type for is built from it.
+//! The messages that we send, as lines. Uses the ACP crate's types where they exist.
 //!
-//! Must not know when they are sent.
+//! Does not know when they are sent.
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
@@ -20,19 +20,19 @@ use subagent_protocol::state::ElicitationAction;
 
 use super::options::Setter;
 
-/// JSON-RPC: no such method.
+/// JSON-RPC: the method does not exist.
 pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
-/// JSON-RPC: not a request.
+/// JSON-RPC: not a valid request.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
-/// JSON-RPC: the parameters are not what the method takes.
+/// JSON-RPC: the method does not accept these parameters.
 pub(crate) const INVALID_PARAMS: i32 = -32602;
-/// ACP: there is no such file or terminal.
+/// ACP: the file or terminal does not exist.
 pub(crate) const RESOURCE_NOT_FOUND: i32 = -32002;
-/// JSON-RPC: we cannot.
+/// JSON-RPC: the client failed.
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
-/// ACP: the request was withdrawn.
+/// ACP: the request was canceled.
 pub(crate) const REQUEST_CANCELLED: i32 = -32800;
-/// ACP: the agent wants somebody to log in first.
+/// ACP: the user has to log in first.
 pub(crate) const AUTH_REQUIRED: i64 = -32000;
 
 #[derive(Serialize)]
@@ -50,7 +50,8 @@ struct Prompt<'a> {
     prompt: Vec<&'a Value>,
 }
 
-/// `initialize`: version 1, and what is implemented; files are offered for reading unless `reads_files` is false.
+/// `initialize` for version 1, with the implemented capabilities. Offers to read files
+/// unless `reads_files` is false.
 pub(crate) fn initialize(id: u64, reads_files: bool) -> Vec<u8> {
     let files = FileSystemCapabilities::new().read_text_file(reads_files).write_text_file(true);
     let capabilities = ClientCapabilities::new().fs(files).terminal(true).session(session_capabilities());
@@ -58,19 +59,20 @@ pub(crate) fn initialize(id: u64, reads_files: bool) -> Vec<u8> {
         .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
         .client_capabilities(capabilities.elicitation(elicitations()));
     let mut params = json!(params);
-    // Stable in the protocol, not yet in the crate. Agents show the sessions of their subagents only to those who say it.
+    // Stable in the protocol, but not in the crate yet. Agents report subagent sessions only to
+    // clients that declare this.
     params["clientCapabilities"]["subagents"] = json!({});
     request(id, "initialize", params)
 }
 
-/// Questions to the user, in forms and behind links.
+/// Questions to the user, as forms and as links.
 fn elicitations() -> ElicitationCapabilities {
     ElicitationCapabilities::new()
         .form(ElicitationFormCapabilities::new())
         .url(ElicitationUrlCapabilities::new())
 }
 
-/// What is understood of sessions.
+/// The session features that this client understands.
 pub(crate) fn session_capabilities() -> ClientSessionCapabilities {
     let options = SessionConfigOptionsCapabilities::new().boolean(BooleanConfigOptionCapabilities::new());
     ClientSessionCapabilities::new()
@@ -79,24 +81,23 @@ pub(crate) fn session_capabilities() -> ClientSessionCapabilities {
         .compaction(CompactionCapabilities::new())
 }
 
-/// What every session is asked for with.
+/// The parameters of every request for a session.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    /// Where the agent works.
+    /// The agent's working directory.
     pub(crate) cwd: String,
-    /// Where it may also work.
+    /// Further directories for the agent's work.
     pub(crate) additional_directories: Vec<String>,
-    /// Its MCP servers.
     pub(crate) mcp_servers: McpServers,
-    /// What the definition of the agent adds.
+    /// What the agent's definition adds.
     pub(crate) instructions: Option<Instructions>,
-    /// Whether the agent takes that as a system prompt.
+    /// Whether the agent accepts the instructions as a system prompt.
     pub(crate) system_prompt: bool,
 }
 
 impl Place {
-    /// Adds what the typed requests are made without. The list of servers is always there: agents that were written
-    /// against a draft insist on it.
+    /// Adds what the typed requests lack. Always includes the list of servers: agents written
+    /// against a draft require it.
     fn complete<P: Serialize>(&self, request: P) -> Value {
         let mut params = json!(request);
         params["mcpServers"] = json!(self.mcp_servers);
@@ -110,17 +111,17 @@ impl Place {
     }
 }
 
-/// `session/new`.
+/// The ACP method `session/new`.
 pub(crate) fn new_session(id: u64, place: &Place) -> Vec<u8> {
     request(id, "session/new", place.complete(NewSessionRequest::new(&place.cwd)))
 }
 
-/// `session/load`.
+/// The ACP method `session/load`.
 pub(crate) fn load_session(id: u64, session: &str, place: &Place) -> Vec<u8> {
     request(id, "session/load", place.complete(LoadSessionRequest::new(session.to_owned(), &place.cwd)))
 }
 
-/// `session/resume`.
+/// The ACP method `session/resume`.
 pub(crate) fn resume_session(id: u64, session: &str, place: &Place) -> Vec<u8> {
     request(id, "session/resume", place.complete(ResumeSessionRequest::new(session.to_owned(), &place.cwd)))
 }
@@ -132,7 +133,7 @@ pub(crate) fn set(id: u64, session: &str, setter: &Setter) -> Vec<u8> {
         Setter::Mode(mode) => {
             request(id, method, SetSessionModeRequest::new(session.to_owned(), mode.clone()))
         }
-        // The specification has no type for it any more.
+        // The specification no longer has a type for it.
         Setter::Model(model) => request(id, method, json!({"sessionId": session, "modelId": model})),
         Setter::Config(option, value) => {
             let value = match value {
@@ -145,17 +146,17 @@ pub(crate) fn set(id: u64, session: &str, setter: &Setter) -> Vec<u8> {
     }
 }
 
-/// `authenticate`.
+/// The ACP method `authenticate`.
 pub(crate) fn authenticate(id: u64, method: &str) -> Vec<u8> {
     request(id, "authenticate", AuthenticateRequest::new(method.to_owned()))
 }
 
-/// `session/close`.
+/// The ACP method `session/close`.
 pub(crate) fn close_session(id: u64, session: &str) -> Vec<u8> {
     request(id, "session/close", CloseSessionRequest::new(session.to_owned()))
 }
 
-/// `session/prompt`. The blocks go through as they came: which ones an agent takes is its business.
+/// `session/prompt`. Passes the blocks through unchanged; the agent decides which ones it accepts.
 pub(crate) fn prompt(
     id: u64,
     session: &str,
@@ -167,18 +168,18 @@ pub(crate) fn prompt(
     request(id, "session/prompt", Prompt { session_id: session, prompt })
 }
 
-/// `session/cancel`.
+/// The ACP method `session/cancel`.
 pub(crate) fn cancel(session: &str) -> Vec<u8> {
     let params = CancelNotification::new(session.to_owned());
     line(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": params}))
 }
 
-/// `$/cancel_request`: the answer to a request of ours is not wanted any more.
+/// `$/cancel_request`: we no longer need the response to this request of ours.
 pub(crate) fn cancel_request(id: u64) -> Vec<u8> {
     line(&json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}}))
 }
 
-/// The answer to a permission request; `None` says `cancelled`.
+/// The response to a permission request; `None` means `cancelled`.
 pub(crate) fn permission(id: &str, option: Option<&str>) -> Vec<u8> {
     let outcome = match option {
         Some(option) => RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.to_owned())),
@@ -187,17 +188,18 @@ pub(crate) fn permission(id: &str, option: Option<&str>) -> Vec<u8> {
     answer(id, "result", &RequestPermissionResponse::new(outcome))
 }
 
-/// The result of a request of the agent's; `id` is JSON text.
+/// The result of a request from the agent; `id` is JSON text.
 pub(crate) fn result<T: Serialize>(id: &str, result: &T) -> Vec<u8> {
     answer(id, "result", result)
 }
 
-/// An error with its `data`.
+/// An error response with `data`.
 pub(crate) fn error_with(id: &str, code: i32, message: &str, data: &Value) -> Vec<u8> {
     answer(id, "error", &json!({"code": code, "message": message, "data": data}))
 }
 
-/// The answer to an elicitation. The content goes through as it came: it was checked by whoever took it.
+/// The response to an elicitation. Passes the content through: the receiver of the
+/// answer has checked it.
 pub(crate) fn elicitation(
     id: &str,
     action: ElicitationAction,
@@ -210,17 +212,16 @@ pub(crate) fn elicitation(
     answer(id, "result", &result)
 }
 
-/// An error as the answer to a request; `id` is JSON text.
+/// An error response; `id` is JSON text.
 pub(crate) fn error(id: &str, code: i32, message: &str) -> Vec<u8> {
     answer(id, "error", &json!({"code": code, "message": message}))
 }
 
-/// Any request.
 pub(crate) fn request<P: Serialize>(id: u64, method: &str, params: P) -> Vec<u8> {
     line(&Request { jsonrpc: "2.0", id, method, params })
 }
 
-/// The id is echoed to the letter: it may be a number that no type of ours can hold.
+/// Echoes the id verbatim: it may be a number that no Rust type can hold.
 fn answer<T: Serialize>(id: &str, key: &str, value: &T) -> Vec<u8> {
     let mut bytes = format!(r#"{{"jsonrpc":"2.0","id":{id},"{key}":"#).into_bytes();
     append(&mut bytes, value);
@@ -235,7 +236,7 @@ fn line<T: Serialize>(message: &T) -> Vec<u8> {
     bytes
 }
 
-// Text, numbers and JSON values into memory: there is nothing that could fail (paths come in as text).
+// Serializing text, numbers and JSON values into memory cannot fail (paths arrive as text).
 #[allow(clippy::expect_used)]
 fn append<T: Serialize>(bytes: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(bytes, value).expect("JSON of text and numbers can be written into memory");

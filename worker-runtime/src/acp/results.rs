@@ -1,6 +1,6 @@
-//! The lenient view of what an agent answers: only what is essential is looked at, wherever it can be found.
+//! A lenient view of the agent's responses. Reads only what is essential, wherever it can be found.
 //!
-//! Must not fail for anything else: a result that the typed view would refuse is still a result.
+//! Does not fail for anything else: a result that the typed view would reject is still a result.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -9,48 +9,46 @@ use subagent_protocol::{depth, surrogates};
 
 use crate::shorten;
 
-/// The longest id of a session.
+/// Maximum length of a session id, in bytes.
 const MAX_SESSION_ID_BYTES: usize = 4096;
 
-/// The longest object that is kept beside the end of a turn, as JSON.
+/// Maximum JSON length of an object kept with the end of a turn, in bytes.
 const MAX_ASIDE_BYTES: usize = 16 * 1024;
 
-/// The longest answer to a request for a session that is kept: modes, models and options of a session are some KiB.
+/// Maximum length of a session response that is kept, in bytes. Modes, models and
+/// options take some KiB.
 const MAX_OPENED_BYTES: usize = 1024 * 1024;
 
-/// What the answer to `initialize` says, as far as it matters here.
+/// The part of the `initialize` response that matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Capabilities {
-    /// `loadSession`; `None` when nothing is said.
+    /// `loadSession`; `None` if the agent does not mention it.
     pub(crate) load: Option<bool>,
-    /// `sessionCapabilities.resume`.
+    /// The capability `sessionCapabilities.resume` is present.
     pub(crate) resume: bool,
-    /// `sessionCapabilities.close`.
+    /// The capability `sessionCapabilities.close` is present.
     pub(crate) close: bool,
-    /// `promptCapabilities`.
+    /// The capabilities `mcpCapabilities.http` and `mcpCapabilities.sse`.
     pub(crate) prompt: PromptCapabilities,
-    /// `mcpCapabilities.http` and `.sse`.
+    /// Both `mcpCapabilities.http` and `mcpCapabilities.sse`.
     pub(crate) mcp_http: bool,
     pub(crate) mcp_sse: bool,
-    /// `sessionCapabilities.additionalDirectories`.
+    /// The capability `sessionCapabilities.additionalDirectories` is present.
     pub(crate) directories: bool,
-    /// `sessionCapabilities.systemPrompt`.
+    /// The capability `sessionCapabilities.systemPrompt` is present.
     pub(crate) system_prompt: bool,
 }
 
-/// What a prompt may hold beside text and links.
+/// The content of a prompt that the agent accepts besides text and links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PromptCapabilities {
-    /// Pictures.
     pub(crate) image: bool,
-    /// Sound.
     pub(crate) audio: bool,
-    /// Embedded resources.
     pub(crate) embedded: bool,
 }
 
 impl Capabilities {
-    /// Reads the result of `initialize`.
+    /// Parses the result of `initialize`.
     pub(crate) fn of(result: &Value) -> Self {
         let capabilities = &result["agentCapabilities"];
         let session = &capabilities["sessionCapabilities"];
@@ -73,7 +71,8 @@ impl Capabilities {
     }
 }
 
-/// The protocol version in the result of `initialize`; an agent that says nothing means the only one there was.
+/// Checks the protocol version in the result of `initialize`. Agents without a version speak
+/// version 1, the only one.
 pub(crate) fn speaks_v1(result: &Value) -> bool {
     match &result["protocolVersion"] {
         Value::Null => true,
@@ -81,46 +80,48 @@ pub(crate) fn speaks_v1(result: &Value) -> bool {
     }
 }
 
-/// The ways to log in that an agent offers, by their ids; `None` for one of a type that is not known.
+/// Returns the login methods that an agent offers, by id; `None` for an unknown type.
 pub(crate) fn auth_methods(result: &Value) -> Vec<(String, Option<LoginKind>)> {
     let methods = result["authMethods"].as_array().into_iter().flatten();
     methods.filter_map(|method| Some((method["id"].as_str()?.to_owned(), LoginKind::of(method)))).collect()
 }
 
-/// `null` for what is nested too deep to be looked into, or to be read again inside of a record. Half of a surrogate pair
-/// costs one character, no more.
+/// Returns `null` for values that are nested too deeply to be parsed here, or again within a
+/// record. Half of a surrogate pair costs only one character.
 pub(crate) fn value(raw: &RawValue) -> Value {
     depth::shown(surrogates::parse(raw.get()).unwrap_or(Value::Null))
 }
 
-/// The code of an error that an agent answered.
+/// Returns the code of the agent's error.
 pub(crate) fn error_code(error: &Value) -> Option<i64> {
     error["code"].as_i64()
 }
 
-/// The id of a session in the result of `session/new`; one that is too long is none that a program would choose.
+/// Returns the session id in the result of `session/new`. Ids that are too long are ignored.
 pub(crate) fn session_id(result: &Value) -> Option<&str> {
     result["sessionId"].as_str().filter(|id| id.len() <= MAX_SESSION_ID_BYTES)
 }
 
-/// An object that is written down beside the end of a turn, unless it is empty, or too long to be what it should be.
+/// Returns an object to record with the end of a turn, unless it is empty or too long.
 pub(crate) fn aside(value: &Value) -> Option<Value> {
     let object = value.as_object().filter(|object| !object.is_empty())?;
     let short = serde_json::to_string(object).is_ok_and(|text| text.len() <= MAX_ASIDE_BYTES);
     short.then(|| value.clone())
 }
 
-/// What is written down of the answer to a request for a session: all of it, unless it is too long to be what it should be.
+/// Returns the response to a session request, for the record, unless it is too long.
 pub(crate) fn opened(result: &RawValue) -> Option<Box<RawValue>> {
     (result.get().len() <= MAX_OPENED_BYTES).then(|| result.to_owned())
 }
 
-/// What is written down of the answer to a prompt: all of it, unless it would not fit where the end of a turn must fit.
+/// Returns the response to a prompt, for the record, unless it does not fit beside the
+/// end of a turn.
 pub(crate) fn answer(answer: &RawValue) -> Option<&RawValue> {
     Some(answer).filter(|answer| answer.get().len() <= MAX_ASIDE_BYTES)
 }
 
-/// A sentence for an error that an agent answered: its message, with the detail that some put into `data`; at most 4 KiB.
+/// Describes the agent's error: its message and the detail that some agents put into `data`,
+/// at most 4 KiB.
 pub(crate) fn error_text(error: &Value) -> String {
     let message = error["message"].as_str().or(error.as_str()).unwrap_or("no message");
     let data = &error["data"];

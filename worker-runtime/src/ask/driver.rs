@@ -1,6 +1,6 @@
-//! The loop around the machine: pipes, the guard, one deadline.
+//! The I/O loop around the state machine: pipes, the guard, one deadline.
 //!
-//! Must not decide what anything means: that is the machine's.
+//! Decides nothing about content; [`super::machine`] does.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,29 +21,29 @@ use crate::guard::{self, GuardStatus};
 use crate::spawn::{self, AgentIo};
 use crate::stderr::{self, Tail};
 
-/// The longest line of the agent that is looked at: far more than anybody says of himself.
+/// Maximum length of an agent's line, in bytes: far more than any agent needs.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
-/// More of the agent's standard error does not wait for whoever asked; the rest of it is not shown.
+/// Maximum unread output of the agent's stderr, in bytes. The rest is not forwarded.
 const MOST_UNREAD_BYTES: usize = 256 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 const STATUS_LINE_BYTES: usize = 16 * 1024;
-/// How long what an agent left behind may hold its pipes open before its end is told.
+/// How long remaining processes may hold the pipes open before the agent's end is reported.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
-/// How long the descendants of a guard that died are ended in one go.
+/// How long one round takes that ends the descendants of a dead guard.
 const RESCUE_ROUND: Duration = Duration::from_secs(2);
 const RESCUE_PAUSE: Duration = Duration::from_secs(1);
 
-/// A folder that goes when this does.
+/// A directory that is removed on drop.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // Whoever made it removes it too: it may be gone.
+        // The caller that made the directory may have removed it already.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// What came first.
+/// The event that ended a wait.
 enum Wake {
     Output,
     Errors,
@@ -73,22 +73,23 @@ struct Driver {
     lines: LineSplitter,
     status_lines: LineSplitter,
     tail: Tail,
-    /// The agent ended; what it wrote is still being read.
+    /// How the agent ended. Its output is still being read.
     exit: Option<Exit>,
     clean: bool,
     deadline: Option<Instant>,
     drain: Option<Instant>,
     rescue: Option<Instant>,
-    /// Whoever wants the answer; `None` when he is gone.
+    /// Reads the caller's end of input; `None` once the caller is gone.
     asker: Option<Receiver>,
     told: Told,
     done: bool,
 }
 
-/// Asks and tells.
+/// Asks the question and writes the answer.
 ///
 /// # Errors
-/// When it could not begin, or the answer cannot be told.
+///
+/// The question could not be started, or the answer cannot be written.
 pub(super) async fn run(ask: Ask) -> io::Result<()> {
     let Ask { agent, temporary_cwd, question, deadlines, .. } = ask;
     let _folder = temporary_cwd.then(|| Temporary(agent.cwd.clone()));
@@ -97,7 +98,7 @@ pub(super) async fn run(ask: Ask) -> io::Result<()> {
     let machine = Machine::new(question, deadlines, cwd, command);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut child = signal(SignalKind::child())?;
-    // Handlers that do nothing: what is ignored would be ignored by the agent too.
+    // Installs handlers that do nothing. The agent would inherit ignored signals.
     let _ignored = [signal(SignalKind::hangup())?, signal(SignalKind::interrupt())?];
     let mut driver = Driver {
         begun: Instant::now(),
@@ -121,7 +122,7 @@ pub(super) async fn run(ask: Ask) -> io::Result<()> {
         done: false,
     };
     let marker = format!("ask.{}", std::process::id());
-    // There is no worker whose lock the guard could hold.
+    // There is no worker, so the guard has no lock to hold.
     let no_lock = OwnedFd::from(File::open("/dev/null")?);
     match spawn::spawn(&agent, &marker, no_lock) {
         Ok(io) => driver.agent = Some(io),
@@ -130,14 +131,14 @@ pub(super) async fn run(ask: Ask) -> io::Result<()> {
             message: format!("{error} (working directory {})", agent.cwd.display()),
         }),
     }
-    // The environment of the agent is in it.
+    // Holds the agent's environment, which may contain secrets.
     drop(agent);
     while !driver.done {
         let wake = driver.wait(&mut terminate, &mut child).await;
         driver.take(wake);
     }
     if let Some(mut agent) = driver.agent.take().filter(|_| driver.clean) {
-        // It has said that nothing is left, or has died.
+        // The guard has reported that nothing is left, or has died.
         while matches!(agent.guard.try_wait(), Ok(None)) {
             child.recv().await;
         }
@@ -146,21 +147,21 @@ pub(super) async fn run(ask: Ask) -> io::Result<()> {
     driver.told.finish().await
 }
 
-/// What is on its way to whoever asked. He may be stopped by a signal, which must not hold up the agent's deadlines.
+/// Output that waits for the caller. A stopped caller must not delay the agent's deadlines.
 struct Told {
     to: Sender,
     waiting: Vec<u8>,
 }
 
 impl Told {
-    /// Adds a line.
     fn say(&mut self, said: &Said) -> io::Result<()> {
         serde_json::to_writer(&mut self.waiting, said)?;
         self.waiting.push(b'\n');
         Ok(())
     }
 
-    /// Writes what can be written at once. Whoever does not read it is gone, which the end of our input tells.
+    /// Writes as much as possible without blocking. A write error needs no handling: end of input
+    /// reports that the caller is gone.
     fn write(&mut self) {
         while !self.waiting.is_empty() {
             match self.to.try_write(&self.waiting) {
@@ -172,7 +173,7 @@ impl Told {
         }
     }
 
-    /// Writes all of it. Nothing is left of the agent by now: this may take as long as the asker does.
+    /// Writes everything. The agent is gone by now, so this waits for the caller without a limit.
     async fn finish(&mut self) -> io::Result<()> {
         while !self.waiting.is_empty() {
             self.to.writable().await?;
@@ -247,7 +248,7 @@ impl Driver {
                     self.asker = None;
                     self.apply(Input::HungUp);
                 }
-                // Nothing is to be said there.
+                // The agent is expected to write nothing there.
                 Chunk::Bytes(_) | Chunk::NotNow => {}
             },
             Wake::Deadline => {
@@ -265,7 +266,7 @@ impl Driver {
             Wake::Terminated => self.apply(Input::HungUp),
             Wake::ChildExited => {
                 if let Some(agent) = &mut self.agent {
-                    // Its exit status says nothing that its last line has not said.
+                    // The exit status adds nothing to the guard's last line.
                     let _ = agent.guard.try_wait();
                 }
             }
@@ -340,7 +341,7 @@ impl Driver {
                 if self.machine.shows_stderr() {
                     let text = String::from_utf8_lossy(&bytes).into_owned();
                     if self.told.waiting.len() < MOST_UNREAD_BYTES {
-                        // It is text: there is always a line of it.
+                        // The output is text, so it always forms a line.
                         let _ = self.told.say(&Said::Stderr { text });
                     }
                     self.told.write();
@@ -366,7 +367,7 @@ impl Driver {
             match input.try_write(bytes) {
                 Ok(length) => drop(self.outgoing.wrote(length)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.closes_input => return,
-                // An agent that does not read its input does not hold up the end of it.
+                // An agent that does not read its input must not delay the end of that input.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.drop_input(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
@@ -375,7 +376,7 @@ impl Driver {
                 }
             }
         }
-        // There is nobody to write to.
+        // The agent cannot be written to.
         self.outgoing.clear();
     }
 
@@ -386,7 +387,7 @@ impl Driver {
         self.outgoing.clear();
     }
 
-    /// The agent does not read or write any more: it has ended, which the guard will say, or it has not.
+    /// The agent no longer reads or writes. If it has ended, the guard will report that.
     fn pipe_ended(&mut self) {
         self.drain.get_or_insert(Instant::now() + DRAIN_PATIENCE);
         self.deliver_if_drained();
@@ -453,7 +454,7 @@ impl Driver {
         }
     }
 
-    /// Does the work of a guard that died.
+    /// Ends the processes in place of a dead guard.
     fn end_descendants(&mut self) {
         self.rescue = None;
         let report = guard::end_descendants(RESCUE_ROUND, &[]);

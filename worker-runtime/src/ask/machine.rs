@@ -1,6 +1,7 @@
-//! One question to an agent, as a pure state machine: from its start to the proof that nothing is left of it.
+//! One question to an agent as a pure state machine, from the start to the proof that
+//! no process is left.
 //!
-//! Must not do I/O or look at a clock: the time comes with each input.
+//! Does no I/O and reads no clock: each input carries the time.
 
 use std::time::Duration;
 
@@ -19,56 +20,57 @@ use crate::acp::{noise, requests, results};
 use crate::conversation::{Exit, errors};
 use crate::shorten;
 
-/// So many pages of sessions are asked for, and so many sessions are kept.
+/// Maximum number of pages requested, and of sessions kept.
 const MOST_PAGES: usize = 100;
 const MOST_SESSIONS: usize = 10_000;
-/// So much of what an agent says of its sessions is kept, in bytes.
+/// Maximum size of the kept session descriptions, in bytes.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long the guard may take to end everything: it kills what it finds again and again, and needs an instant.
+/// How long the guard may take to end everything. It kills repeatedly and
+/// normally needs an instant.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What happened.
+/// An event from the driver.
 #[derive(Debug)]
 pub(super) enum Input<'a> {
     /// The guard started the agent.
     Spawned,
-    /// The agent could not be started; nothing is left.
+    /// The agent could not be started; no process is left.
     SpawnFailed { errno: i32, message: String },
     /// A line of the agent's output.
     Line(Line<'a>),
-    /// The agent closed its output or its input and is still there.
+    /// The agent closed its output or input, but still runs.
     PipeClosed,
-    /// The agent's process ended; all that it had written was handed in before.
+    /// The agent's process ended. All its output was handed in before.
     AgentExited(Exit),
-    /// Nothing is left.
+    /// No process is left.
     TreeEnded,
-    /// The deadline that was set is over.
+    /// The deadline has passed.
     Deadline,
-    /// Nobody wants to know any more.
+    /// The caller is gone.
     HungUp,
 }
 
-/// What the driver does, in order.
+/// An action for the driver; actions run in order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Writes to the agent.
     Send(OutgoingLine),
-    /// Sets the deadline, in place of the one before.
+    /// Sets a deadline in place of the former one.
     Deadline(Duration),
-    /// Closes the agent's input behind what is still to be written.
+    /// Closes the agent's input after the queued lines.
     CloseInput,
-    /// Sends SIGTERM to the agent's group.
+    /// Sends SIGTERM to the agent's process group.
     Terminate,
-    /// Keeps a line of the agent's output that is no message beside what it writes to its standard error.
+    /// Records an invalid line of the agent's output with its stderr.
     Stdout(String),
-    /// Lets the guard end everything.
+    /// Makes the guard end everything.
     EndTree,
-    /// Tells the answer and ends.
+    /// Writes the answer and ends.
     Finish,
 }
 
-/// What was asked last.
+/// The kind of the last request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Initialize,
@@ -105,27 +107,26 @@ impl Step {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The guard was told to start the agent.
+    /// The guard is starting the agent.
     Spawning,
-    /// A request is under way.
+    /// A request waits for its response.
     Asking { rpc: u64, step: Step },
     /// The session is being closed.
     Closing { rpc: u64 },
     /// The agent's input is closed.
     InputClosed,
-    /// SIGTERM was sent.
+    /// The agent's group got SIGTERM.
     Terminated,
-    /// The guard was told to end the tree, or does so by itself because the agent has ended.
+    /// The guard ends the tree, on request or because the agent ended.
     Killing,
-    /// Nothing is left.
+    /// No process is left.
     Ended,
 }
 
-/// The state machine.
 pub(super) struct Machine {
     question: Question,
     deadlines: Deadlines,
-    /// Where the session is made.
+    /// The session's working directory.
     cwd: String,
     /// Program and arguments, for errors.
     command: Vec<String>,
@@ -133,20 +134,20 @@ pub(super) struct Machine {
     pub(super) answer: Answer,
     capabilities: Value,
     next_rpc: u64,
-    /// When the present phase began, in milliseconds.
+    /// Start of the current phase, in milliseconds.
     since: u64,
     cursor: Option<String>,
     kept: usize,
     first_noise: Option<String>,
 }
 
-/// What goes along with an input.
+/// The context of one input.
 pub(super) struct Cx<'a> {
-    /// Milliseconds since the beginning.
+    /// Milliseconds since the start.
     pub(super) now: u64,
-    /// The end of what the agent wrote on its standard error.
+    /// Returns the end of the agent's stderr.
     pub(super) tail: &'a dyn Fn() -> String,
-    /// What comes of it.
+    /// The resulting actions, in order.
     pub(super) actions: Vec<Action>,
 }
 
@@ -165,7 +166,7 @@ impl Cx<'_> {
 }
 
 impl Machine {
-    /// Nothing is started yet.
+    /// A machine before the agent's start.
     pub(super) fn new(question: Question, deadlines: Deadlines, cwd: String, command: Vec<String>) -> Self {
         Self {
             question,
@@ -183,22 +184,21 @@ impl Machine {
         }
     }
 
-    /// The deadline to begin with.
+    /// The deadline of the start.
     pub(super) fn first_deadline(&self) -> Duration {
         Duration::from_millis(self.deadlines.initialize_ms)
     }
 
-    /// Whether somebody may be asked by the agent itself to do something, and wants to see what it says.
+    /// Whether the agent may ask the user to do something, so that its stderr must be shown.
     pub(super) fn shows_stderr(&self) -> bool {
         matches!(self.question, Question::Login { .. } | Question::Logout)
     }
 
-    /// What came of it.
     pub(super) fn into_answer(self) -> Answer {
         self.answer
     }
 
-    /// Takes one input.
+    /// Handles one input and adds the resulting actions.
     pub(super) fn handle(&mut self, input: Input<'_>, cx: &mut Cx<'_>) {
         match input {
             Input::Spawned => {
@@ -245,7 +245,7 @@ impl Machine {
         }
     }
 
-    /// Nothing came in time: the next step.
+    /// A deadline has passed: takes the next step.
     fn too_late(&mut self, cx: &mut Cx<'_>) {
         match self.state {
             State::Spawning => self.no_answer("initialize", "spawn", self.deadlines.initialize_ms, cx),
@@ -262,7 +262,7 @@ impl Machine {
                 self.killing(cx);
                 cx.push(Action::EndTree);
             }
-            // The guard goes on trying when this process ends.
+            // The guard keeps trying after this process ends.
             State::Killing => {
                 self.fail(errors::not_ended(KILL_PATIENCE.as_secs()), cx);
                 self.phase_over("end", cx.now);
@@ -324,7 +324,8 @@ impl Machine {
         }
         match message::parse(text) {
             Ok(Message::Response { id: Some(id), outcome }) => self.answered(id, outcome, line.len(), cx),
-            // Nobody is there to be asked: what may be refused is, and nothing else is offered.
+            // No user can be asked here: permission requests are rejected, and no other
+            // client method is offered.
             Ok(Message::Request { id, method, .. }) if method == "session/request_permission" => {
                 cx.send(Kind::Automatic, requests::permission(id, None));
             }
@@ -375,7 +376,7 @@ impl Machine {
         }
     }
 
-    /// The error that an agent answered, as ours.
+    /// Converts the agent's error to ours.
     fn refused(&self, step: Step, error: &Value) -> Error {
         let ours = errors::rpc(step.method(), error);
         match results::error_code(error) {
@@ -444,7 +445,7 @@ impl Machine {
         let room = MOST_SESSIONS - self.answer.sessions.len();
         self.answer.sessions.extend(sessions.iter().take(room).cloned());
         let next = result["nextCursor"].as_str().map(str::to_owned);
-        // A cursor that leads to itself would lead there for ever.
+        // A cursor that points to itself would loop forever.
         let next = next.filter(|next| self.cursor.as_ref() != Some(next));
         let full = sessions.len() > room || pages >= MOST_PAGES || self.kept >= MOST_BYTES;
         if next.is_none() || full {
@@ -456,7 +457,7 @@ impl Machine {
         self.ask(Step::ListSessions { pages }, cx);
     }
 
-    /// It does not come to what was asked for.
+    /// The question failed. Ends the agent.
     fn give_up(&mut self, error: Error, cx: &mut Cx<'_>) {
         if let State::Asking { step, .. } = self.state
             && !self.answer.phases.iter().any(|phase| phase.phase == step.phase())
@@ -468,7 +469,7 @@ impl Machine {
         if listens {
             self.close_input(cx);
         } else {
-            // Who does not answer does not look at the end of its input either.
+            // An agent that does not answer ignores the end of its input too.
             cx.push(Action::CloseInput);
             self.terminate(cx);
         }
@@ -477,7 +478,7 @@ impl Machine {
     fn fail(&mut self, error: Error, cx: &mut Cx<'_>) {
         if self.answer.error.is_none() {
             self.answer.error = Some(match error.code {
-                // What was chosen wrongly, or is not offered, has nothing to do with how the agent was started.
+                // The user's choice was wrong or is not offered. The launcher is not at fault.
                 Code::InvalidArgument
                 | Code::AgentMethodUnsupported
                 | Code::SessionNotFound
@@ -500,7 +501,7 @@ impl Machine {
         cx.deadline(self.deadlines.stop_grace_ms);
     }
 
-    /// From here on only the guard can tell.
+    /// From here on, only the guard can report the end.
     fn killing(&mut self, cx: &mut Cx<'_>) {
         self.state = State::Killing;
         cx.push(Action::Deadline(KILL_PATIENCE));
@@ -513,10 +514,10 @@ impl Machine {
     }
 }
 
-/// ACP: there is no such thing.
+/// ACP: the resource does not exist.
 const NOT_FOUND: i64 = -32002;
 
-/// An object, or anything that says more than no.
+/// Whether a capability is present: an object, or any value other than null and false.
 fn offered(capability: &Value) -> bool {
     !matches!(capability, Value::Null | Value::Bool(false))
 }

@@ -1,6 +1,6 @@
-//! Which way to log in is meant, and what there is to choose from.
+//! Selects the login method, and lists the alternatives in errors.
 //!
-//! Must not do more than look at what the agent offers.
+//! Reads only what the agent offers.
 
 use serde_json::{Value, json};
 use subagent_protocol::ask::LoginKind;
@@ -9,17 +9,17 @@ use subagent_protocol::{Code, Error};
 use super::machine::Machine;
 use crate::shorten;
 
-/// More ways to log in are not quoted in an error.
+/// Maximum number of login methods listed in an error.
 const MOST_METHODS: usize = 50;
 
 impl Machine {
-    /// The way to log in that was named, or the only one.
+    /// Returns the named login method, or the only one.
     pub(super) fn choose(&self, named: Option<&str>) -> Result<Value, Error> {
         let methods = self.methods();
         let method = match named {
             Some(named) => methods.iter().find(|method| method["id"] == named),
             None => {
-                // One of an unknown type cannot be taken, unless there is no other to choose.
+                // A method of an unknown type is used only if there is no other.
                 let mut usable = methods.iter().filter(|method| LoginKind::of(method).is_some());
                 match (usable.next(), usable.next(), methods.as_slice()) {
                     (Some(only), None, _) => Some(only),
@@ -61,7 +61,7 @@ impl Machine {
         list.into_iter().flatten().filter(|method| method["id"].is_string()).collect()
     }
 
-    /// The ways to log in, short enough for an error.
+    /// Lists the login methods, short enough for an error.
     pub(super) fn methods_told(&self) -> Value {
         let told = |method: &&Value| {
             let text = |key: &str| match method[key].as_str() {
@@ -79,7 +79,7 @@ impl Machine {
     }
 }
 
-/// The error about something that an agent does not offer.
+/// The error for a method that the agent does not offer.
 pub(super) fn unsupported(method: &str) -> Error {
     Error::new(Code::AgentMethodUnsupported, format!("the agent does not offer {method}"))
         .with("method", method)

@@ -1,7 +1,8 @@
-//! `subagent-runtime ask`: an agent is started, asked something, and ended, without a worker, a journal or a daemon.
+//! `subagent-runtime ask`: starts an agent, asks it one question and ends it. Needs no
+//! worker, journal or daemon.
 //!
-//! Must leave nothing: the agent runs below a guard as a worker's does, every request has a deadline, and when nobody
-//! holds the standard input any more everything is ended.
+//! Leaves no process: the agent runs below a guard like a worker's agent. Every request has a
+//! deadline. End of standard input ends everything.
 
 mod driver;
 mod machine;
@@ -17,10 +18,11 @@ use subagent_protocol::{MAX_LINE_BYTES, OLDEST_PROTOCOL};
 
 use crate::startup;
 
-/// Reads what to ask, asks it, and tells what came of it.
+/// Reads the question, asks it, and writes the answer.
 ///
 /// # Errors
-/// When it could not begin: nothing was started then.
+///
+/// It could not begin; in this case nothing was started.
 pub(crate) fn run() -> io::Result<()> {
     startup::become_own_process()?;
     let ask = read()?;
@@ -28,15 +30,15 @@ pub(crate) fn run() -> io::Result<()> {
     runtime.block_on(driver::run(ask))
 }
 
-/// Reads the first line. What follows it is the end of the input alone.
+/// Reads the first line. After it, only the end of the input matters.
 fn read() -> io::Result<Ask> {
     let mut line = Vec::new();
     let most = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
     io::stdin().lock().take(most).read_until(b'\n', &mut line)?;
     let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
-    // Serde quotes what it read, and that may be a secret: only the place is told.
+    // Serde quotes its input, which may be a secret. The error names only the position.
     let ask: Ask = serde_json::from_slice(&line)
-        .map_err(|error| invalid(format!("standard input is no question (column {})", error.column())))?;
+        .map_err(|error| invalid(format!("standard input is not a question (column {})", error.column())))?;
     if ask.protocol < OLDEST_PROTOCOL {
         return Err(invalid(format!(
             "the command line speaks protocol {}: use binaries of one version",

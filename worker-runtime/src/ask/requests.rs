@@ -1,6 +1,6 @@
-//! The requests of an [`Ask`](subagent_protocol::ask::Ask) that a worker never makes.
+//! The requests of an [`Ask`](subagent_protocol::ask::Ask) that workers never make.
 //!
-//! Must not know when they are sent.
+//! Does not know when they are sent.
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
@@ -12,8 +12,8 @@ use subagent_protocol::ask::TERMINAL_AUTH;
 
 use crate::acp::requests::{request, session_capabilities};
 
-/// `initialize`: of all that a client may offer, logins at a terminal, which the command line can do, and what decides
-/// which options the agent tells of.
+/// `initialize`. Declares terminal logins, which the command line supports, and the features that
+/// decide which options the agent reports.
 pub(super) fn initialize(id: u64) -> Vec<u8> {
     let capabilities = ClientCapabilities::new()
         .auth(AuthCapabilities::new().terminal(true))
@@ -25,12 +25,12 @@ pub(super) fn initialize(id: u64) -> Vec<u8> {
     request(id, "initialize", params)
 }
 
-/// `logout`.
+/// The ACP method `logout`.
 pub(super) fn logout(id: u64) -> Vec<u8> {
     request(id, "logout", json!({}))
 }
 
-/// `session/list`.
+/// The ACP method `session/list`.
 pub(super) fn list_sessions(id: u64, cwd: Option<&str>, cursor: Option<&str>) -> Vec<u8> {
     let mut params = serde_json::Map::new();
     for (key, value) in [("cwd", cwd), ("cursor", cursor)] {
@@ -41,7 +41,7 @@ pub(super) fn list_sessions(id: u64, cwd: Option<&str>, cursor: Option<&str>) ->
     request(id, "session/list", Value::Object(params))
 }
 
-/// `session/delete`.
+/// The ACP method `session/delete`.
 pub(super) fn delete_session(id: u64, session: &str) -> Vec<u8> {
     request(id, "session/delete", DeleteSessionRequest::new(session.to_owned()))
 }

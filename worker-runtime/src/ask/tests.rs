@@ -1,4 +1,4 @@
-//! Single questions to an agent, without any process.
+//! Questions to an agent, without any process.
 
 use serde_json::{Value, json};
 use subagent_protocol::Code;
@@ -10,7 +10,7 @@ use crate::conversation::Exit;
 
 const DEADLINES: Deadlines = Deadlines { initialize_ms: 1000, request_ms: 500, stop_grace_ms: 100 };
 
-/// A machine with a clock, and what it wanted.
+/// A machine with a clock and the actions it requested.
 struct Run {
     machine: Machine,
     now: u64,
@@ -36,7 +36,7 @@ impl Run {
         self.take(Input::Line(Line::Whole(message.to_string().as_bytes())));
     }
 
-    /// The last request that went to the agent.
+    /// Returns the last request to the agent.
     fn asked(&self) -> Value {
         let sent = self.wanted.iter().rev().find_map(|action| match action {
             Action::Send(line) => serde_json::from_slice(&line.bytes).ok(),
@@ -59,7 +59,7 @@ impl Run {
         self.say(&json!({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": code, "message": "no"}}));
     }
 
-    /// The end of the agent and the proof of it; nothing else may be wanted after it.
+    /// Reports the end of the agent and of its tree. No further action may follow.
     #[track_caller]
     fn end(mut self) -> Answer {
         assert!(self.wanted.contains(&Action::CloseInput), "{:?}", self.wanted);
@@ -255,7 +255,7 @@ fn a_session_that_is_not_known_cannot_be_deleted() {
 }
 
 proptest::proptest! {
-    /// Whatever an agent says, and however often it says nothing: the end comes within a few deadlines.
+    /// The question ends within a few deadlines, for any output of the agent and any silence.
     #[test]
     fn the_end_comes_whatever_is_said(
         said in proptest::collection::vec("(\\{\"id\":[0-4],\"(result|error)\":(1|\\{\\}|null|\\{\"sessionId\":\"s\"\\})\\}|x|\\{\"id\":1,\"method\":\"m\"\\})", 0..12),

@@ -1,9 +1,11 @@
 //! Reads and writes text files within the workspace.
 //!
-//! A file is written in place: its mode, owner, links, attributes and whoever watches it stay as they are, and nothing
-//! is left beside it when we die. Room for the new text is asked for first, so that a full disk changes nothing; and the
-//! text stands in the journal already. Blocks: runs on a thread of its own. Must not wait for a pipe or a device: only
-//! what was found to be a regular file is opened, through the descriptor by which it was found.
+//! Files are written in place: mode, owner, links, attributes and watchers stay, and a crash leaves
+//! no extra file. Space for the new text is reserved first, so a full disk changes nothing; the
+//! journal holds the text already.
+//!
+//! Blocks: runs on its own thread. Must not wait for a pipe or a device: opens only what was found
+//! to be a regular file, through the descriptor that found it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,17 +21,17 @@ use super::lines::{Lines, TooLong};
 use super::walk::{self, Found, Place, WalkError, Way};
 use crate::conversation::{Answer, Found as Reached, MOST_SHOWN_BYTES, Refused};
 
-/// More text than this is not read at once: as JSON it may take six times as much, and the answer is one line.
+/// Maximum text per read. As JSON it can take six times as much, and the response is one line.
 const MOST_TEXT_BYTES: usize = MAX_LINE_BYTES / 6 - 4096;
-/// So much is looked through for the first line that is wanted.
+/// Maximum number of bytes scanned for the first requested line.
 const MOST_SCANNED_BYTES: u64 = 1024 * 1024 * 1024;
 const PIECE_BYTES: usize = 64 * 1024;
-/// So often a name is looked for again when somebody takes it, or takes it away, in between.
+/// How often a lookup is retried when another process creates or removes the name meanwhile.
 const ATTEMPTS: usize = 16;
-/// What a file that is opened must never do: become the terminal of this process, or wait for a peer.
+/// Flags for opening a file: it must not become our terminal or block on a peer.
 const CAREFULLY: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// The text of a file, or some of its lines.
+/// Returns the text of a file, or some of its lines.
 pub(super) fn read(
     place: &Place,
     path: &str,
@@ -73,7 +75,7 @@ pub(super) fn read(
     }
 }
 
-/// Writes a file, and makes it with the folders above it if it is not there. `umask` is that of the agent.
+/// Writes a file. Creates it and missing folders. `umask` is the agent's.
 pub(super) fn write(
     place: &Place,
     umask: u32,
@@ -93,15 +95,15 @@ pub(super) fn write(
         }
         match create(&found, umask, content) {
             Ok(()) => return Ok(Answer::Written),
-            // Somebody was faster, or took the folder away.
+            // Another process created the name first, or removed the folder.
             Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
             Err(error) => return Err(failed(error)),
         }
     }
-    Err(Refused::internal(format!("cannot write {path}: it is made and removed all the time")))
+    Err(Refused::internal(format!("cannot write {path}: it is repeatedly created and removed")))
 }
 
-/// Where a file to read is.
+/// Finds a file to read.
 pub(super) fn find_source(place: &Place, path: &str) -> Result<Reached, Refused> {
     match walk::where_to(place, Path::new(path)).map_err(|error| refused("read", path, &error))? {
         (found, Some((_, stat))) => {
@@ -112,7 +114,8 @@ pub(super) fn find_source(place: &Place, path: &str) -> Result<Reached, Refused>
     }
 }
 
-/// Where a file to write is or would be, and what it holds if that is wanted and is a short text.
+/// Finds the file to write, or its future path. Returns its present text if `shown` and if
+/// the text is short.
 pub(super) fn find_target(place: &Place, path: &str, shown: bool) -> Result<Reached, Refused> {
     let found = walk::where_to(place, Path::new(path)).map_err(|error| refused("write", path, &error))?;
     let (found, there) = found;
@@ -126,7 +129,7 @@ pub(super) fn find_target(place: &Place, path: &str, shown: bool) -> Result<Reac
     text_of("write", path, found).map(|path| Reached { path, text })
 }
 
-/// Where the folder of a command is.
+/// Finds the folder of a command.
 pub(super) fn find_folder(place: &Place, path: &str) -> Result<Reached, Refused> {
     let found = walk::to_folder(place, Way::Named(Path::new(path)));
     let (_, found) = found.map_err(|error| refused_cwd(path, &error))?;
@@ -138,7 +141,7 @@ fn text_of(what: &str, path: &str, found: PathBuf) -> Result<String, Refused> {
     found.map_err(|_| refused(what, path, &WalkError::NoText))
 }
 
-/// What a file holds, unless it is long, no text, or cannot be read.
+/// Returns a file's text, unless the file is long, not text, or unreadable.
 fn short_text(looked_at: &OwnedFd) -> Option<String> {
     let mut bytes = Vec::new();
     let file = reopen(looked_at, OFlags::RDONLY).ok()?;
@@ -154,7 +157,7 @@ fn overwrite(file: &mut File, content: &str) -> io::Result<()> {
     let length = content.len() as u64;
     if length > 0 {
         let room = rustix::fs::fallocate(file.as_fd(), FallocateFlags::KEEP_SIZE, 0, length);
-        // A file system that cannot do that writes as far as it can.
+        // A file system without this feature writes as much as it can.
         if let Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = room {
             return Err(error.into());
         }
@@ -170,7 +173,7 @@ fn create(found: &Found, umask: u32, content: &str) -> io::Result<()> {
     let mode = Mode::from_raw_mode(0o666 & !umask);
     let written = rustix::fs::fchmod(&file, mode).map_err(io::Error::from);
     written.and_then(|()| overwrite(&mut file, content)).inspect_err(|_| {
-        // A file that is not whole must not look like one; unless the name is another file's by now.
+        // A partial file must not look complete, unless the name belongs to another file by now.
         let same = |one: &Stat, other: &Stat| (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino);
         let named = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
         if let (Ok(ours), Ok(named)) = (rustix::fs::fstat(&file), named)
@@ -181,7 +184,7 @@ fn create(found: &Found, umask: u32, content: &str) -> io::Result<()> {
     })
 }
 
-/// This process creates everything for itself alone; what an agent makes has the modes of its own files.
+/// This process creates files for itself alone; files for the agent get the agent's modes.
 fn make_folder(above: &OwnedFd, name: &OsStr, umask: u32) -> Result<(), Errno> {
     rustix::fs::mkdirat(above, name, Mode::RWXU)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -190,7 +193,7 @@ fn make_folder(above: &OwnedFd, name: &OsStr, umask: u32) -> Result<(), Errno> {
     rustix::fs::fchmod(&made, Mode::from_raw_mode(kept | (0o777 & !umask)))
 }
 
-/// Opens the very file that was looked at, whatever its name leads to by now.
+/// Opens the file that was inspected, even if its name leads elsewhere by now.
 fn reopen(looked_at: &OwnedFd, flags: OFlags) -> Result<File, Errno> {
     let path = format!("/proc/self/fd/{}", looked_at.as_raw_fd());
     rustix::fs::open(path, flags | CAREFULLY, Mode::empty()).map(File::from)
@@ -228,7 +231,7 @@ fn refused(what: &str, path: &str, error: &WalkError) -> Refused {
     }
 }
 
-/// Why a folder cannot be a command's working directory.
+/// Explains why a folder cannot be a command's working directory.
 pub(super) fn refused_cwd(path: &str, error: &WalkError) -> Refused {
     match error {
         WalkError::System(Errno::NOTDIR) => Refused::invalid(format!("`cwd` is no folder: {path}")),

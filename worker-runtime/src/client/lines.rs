@@ -1,36 +1,36 @@
-//! The lines of a text that were asked for, while it is read piece by piece.
+//! Extracts requested lines from a text that arrives in pieces.
 //!
-//! Pure. Lines keep their ends, so that pages put together are the file.
+//! Pure. Lines keep their ends, so that concatenated pages equal the file.
 
 use memchr::memchr_iter;
 
-/// Takes pieces of a file and keeps the lines from `first` on, `count` of them.
+/// Keeps `count` lines from line `first` on.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// Lines that are still to be passed over.
+    /// Number of lines still to skip.
     skip: u64,
-    /// Lines that are still wanted, `None` for all.
+    /// Number of lines still wanted; `None` means all.
     want: Option<u64>,
     kept: Vec<u8>,
     most: usize,
 }
 
-/// What is wanted is longer than may be kept.
+/// The requested lines exceed the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
 impl Lines {
-    /// Lines are counted from 1; 0 counts as 1. At most `most` bytes are kept.
+    /// Lines count from 1, and 0 means 1. Keeps at most `most` bytes.
     pub(super) fn new(first: Option<u64>, count: Option<u64>, most: usize) -> Self {
         Self { skip: first.unwrap_or(1).saturating_sub(1), want: count, kept: Vec::new(), most }
     }
 
-    /// Whether nothing more is wanted.
+    /// Whether all requested lines are complete.
     pub(super) fn is_full(&self) -> bool {
         self.want == Some(0)
     }
 
-    /// Takes the next piece.
+    /// Takes the next piece of text.
     pub(super) fn take(&mut self, mut piece: &[u8]) -> Result<(), TooLong> {
         if self.skip > 0 {
             let mut start = piece.len();
@@ -65,7 +65,6 @@ impl Lines {
         Ok(())
     }
 
-    /// What was wanted.
     pub(super) fn kept(self) -> Vec<u8> {
         self.kept
     }

@@ -1,8 +1,8 @@
-//! What the agent asks of its client, carried out: text files within the workspace, and terminals.
+//! Carries out what the agent asks of its client: text files in the workspace, and terminals.
 //!
-//! File requests and the starts of terminals take turns on a thread of their own, which lives as long as one of them is
-//! under way: a file system that hangs holds up these, and neither a cancel nor the end. Must not decide what is asked
-//! or answered when: that is the conversation's.
+//! File requests and terminal starts run in order on one thread, which exists only while there is
+//! work. A hanging file system delays these requests, but neither a cancel nor the end. The
+//! conversation decides what is carried out and when.
 
 mod files;
 mod lines;
@@ -26,57 +26,56 @@ use crate::guard::GuardStatus;
 use terminals::{Spawned, Terminals};
 use walk::Place;
 
-/// Events that wait to be looked at; behind them the senders wait.
+/// Capacity of the event channel; senders wait when it is full.
 const EVENTS: usize = 16;
-/// The stack of the thread: a walk and a buffer on the heap.
+/// Stack size of the thread: enough for a walk, as buffers are on the heap.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Something that was done elsewhere.
+/// An event from the thread or from a terminal's guard.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The thread is done.
+    /// The thread finished a job.
     JobDone(Done),
-    /// The guard of a terminal says something.
+    /// A terminal's guard reports a status.
     Guard { terminal: u64, status: GuardStatus },
-    /// The guard of a terminal is gone.
+    /// A terminal's guard has ended.
     GuardGone { terminal: u64 },
 }
 
-/// What the thread has done.
+/// The result of a job.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// A file request.
+    /// A file request was carried out.
     Answered(Result<Answer, Refused>),
-    /// It was found out where a request leads.
+    /// The path of a request was resolved.
     Found(Result<Found, Refused>),
     /// A terminal was started.
     Spawned(Box<Result<Spawned, Refused>>),
 }
 
-/// The request that the thread works on.
+/// The thread's current request.
 #[derive(Debug)]
 struct Job {
-    /// `None` when nobody waits for it any more.
+    /// `None` once the request was dropped.
     call: Option<u64>,
-    /// Whether a process may come of it.
+    /// Whether the job may start a process.
     spawns: bool,
 }
 
-/// All of it.
 pub(crate) struct Client {
     shop: Arc<Shop>,
-    /// Requests for the thread, in the order in which they came.
+    /// Requests for the thread, oldest first.
     waiting: VecDeque<(u64, Step)>,
     job: Option<Job>,
     terminals: Terminals,
     ending: bool,
     given_up: bool,
-    /// What was done elsewhere.
+    /// Events from the thread and from guards.
     pub(crate) events: mpsc::Receiver<Event>,
     events_in: mpsc::Sender<Event>,
 }
 
-/// What the thread needs.
+/// Data that the thread needs.
 struct Shop {
     readable: Place,
     writable: Place,
@@ -86,7 +85,7 @@ struct Shop {
 }
 
 impl Client {
-    /// For the agent of this start. The lock is for the guards of terminals: as long as one of them lives, it is held.
+    /// Creates the client for this agent. Each terminal's guard holds `guard_lock` while it lives.
     pub(crate) fn new(start: &RuntimeStart, guard_lock: OwnedFd) -> Self {
         let roots = if start.roots.is_empty() { vec![start.agent.cwd.clone()] } else { start.roots.clone() };
         let (readable, writable) = places(roots, start);
@@ -104,7 +103,7 @@ impl Client {
         }
     }
 
-    /// Carries a request out, or begins to: `None` when the answer comes later.
+    /// Carries out a request or queues it. Returns `None` if the response follows later.
     pub(crate) fn ask(&mut self, call: u64, step: Step) -> Option<Result<Answer, Refused>> {
         let Step::Do(asked, allowed) = step else {
             self.waiting.push_back((call, step));
@@ -122,7 +121,7 @@ impl Client {
                 self.waiting.push_back((call, Step::Do(asked, allowed)));
                 None
             }
-            // Told with the answers that it gives to others.
+            // Returned by `other_answers`, together with those to waiting requests.
             Asked::Release { terminal } => Some(self.terminals.release(&terminal)),
         }
     }
@@ -132,12 +131,13 @@ impl Client {
         waiting + usize::from(self.job.as_ref().is_some_and(|job| job.spawns))
     }
 
-    /// Answers that others than the one who asked get: those who waited for a terminal that was released.
+    /// Returns responses to other requests: those that waited for a terminal which was released.
     pub(crate) fn other_answers(&mut self) -> Vec<Input<'static>> {
         self.terminals.answers()
     }
 
-    /// Gives the next request to the thread; whether there was one and the thread was free.
+    /// Gives the next request to the idle thread. Returns `None` if there is none or
+    /// the thread is busy.
     pub(crate) fn begin_next(&mut self) -> Option<Vec<Input<'static>>> {
         if self.job.is_some() {
             return None;
@@ -147,7 +147,7 @@ impl Client {
         let (shop, events) = (Arc::clone(&self.shop), self.events_in.clone());
         let work = move || {
             let done = shop.carry_out(step);
-            // The loop is gone: what was spawned ends with its pipe.
+            // The loop is gone. A spawned guard ends with its pipe.
             let _ = events.blocking_send(Event::JobDone(done));
         };
         let thread = std::thread::Builder::new().name("files".to_owned()).stack_size(STACK_BYTES);
@@ -163,7 +163,7 @@ impl Client {
         })
     }
 
-    /// Takes what was done elsewhere.
+    /// Takes an event from the thread or a guard.
     pub(crate) fn event(&mut self, event: Event) -> Vec<Input<'static>> {
         match event {
             Event::JobDone(done) => {
@@ -189,7 +189,7 @@ impl Client {
         }
     }
 
-    /// Nobody waits for this request any more.
+    /// The response to this request is no longer needed.
     pub(crate) fn drop_call(&mut self, call: u64) {
         self.waiting.retain(|(waiting, _)| *waiting != call);
         if let Some(job) = self.job.as_mut().filter(|job| job.call == Some(call)) {
@@ -198,7 +198,8 @@ impl Client {
         self.terminals.drop_call(call);
     }
 
-    /// The agent ends: its terminals end, and nothing more is begun. Whether one may still be on its way.
+    /// Ends all terminals and starts nothing more. Returns whether a terminal
+    /// may still be starting.
     pub(crate) fn end_all(&mut self) -> bool {
         self.ending = true;
         self.waiting.clear();
@@ -209,12 +210,13 @@ impl Client {
         self.job.as_ref().is_some_and(|job| job.spawns)
     }
 
-    /// A terminal that hangs on its way is not waited for any more: its guard finds that we are gone and starts nothing.
+    /// Stops waiting for a terminal whose start hangs. Its guard notices that we are
+    /// gone and starts nothing.
     pub(crate) fn give_up(&mut self) {
         self.given_up = true;
     }
 
-    /// Whether nothing is left of any terminal.
+    /// Whether no process of any terminal is left.
     pub(crate) fn all_ended(&self) -> bool {
         let on_its_way = self.job.as_ref().is_some_and(|job| job.spawns) && !self.given_up;
         self.terminals.all_ended() && !on_its_way
@@ -225,23 +227,24 @@ impl Client {
         self.terminals.reap();
     }
 
-    /// Whether a guard died before what is below it.
+    /// Whether a guard died before its descendants.
     pub(crate) fn has_lost(&self) -> bool {
         self.terminals.has_lost()
     }
 
-    /// What such guards left was ended.
+    /// The descendants of such guards were ended.
     pub(crate) fn rescued(&mut self) {
         self.terminals.rescued();
     }
 
-    /// The guards that live.
+    /// Returns the pids of the living guards.
     pub(crate) fn guards(&self) -> Vec<i32> {
         self.terminals.guards()
     }
 }
 
-/// Where the agent may read files and run commands, and where it may write: within its roots, what its sandbox allows.
+/// Returns two scopes: where the agent may read files and run commands, and where it may write.
+/// Both are its roots, limited by its sandbox.
 fn places(roots: Vec<PathBuf>, start: &RuntimeStart) -> (Place, Place) {
     let spec = start.agent.sandbox.as_ref().map(|sandbox| &sandbox.spec);
     let hidden = spec.map(|spec| spec.hide.clone()).unwrap_or_default();
@@ -288,7 +291,7 @@ impl Shop {
                 Done::Answered(files::write(&self.writable, self.agent.umask, &path, allowed, &content))
             }
             Asked::Create(command) => Done::Spawned(Box::new(terminals::spawn(self, &command, allowed))),
-            // These are carried out where they are asked.
+            // These requests are carried out at once.
             Asked::Output { .. } | Asked::WaitForExit { .. } | Asked::Kill { .. } | Asked::Release { .. } => {
                 Done::Answered(Err(Refused::internal("no such request")))
             }

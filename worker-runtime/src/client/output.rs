@@ -1,10 +1,9 @@
-//! The end of what a terminal's command printed, within its limit.
+//! Keeps the end of a terminal's output, within its limit.
 //!
-//! Pure. Must not keep more than the limit, nor give half of a character.
+//! Pure. Never keeps more than the limit and never returns half a character.
 
 use std::collections::VecDeque;
 
-/// The output of one terminal.
 #[derive(Debug)]
 pub(super) struct Output {
     bytes: VecDeque<u8>,
@@ -13,12 +12,11 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Nothing yet.
     pub(super) fn new(limit: usize) -> Self {
         Self { bytes: VecDeque::new(), limit, printed: 0 }
     }
 
-    /// Takes what was read; what is too much goes at the beginning.
+    /// Appends a chunk; drops surplus bytes from the beginning.
     pub(super) fn push(&mut self, chunk: &[u8]) {
         self.printed += chunk.len() as u64;
         let chunk = &chunk[chunk.len().saturating_sub(self.limit)..];
@@ -27,20 +25,20 @@ impl Output {
         self.bytes.extend(chunk);
     }
 
-    /// How much was printed at all.
+    /// Returns the total number of bytes printed.
     pub(super) fn printed(&self) -> u64 {
         self.printed
     }
 
-    /// The text that was kept, with U+FFFD for what is no UTF-8, and whether there was more before it. A character whose
-    /// rest may still come is left out unless the command has `ended`.
+    /// Returns the kept text (U+FFFD for invalid UTF-8) and whether earlier text was dropped.
+    /// Leaves out an incomplete last character unless the command has `ended`.
     pub(super) fn text(&self, ended: bool) -> (String, bool) {
         let (front, back) = self.bytes.as_slices();
         let bytes = [front, back].concat();
         let mut kept = bytes.as_slice();
         let cut = self.printed > kept.len() as u64;
         if cut {
-            // The rest of a character whose beginning is gone.
+            // Remaining bytes of a character whose first byte was dropped.
             let rest = kept.iter().take(3).take_while(|byte| (0x80..0xc0).contains(*byte)).count();
             kept = &kept[rest..];
         }
@@ -48,25 +46,25 @@ impl Output {
             kept = &kept[..kept.len() - unfinished(kept)];
         }
         let text = String::from_utf8_lossy(kept);
-        // A replacement character may be longer than what it stands for.
+        // A replacement character can be longer than the byte it replaces.
         let surplus = text.len().saturating_sub(self.limit);
         (text[text.ceil_char_boundary(surplus)..].to_owned(), cut || surplus > 0)
     }
 
-    /// The end of the text, at most so many bytes.
+    /// Returns the end of the text, at most `most` bytes.
     pub(super) fn tail(&self, most: usize) -> String {
         let (text, _) = self.text(true);
         text[text.ceil_char_boundary(text.len().saturating_sub(most))..].to_owned()
     }
 
-    /// Keeps nothing from now on.
+    /// Keeps no output from now on.
     pub(super) fn forget(&mut self) {
         self.limit = 0;
         self.bytes = VecDeque::new();
     }
 }
 
-/// How many bytes at the end are the beginning of a character.
+/// Returns how many bytes at the end form an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     let last = bytes.iter().rev().take(3).position(|byte| *byte >= 0xc0).map_or(0, |back| back + 1);
     let needed = match bytes.get(bytes.len().wrapping_sub(last)) {

@@ -1,7 +1,7 @@
-//! The terminals of an agent: commands, each below a guard of its own, with the end of what they print.
+//! The agent's terminals: commands, each below its own guard, with the end of their output.
 //!
-//! A terminal is a pipe, no pseudo terminal: what is printed is for a program to read, and nobody types. A terminal ends
-//! as an agent does: with its command everything ends that the command started.
+//! A terminal is a pipe and not a pseudo terminal: only programs read the output, and there is no
+//! input. When its command ends, everything that the command started ends too.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Write as _};
@@ -26,16 +26,16 @@ use crate::guard::{self, GuardStatus};
 use crate::shorten;
 use crate::spawn::{self, Guarded};
 
-/// So many may be open at once.
+/// Maximum number of open terminals.
 pub(super) const MOST_TERMINALS: usize = 32;
-/// So much of the output stands in the record of a terminal's end.
+/// Output kept in the record of a terminal's end, in bytes.
 const TAIL_BYTES: usize = 4096;
 const OUTPUT_BYTES: usize = 64 * 1024;
-/// When its command has ended so much is read at most of what is in the pipe, before that is told.
+/// Maximum number of reads from the pipe after the command's end, before the end is reported.
 const LAST_READS: usize = 64;
 const STATUS_LINE_BYTES: usize = 16 * 1024;
 
-/// A guard with a command, and where the command prints.
+/// A guard with its command and the command's output pipe.
 #[derive(Debug)]
 pub(crate) struct Spawned {
     guard: Child,
@@ -61,13 +61,13 @@ fn spawn_in(shop: &Shop, command: &Command, name: &str, folder: &OwnedFd) -> io:
         |name: String, value: &str| (Bytes64(name.into_bytes()), Bytes64(value.as_bytes().to_vec()));
     let mut env = shop.agent.env.clone();
     env.push(variable("PWD".to_owned(), name));
-    // For the command alone: what it gets must not change what its guard is.
+    // Only for the command: its variables must not change which guard runs.
     let own = command.env.iter().filter(|(name, _)| name != spawn::MARKER);
     env.extend(own.map(|(name, value)| variable(format!("{}{name}", guard::COMMAND_ENV), value)));
     let guarded = AgentCommand {
         program: command.program.clone(),
         args: command.args.clone(),
-        // The very folder that was found, whatever its name leads to by now.
+        // The folder that was found, even if its name leads elsewhere by now.
         cwd: PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())),
         env,
         umask: shop.agent.umask,
@@ -80,14 +80,14 @@ fn spawn_in(shop: &Shop, command: &Command, name: &str, folder: &OwnedFd) -> io:
     Ok(Spawned { guard, life, status, output, output_bytes: command.output_bytes })
 }
 
-/// How far a terminal is.
+/// The state of a terminal.
 #[derive(Debug)]
 enum Phase {
-    /// The guard is starting the command, for this request if it is still wanted.
+    /// The guard starts the command for this request; `None` once the request was dropped.
     Starting(Option<u64>),
     /// The command runs; these requests wait for its end.
     Running(Vec<u64>),
-    /// It has ended.
+    /// The command has ended.
     Exited(ExitStatus),
 }
 
@@ -95,20 +95,19 @@ struct Terminal {
     number: u64,
     phase: Phase,
     guard: Child,
-    /// It was waited for: its number may be another process' by now.
+    /// The guard was reaped, so its pid may belong to another process.
     reaped: bool,
-    /// Its guard said its last word, or died.
+    /// The guard sent its last status or died.
     gone: bool,
-    /// Nothing can be left below its guard.
+    /// No process can be left below the guard.
     clean: bool,
     released: bool,
-    /// Its guard was told to end it.
+    /// The guard got the order to end the command.
     told: bool,
     life: File,
     output: Arc<Mutex<Output>>,
 }
 
-/// All of them.
 pub(super) struct Terminals {
     incarnation: u64,
     last: u64,
@@ -121,12 +120,12 @@ impl Terminals {
         Self { incarnation, last: 0, all: Vec::new(), answers: Vec::new() }
     }
 
-    /// How many more there may be.
+    /// Returns how many more terminals may be opened.
     pub(super) fn room(&self) -> usize {
         MOST_TERMINALS.saturating_sub(self.all.len())
     }
 
-    /// Takes a guard over. One that nobody wants any more ends at once.
+    /// Takes over a guard. Ends it at once if its request was dropped.
     pub(super) fn add(
         &mut self,
         spawned: Spawned,
@@ -155,7 +154,7 @@ impl Terminals {
                 tokio::spawn(listen(self.last, pipe, status, output, events.clone()));
             }
             Err(error) => {
-                // Without its status there is nobody to say that it ended: it is ended as one whose guard died.
+                // Without a status pipe the end cannot be reported. Treats the guard as dead.
                 (terminal.gone, terminal.released) = (true, true);
                 let outcome = Err(Refused::internal(format!("cannot listen to the command: {error}")));
                 answers.extend(call.map(|call| Input::CallDone { call, outcome }));
@@ -219,7 +218,7 @@ impl Terminals {
         Ok(Answer::Done)
     }
 
-    /// Answers to others, since the last time.
+    /// Returns the responses that became ready since the last call.
     pub(super) fn answers(&mut self) -> Vec<Input<'static>> {
         std::mem::take(&mut self.answers)
     }
@@ -279,7 +278,7 @@ impl Terminals {
         terminal.gone = true;
         let inputs = match terminal.phase {
             Phase::Starting(_) => terminal.not_started("it was ended before it had started".to_owned()),
-            // How it ended cannot be learnt any more.
+            // Its exit status is unknown.
             Phase::Running(_) => terminal.exited(id, ExitStatus::default()),
             Phase::Exited(_) => Vec::new(),
         };
@@ -289,7 +288,8 @@ impl Terminals {
 
     pub(super) fn reap(&mut self) {
         for terminal in self.all.iter_mut().filter(|terminal| !terminal.reaped) {
-            // An error is: somebody else has waited for it, when the processes of a dead guard were ended.
+            // An error means that it was reaped already, when the processes of a
+            // dead guard were ended.
             terminal.reaped = !matches!(terminal.guard.try_wait(), Ok(None));
         }
         self.sweep();
@@ -325,16 +325,16 @@ impl Terminal {
         self.gone && self.clean && self.reaped
     }
 
-    /// Ends its command, with everything below it.
+    /// Ends the command and all its descendants.
     fn end(&mut self) {
-        // One byte for all: a guard that is stopped reads none, and nobody may wait until it does. One that is gone needs
-        // no telling.
+        // One byte at most, and never a blocking write: a stopped guard does not read. A guard that
+        // is gone needs no order.
         if !self.gone && !std::mem::replace(&mut self.told, true) {
             let _ = self.life.write_all(&[guard::END]);
         }
     }
 
-    /// Ends it for good; gives the requests that waited for its end.
+    /// Ends the terminal for good. Returns the requests that waited for its end.
     fn release(&mut self) -> Vec<u64> {
         if std::mem::replace(&mut self.released, true) {
             return Vec::new();
@@ -392,7 +392,7 @@ fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
     output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes in what a command prints and what its guard says, until the guard is gone.
+/// Reads a command's output and its guard's status until the guard is gone.
 async fn listen(
     terminal: u64,
     pipe: Receiver,
@@ -418,7 +418,7 @@ async fn listen(
                 }
                 for status in lines.read::<GuardStatus>(&bytes) {
                     if matches!(status, GuardStatus::Exited { .. }) {
-                        // All that the command itself has printed is in the pipe.
+                        // All output of the command itself is in the pipe.
                         drain(pipe.as_ref(), &output);
                     }
                     if events.send(Event::Guard { terminal, status }).await.is_err() {
@@ -429,14 +429,14 @@ async fn listen(
         }
     }
     drain(pipe.as_ref(), &output);
-    // Nobody is left to tell.
+    // The receiver may be gone.
     let _ = events.send(Event::GuardGone { terminal }).await;
 }
 
 async fn readable(pipe: Option<&Receiver>) {
     match pipe {
         Some(pipe) => {
-            // An error shows up again when it is read.
+            // The next read reports an error again.
             let _ = pipe.readable().await;
         }
         None => std::future::pending().await,
@@ -464,7 +464,7 @@ fn read(pipe: Option<&Receiver>, output: &Mutex<Output>) -> Read {
     }
 }
 
-/// Reads what is there; what goes on printing is not waited for.
+/// Reads what is available, without waiting for more.
 fn drain(pipe: Option<&Receiver>, output: &Mutex<Output>) {
     for _ in 0..LAST_READS {
         if read(pipe, output) != Read::More {

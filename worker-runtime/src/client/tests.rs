@@ -1,4 +1,5 @@
-//! The rule about paths: everything within the roots, nothing outside, whatever links say and whoever changes them.
+//! Tests of the path rule: everything inside the roots, nothing outside, in spite of
+//! links and concurrent changes.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -263,7 +264,7 @@ fn text_is_utf8_and_of_bounded_length() {
     );
 }
 
-/// A thread exchanges a folder and a link to the outside while files are read and written through that name.
+/// A thread swaps a folder and a link to the outside while files are accessed through that name.
 #[test]
 fn no_race_leads_out() {
     let world = World::new();
@@ -275,7 +276,7 @@ fn no_race_leads_out() {
         let swap = scope.spawn(|| {
             let mut swaps = 0;
             while !done.load(Ordering::Relaxed) || swaps < 3000 {
-                // Both names are exchanged in one step: neither is missing at any time.
+                // Swaps both names in one step, so that neither is ever missing.
                 let (one, other) = (base.join("in/sub"), base.join("in/trap"));
                 let here = rustix::fs::CWD;
                 rustix::fs::renameat_with(here, &one, here, &other, rustix::fs::RenameFlags::EXCHANGE)
@@ -303,7 +304,7 @@ fn no_race_leads_out() {
     world.nothing_outside_was_touched();
 }
 
-/// A name is a pipe, a link to the outside or a file, and changes all the time.
+/// A name alternates between a pipe, a link to the outside and a file.
 #[test]
 fn no_race_waits_for_a_pipe() {
     let world = World::new();
@@ -342,7 +343,8 @@ fn any_target() -> impl Strategy<Value = (bool, Vec<&'static str>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// What is read is what the system itself would read, if that is inside; and nothing outside is ever touched.
+    /// A read returns what the system would read, if that is inside. Nothing
+    /// outside is ever touched.
     #[test]
     fn any_chain_of_links_ends_inside_or_in_an_error(
         links in prop::collection::vec((prop::collection::vec(any_name(), 1..3), any_target()), 0..7),
@@ -418,14 +420,14 @@ fn what_is_allowed_is_reached_by_no_link() {
     let folder = world.path("in/folder");
     assert!(walk::to_folder(&world.place, Way::Allowed(Path::new(&folder))).is_err());
     assert_eq!(world.here("in/file"), "inside");
-    // The root itself may be another folder by now.
+    // The root itself was replaced by another folder.
     fs::rename(world.base.join("in"), world.base.join("was")).unwrap();
     world.link("out", "in");
     assert_eq!(written_where_allowed(&world, "in/file"), INVALID_PARAMS);
     world.nothing_outside_was_touched();
 }
 
-/// A thread exchanges an allowed folder and a link to one that is not.
+/// A thread swaps an allowed folder and a link to a forbidden one.
 #[test]
 fn no_race_leads_from_what_is_allowed_to_what_is_not() {
     let world = World::new();

@@ -1,12 +1,16 @@
-//! From an absolute path to a file within the workspace, without a way out of it.
+//! Resolves an absolute path to a file within the workspace, without a way out of it.
 //!
-//! The path is walked one name at a time, each opened below the folder before it without following a link, and every
-//! folder on the way stays open. A link is read and its target walked in the same way; `..` goes back to the folder that
-//! we came from, never to what the file system says is above. So whoever exchanges folders and links meanwhile changes
-//! where we get to within the roots, and nothing else. What is found is held by its descriptor, not by its name.
-//! A path that was found before, and allowed, is walked without following any link: it leads there or nowhere.
+//! Walks one name at a time. Opens each name below the previous folder without following a link,
+//! and keeps every folder open. Reads links and walks their targets in the same way. `..` returns
+//! to the folder we came from, not to the parent according to the file system. A process that swaps
+//! folders and links meanwhile can therefore only change where we end within the roots. The result
+//! is a descriptor, not a name.
 //!
-//! Blocks: for the thread of [`super::files`]. Must not open anything but folders and links for more than a look.
+//! A path that was resolved and allowed before is walked without following any link: it
+//! leads there or nowhere.
+//!
+//! Blocks: for the thread of [`super::files`]. Opens only folders and links for
+//! more than an inspection.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -16,92 +20,92 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
-/// How many links are followed, as many as the system does.
+/// Maximum number of links followed; the system's own limit.
 const MOST_LINKS: u32 = 40;
-/// How many folders stay open at once.
+/// Maximum number of folders open at once.
 const MOST_DEPTH: usize = 128;
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Where files may be.
+/// The part of the file system that requests may reach.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Place {
-    /// The folders that everything is in, absolute.
+    /// Absolute folders that contain everything reachable.
     pub(crate) roots: Vec<PathBuf>,
-    /// Files and folders in which nothing is, also within the roots.
+    /// Files and folders that are excluded, even within the roots.
     pub(crate) private: Vec<PathBuf>,
-    /// Folders in private ones that are not private: a sandbox lets its agent write there.
+    /// Exceptions within private folders: a sandbox lets its agent write there.
     pub(crate) opened: Vec<PathBuf>,
-    /// Where a sandbox keeps its agent besides, absolute and without links; `None` without one.
+    /// Additional limit of the agent's sandbox: absolute paths without links;
+    /// `None` without a sandbox.
     pub(crate) confined: Option<Vec<PathBuf>>,
 }
 
-/// Why a path was not walked to its end.
+/// Why a path could not be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WalkError {
-    /// It leads out.
+    /// The path leaves the roots.
     #[error("{0} is outside of the workspace")]
     Outside(PathBuf),
-    /// It leads into what is ours.
+    /// The path leads into a private folder.
     #[error("it is hidden: subagent's own, or by the sandbox of the agent")]
     Private,
-    /// The sandbox of the agent forbids it.
+    /// The agent's sandbox forbids this path.
     #[error("{0} is not what the sandbox of the agent allows")]
     Confined(PathBuf),
-    /// It has too many links or folders.
+    /// The path has too many links or folders.
     #[error("the path has too many {0}")]
     TooMany(&'static str),
-    /// A path that was found leads elsewhere by now.
+    /// A path resolved earlier leads elsewhere now.
     #[error("it leads elsewhere by now than when it was allowed")]
     Moved,
-    /// Rules cannot be about a name that is no text.
+    /// The path is not UTF-8. Rules apply to text only.
     #[error("it leads to a name that is not UTF-8")]
     NoText,
-    /// The system's.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] Errno),
 }
 
-/// A way to walk.
+/// How links are treated on the walk.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Way<'a> {
-    /// A path as the agent names it.
+    /// A path as the agent named it.
     Named(&'a Path),
-    /// A path that was found: without links, and none may be there now.
+    /// A path resolved earlier: it had no links and must have none now.
     Allowed(&'a Path),
 }
 
 /// The end of a path: a name in an open folder.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The folder.
+    /// The open folder that contains the name.
     pub(super) folder: OwnedFd,
-    /// The name in it.
     pub(super) name: OsString,
-    /// What it is: no link. Opened for a look. `None` when there is nothing of that name.
+    /// The file itself, opened for inspection and not a link. `None` if the name does not exist.
     pub(super) there: Option<(OwnedFd, Stat)>,
 }
 
 struct Walk<'a> {
     place: &'a Place,
     private: Vec<(u64, u64)>,
-    /// The root in which we are, without links.
+    /// The current root, without links.
     base: PathBuf,
-    /// The folders from the root on.
+    /// The open folders, starting at the root.
     folders: Vec<OwnedFd>,
-    /// Where the last of them is, without links.
+    /// Path of the last open folder, without links.
     at: PathBuf,
-    /// Whether no link is followed.
+    /// Whether links are rejected on this walk.
     allowed: bool,
-    /// Names that are still to be walked, the next one last.
+    /// Names still to be walked, the next one last.
     rest: Vec<OsString>,
     links: u32,
 }
 
-/// Makes a folder of this name in an open one.
+/// Creates a folder with this name in an open one.
 pub(super) type Make<'a> = &'a dyn Fn(&OwnedFd, &OsStr) -> Result<(), Errno>;
 
-/// Walks to a file, or to where one could be made. With `make` given, folders that are missing on the way are made by
-/// it.
+/// Walks to a file, or to where one could be created. If `make` is given, it creates missing
+/// folders on the way.
 pub(super) fn to_file(place: &Place, way: Way<'_>, make: Option<Make<'_>>) -> Result<Found, WalkError> {
     let mut walk = Walk::begin(place, way)?;
     loop {
@@ -120,7 +124,7 @@ pub(super) fn to_file(place: &Place, way: Way<'_>, make: Option<Make<'_>>) -> Re
             (Err(Errno::NOENT), Some(make)) => {
                 walk.confined(&walk.at.join(&name))?;
                 match make(walk.here()?, &name) {
-                    // Somebody was faster: it is looked at as it is.
+                    // Another process created it first; inspects it as it is.
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -133,7 +137,8 @@ pub(super) fn to_file(place: &Place, way: Way<'_>, make: Option<Make<'_>>) -> Re
     }
 }
 
-/// Where a file is or would be made, without links. Of folders that are not there yet the names count as they stand.
+/// Returns the path of a present or future file, without links. Names below missing folders
+/// stay as they are.
 pub(super) fn where_to(place: &Place, path: &Path) -> Result<(PathBuf, Option<(OwnedFd, Stat)>), WalkError> {
     let mut walk = Walk::begin(place, Way::Named(path))?;
     loop {
@@ -149,7 +154,7 @@ pub(super) fn where_to(place: &Place, path: &Path) -> Result<(PathBuf, Option<(O
                 return Ok((path, walk.found(name, Some(there))?.there));
             }
             Ok((folder, stat)) => walk.enter(folder, &stat, Some(&name))?,
-            // What is above a folder that is to be made is known only then.
+            // The parent of a missing folder is known only once the folder exists.
             Err(Errno::NOENT) if walk.rest.iter().any(|name| is_upwards(name)) => {
                 return Err(Errno::NOENT.into());
             }
@@ -164,7 +169,7 @@ pub(super) fn where_to(place: &Place, path: &Path) -> Result<(PathBuf, Option<(O
     }
 }
 
-/// Walks to a folder, and says where it is.
+/// Walks to a folder and returns its path.
 pub(super) fn to_folder(place: &Place, way: Way<'_>) -> Result<(OwnedFd, PathBuf), WalkError> {
     let mut walk = Walk::begin(place, way)?;
     while let Some(name) = walk.rest.pop() {
@@ -206,13 +211,14 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// Begins at the root that an absolute path is in, by its name or by what that leads to; the deepest counts.
+    /// Restarts at the deepest root that contains the absolute path, by the root's
+    /// name or its target.
     fn restart(&mut self, path: &Path) -> Result<(), WalkError> {
         let mut best: Option<(PathBuf, &Path)> = None;
         let mut missing = None;
         for root in &self.place.roots {
-            // Where a root is, is the worker's own affair: no agent can ask for that to be changed. One that is not
-            // there says nothing about the others.
+            // The location of a root is the worker's configuration; no agent can have it changed. A
+            // missing root says nothing about the others.
             let real = match std::fs::canonicalize(root) {
                 Ok(real) => real,
                 Err(error) => {
@@ -220,7 +226,7 @@ impl<'a> Walk<'a> {
                     continue;
                 }
             };
-            // By its name it may be another folder by now.
+            // The root's name may lead to another folder by now.
             let names = if self.allowed { [real.as_path(); 2] } else { [root.as_path(), &real] };
             let rest = names.into_iter().filter_map(|root| path.strip_prefix(root).ok());
             let Some(rest) = rest.min_by_key(|rest| rest.as_os_str().len()) else { continue };
@@ -269,7 +275,7 @@ impl<'a> Walk<'a> {
         Ok((found, stat))
     }
 
-    /// Goes into a folder of the last one; without a name it is a root.
+    /// Enters a folder within the current one, or a root if `name` is `None`.
     fn enter(&mut self, folder: OwnedFd, stat: &Stat, name: Option<&OsStr>) -> Result<(), WalkError> {
         if kind(stat) != FileType::Directory {
             return Err(Errno::NOTDIR.into());
@@ -308,7 +314,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The folder that we came from. From a root on it goes by the root's name: another root may be beside it.
+    /// Returns to the previous folder. From a root it follows the root's path: another root
+    /// may be beside it.
     fn up(&mut self) -> Result<(), WalkError> {
         if self.folders.len() > 1 {
             self.folders.pop();
@@ -336,7 +343,7 @@ impl<'a> Walk<'a> {
         Ok(Found { folder, name, there })
     }
 
-    /// Whether the sandbox of the agent lets it have this path, which has no links.
+    /// Checks a path without links against the agent's sandbox.
     fn confined(&self, path: &Path) -> Result<(), WalkError> {
         let allowed = self.place.confined.as_ref();
         if allowed.is_none_or(|allowed| allowed.iter().any(|allowed| path.starts_with(allowed))) {

@@ -1,9 +1,11 @@
-//! `subagent-runtime command`: runs one command of the user with a deadline, and leaves no process of it.
+//! `subagent-runtime command`: runs one command of the user with a deadline and leaves
+//! no process of it.
 //!
-//! It reads one line of JSON, a [`CommandRun`], and writes one, a [`CommandResult`]. Its standard input stays open as long
-//! as the caller wants the result: at its end the command is ended too, with everything that it started.
+//! Reads one line of JSON, a [`CommandRun`], and writes one, a [`CommandResult`]. The
+//! caller keeps standard input open while it wants the result. End of input ends the
+//! command and everything it started.
 //!
-//! Must not start a thread or an async runtime (it reaps every child), or interpret what the command says.
+//! Must not start a thread or an async runtime (it reaps every child), nor interpret the output.
 
 mod output;
 mod running;
@@ -17,17 +19,19 @@ use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
 use self::running::Outcome;
 use crate::guard::{self, signals};
 
-/// How long one attempt to end the descendants takes before the caller hears of the result.
+/// Duration of one attempt to end the descendants, before the result is written.
 const END_ROUND: Duration = Duration::from_secs(5);
 
-/// Runs the command of this process' standard input to its end.
+/// Runs the command described on standard input.
 ///
 /// # Errors
-/// When the input is no command, or the system refuses what is needed to end a process tree; nothing was started then.
+///
+/// The input is not a command, or the system refuses what is needed to end a process tree.
+/// Nothing was started then.
 pub(crate) fn run() -> io::Result<()> {
     let run: CommandRun = serde_json::from_slice(&read_line()?).map_err(io::Error::other)?;
     prctl::set_child_subreaper(true)?;
-    // A signal must not end this process before its tree.
+    // A signal must not end this process before its process tree.
     let signals = signals::take_over()?;
     subagent_failpoint::hit("command.before_spawn");
     let outcome = match running::Running::start(&run) {
@@ -45,15 +49,16 @@ pub(crate) fn run() -> io::Result<()> {
     if let Outcome::Ended(result) = outcome {
         let mut line = serde_json::to_vec(&result).map_err(io::Error::other)?;
         line.push(b'\n');
-        // A caller that is gone needs no result.
+        // A write error means that the caller is gone and needs no result.
         let _ = io::stdout().write_all(&line).and_then(|()| io::stdout().flush());
     }
-    // A process in the kernel may withstand the first round. This one stays until all are gone.
+    // A process blocked in the kernel can survive the first round. This process stays
+    // until all are gone.
     while !guard::end_descendants(END_ROUND, &[]).clean {}
     Ok(())
 }
 
-/// The first line of the standard input.
+/// Reads the first line of standard input.
 fn read_line() -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut bytes = vec![0; 64 * 1024];

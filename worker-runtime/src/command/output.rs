@@ -1,13 +1,13 @@
-//! One output of the command: its beginning is kept, the rest is read and dropped.
+//! One output of the command: keeps the beginning, drops the rest.
 
 use std::io::{self, Read};
 
-/// What one `read` takes.
+/// Bytes per `read` call.
 const CHUNK: usize = 64 * 1024;
 
-/// An output and what came through it.
+/// An output pipe with the bytes kept from it.
 pub(super) struct Output<R> {
-    /// `None` after its end.
+    /// `None` after end of file.
     pub(super) pipe: Option<R>,
     kept: Vec<u8>,
     limit: usize,
@@ -15,12 +15,12 @@ pub(super) struct Output<R> {
 }
 
 impl<R: Read> Output<R> {
-    /// Of a pipe that does not block.
+    /// `pipe` must be non-blocking.
     pub(super) const fn new(pipe: Option<R>, limit: usize) -> Self {
         Self { pipe, kept: Vec::new(), limit, truncated: false }
     }
 
-    /// Takes what one `read` gives; false when there is nothing more now.
+    /// Takes the bytes of one `read`. Returns false when nothing more is available now.
     pub(super) fn take(&mut self) -> bool {
         let Some(pipe) = &mut self.pipe else { return false };
         let mut bytes = [0; CHUNK];
@@ -40,10 +40,10 @@ impl<R: Read> Output<R> {
         }
     }
 
-    /// The text that was kept, and whether there was more.
+    /// Returns the kept text and whether there was more.
     pub(super) fn text(mut self) -> (String, bool) {
         if self.truncated {
-            // A character that the limit cut in two.
+            // The limit may have cut a character in two.
             let whole = match std::str::from_utf8(&self.kept) {
                 Err(error) if error.error_len().is_none() => error.valid_up_to(),
                 _ => self.kept.len(),

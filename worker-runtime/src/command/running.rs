@@ -1,4 +1,5 @@
-//! The command as a process: feeds it, reads it, and waits for its end, the deadline or the caller's end.
+//! The command's process: feeds and reads it, and waits for its end, the deadline
+//! or the caller's end.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -25,30 +26,31 @@ use crate::guard::signals::{self, Asked};
 /// Maximum length of one wait: `poll` counts milliseconds in 31 bits.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// What became of the command.
+/// The outcome of a command.
 pub(super) enum Outcome {
-    /// It has ended.
+    /// The command has ended.
     Ended(CommandResult),
-    /// The caller does not want the result any more.
+    /// The caller no longer wants the result.
     Abandoned,
 }
 
-/// The command, started.
+/// The running command with its pipes.
 pub(super) struct Running<'a> {
     child: Child,
     stdin: Option<ChildStdin>,
     to_write: &'a [u8],
     stdout: Output<ChildStdout>,
     stderr: Output<ChildStderr>,
-    /// `None`: never, because it is out of the clock's range.
+    /// `None` means never: the deadline exceeds the clock's range.
     deadline: Option<Instant>,
 }
 
 impl<'a> Running<'a> {
-    /// Starts it.
+    /// Starts the command with its pipes.
     ///
     /// # Errors
-    /// What the system said, in words.
+    ///
+    /// The system's error, as text.
     pub(super) fn start(run: &'a CommandRun) -> Result<Self, String> {
         let deadline = Instant::now().checked_add(Duration::from_millis(run.timeout_ms));
         let Some((program, args)) = run.argv.split_first() else {
@@ -68,7 +70,7 @@ impl<'a> Running<'a> {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let pipes = [stdin.as_ref().map(AsFd::as_fd), stdout.as_ref().map(AsFd::as_fd)];
         for pipe in pipes.into_iter().chain([stderr.as_ref().map(AsFd::as_fd)]).flatten() {
-            // It cannot fail for a pipe. Blocked by it, the deadline would not be kept.
+            // This cannot fail for a pipe. A blocking pipe could make us miss the deadline.
             if let Err(error) = never_block(pipe) {
                 let _ = guard::end_descendants(END_ROUND, &[]);
                 return Err(failed(error.into()));
@@ -84,14 +86,14 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// Waits for the end and ends every descendant.
+    /// Waits for the end and then ends every descendant.
     pub(super) fn until_end(mut self, signals: &SignalFd) -> Outcome {
         let Some(end) = self.wait(signals) else {
             let _ = guard::end_descendants(END_ROUND, &[]);
             return Outcome::Abandoned;
         };
         let _ = guard::end_descendants(END_ROUND, &[]);
-        // What is in the pipes now is all that their writers have written.
+        // The pipes now contain everything that their writers have written.
         while self.stdout.take() {}
         while self.stderr.take() {}
         let (stdout, long) = self.stdout.text();
@@ -99,13 +101,13 @@ impl<'a> Running<'a> {
         Outcome::Ended(CommandResult { end, stdout, stderr, truncated: long || longer })
     }
 
-    /// How the command itself ended; `None` when the caller is gone.
+    /// Returns how the command ended; `None` if the caller is gone.
     fn wait(&mut self, signals: &SignalFd) -> Option<CommandEnd> {
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => return Some(end_of(status)),
                 Ok(None) => {}
-                // It is our child, and only this reaps it before the end.
+                // The command is our child, and only this code reaps it before the end.
                 Err(error) => return Some(CommandEnd::NotStarted { error: error.to_string() }),
             }
             let left = match self.deadline {
@@ -121,7 +123,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Waits until something happens, and does what follows from it.
+    /// Waits for the next event and handles it.
     fn settle(&mut self, signals: &SignalFd, at_most: Duration) -> Caller {
         let caller = io::stdin();
         let mut fds = vec![
@@ -131,12 +133,12 @@ impl<'a> Running<'a> {
         fds.extend(self.stdin.iter().map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLOUT)));
         fds.extend(self.stdout.pipe.iter().map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN)));
         fds.extend(self.stderr.pipe.iter().map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN)));
-        // Rounded up, so that a wait is never a spin.
+        // Rounds up, so that a wait never spins.
         let millis = at_most.as_micros().div_ceil(1000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
-            // Blind: what cannot be watched is ended.
+            // A command that cannot be watched is ended.
             Err(_) => return Caller::Gone,
         }
         let caller_moved = fds[1].any().unwrap_or(true);
@@ -150,7 +152,7 @@ impl<'a> Running<'a> {
         Caller::Waits
     }
 
-    /// Writes what the pipe takes. A command that does not read its input is not waited for.
+    /// Writes as much as the pipe accepts. Does not wait for a command that ignores its input.
     fn feed(&mut self) {
         let Some(pipe) = &mut self.stdin else { return };
         while !self.to_write.is_empty() {
@@ -171,7 +173,7 @@ enum Caller {
     Gone,
 }
 
-/// Whether the caller has closed its end; what it still says means nothing.
+/// Whether the caller has closed its end. Further input has no meaning.
 fn hung_up(caller: &io::Stdin) -> bool {
     match caller.lock().read(&mut [0; 256]) {
         Ok(length) => length == 0,
@@ -191,7 +193,7 @@ fn end_of(status: ExitStatus) -> CommandEnd {
     }
 }
 
-/// A session of its own, no signal blocked, and the end with this process if that is killed.
+/// Own session, no blocked signals, and killed together with this process.
 #[allow(unsafe_code)]
 fn before_exec(command: &mut Command) {
     let parent = getpid();
@@ -204,6 +206,6 @@ fn before_exec(command: &mut Command) {
         SigSet::empty().thread_set_mask()?;
         Ok(())
     };
-    // SAFETY: only system calls, no allocation, no lock; and this process has one thread, so fork left none held.
+    // SAFETY: only system calls, no allocation, no lock. This process has one thread, so fork left no lock held.
     unsafe { command.pre_exec(prepare) };
 }

@@ -1,5 +1,5 @@
-//! The questions that are open: permission requests and elicitations. Both wait for somebody, for as long as it takes.
-//! A permission is asked for by the agent, or by ourselves for something that the agent asks us to do.
+//! Open permission requests and elicitations. Both wait for an answer without a time limit. The
+//! agent asks for a permission, or we do, for something that it asked us to do.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -16,10 +16,9 @@ use super::{Conversation, Cx, State, errors};
 use crate::acp::outgoing::Kind;
 use crate::acp::requests;
 
-/// So many may be open: an agent that asks without end would fill the memory.
+/// Maximum number of open requests, so that an agent cannot fill the memory.
 pub(super) const MOST_OPEN: usize = 256;
 
-/// One of them.
 struct Open {
     id: RequestId,
     asker: Asker,
@@ -27,15 +26,15 @@ struct Open {
     kind: QuestionKind,
 }
 
-/// Who waits for the answer.
+/// The requester that waits for the answer.
 enum Asker {
-    /// The agent, with its id, as JSON text.
+    /// The agent, with its request id as JSON text.
     Agent(String),
-    /// What it asks us to do, by the number of that.
+    /// One of its client requests, by our number.
     Call(u64),
 }
 
-/// All of them; there are rarely more than two.
+/// All open requests; rarely more than two.
 #[derive(Default)]
 pub(super) struct Approvals {
     open: Vec<Open>,
@@ -60,7 +59,7 @@ impl Approvals {
 }
 
 impl Conversation {
-    /// The agent asks.
+    /// The agent requests a permission.
     pub(super) fn asked(
         &mut self,
         kind: QuestionKind,
@@ -79,11 +78,11 @@ impl Conversation {
             return self.notified(method, params, cx);
         }
         let Some(id) = (self.config.make_request_id)() else {
-            let message = "the client could not make an id for the request";
+            let message = "the client could not generate an id for the request";
             return cx.send(Kind::Automatic, requests::error(rpc, requests::INTERNAL_ERROR, message));
         };
         let params = params.map_or_else(|| crate::journal::batch::to_raw(&()), ToOwned::to_owned);
-        // A record that is too long for its reader might not be one of a request any more.
+        // A record that is too long for its reader might lose the request.
         let room = MAX_LINE_BYTES.saturating_sub(params.get().len());
         let tool_call = self.tool_calls.request(&params).filter(|call| call.get().len() <= room);
         let child = self.child_that_asks(params.get());
@@ -91,7 +90,8 @@ impl Conversation {
         self.open_question(kind, Asker::Agent(rpc.to_owned()), body, over, cx);
     }
 
-    /// We ask for something that the agent asks us to do. There must be room for it.
+    /// Requests a permission for one of the agent's client requests. The caller has checked
+    /// that there is room.
     pub(super) fn ask_for_call(&mut self, call: u64, id: RequestId, params: Box<RawValue>, cx: &mut Cx<'_>) {
         let (over, child) = (self.answers_no_more(), self.child_that_asks(params.get()));
         let body =
@@ -99,7 +99,7 @@ impl Conversation {
         self.open_question(QuestionKind::Permission, Asker::Call(call), body, over, cx);
     }
 
-    /// Why nobody can decide any more.
+    /// Returns why no answer is possible any more, if so.
     fn answers_no_more(&self) -> Option<ApprovalClosedReason> {
         match (&self.state, self.turn().map(|turn| turn.cancel)) {
             (State::Ending(_) | State::Ended, _) => Some(ApprovalClosedReason::Stopped),
@@ -124,13 +124,13 @@ impl Conversation {
         cx.record(record, turn, &body);
         let open = Open { id: body.request_id, asker, turn, kind };
         match over {
-            // The agent waits.
+            // The agent waits for a response.
             Some(reason) => self.answer_cancelled(open, reason, cx),
             None => self.approvals.open.push(open),
         }
     }
 
-    /// The daemon answers.
+    /// The daemon answers a permission request.
     pub(super) fn answer(
         &mut self,
         id: &RequestId,
@@ -138,7 +138,7 @@ impl Conversation {
         rule: Option<&str>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refusal> {
-        // Whoever lost what an elicitation asks can still cancel it.
+        // A client that lost the content of an elicitation can still cancel it.
         let fits = |open: &Open| open.kind == QuestionKind::Permission || option.is_none();
         let Some(open) = self.approvals.take(|open| open.id == *id && fits(open)).pop() else {
             return Err(Refusal::NoSuchRequest);
@@ -154,7 +154,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// The daemon answers an elicitation. What was filled in goes to the agent and nowhere else.
+    /// The daemon answers an elicitation. The content goes only to the agent.
     pub(super) fn answer_elicitation(
         &mut self,
         id: &RequestId,
@@ -171,7 +171,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// The agent withdraws a request by its own id, which is JSON text. Whether there was one.
+    /// The agent withdraws a request by its own id (JSON text). Returns whether it was open.
     pub(super) fn withdrawn(&mut self, rpc: &str, cx: &mut Cx<'_>) -> bool {
         let withdrawn = self.approvals.take(|open| matches!(&open.asker, Asker::Agent(own) if own == rpc));
         for open in &withdrawn {
@@ -182,21 +182,21 @@ impl Conversation {
         !withdrawn.is_empty()
     }
 
-    /// What was asked for is not wanted any more.
+    /// The operation behind this question is no longer wanted.
     pub(super) fn close_question_of(&mut self, call: u64, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
         for open in self.approvals.take(|open| matches!(open.asker, Asker::Call(own) if own == call)) {
             closed(&open, reason, cx);
         }
     }
 
-    /// Answers all open requests with `cancelled`, as a cancel must.
+    /// Answers all open requests with `cancelled`, as a cancel requires.
     pub(super) fn cancel_approvals(&mut self, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
         for open in self.approvals.take(|_| true) {
             self.answer_cancelled(open, reason, cx);
         }
     }
 
-    /// The turn is over: what it asked needs no answer any more.
+    /// The turn has ended: its requests need no answer.
     pub(super) fn close_approvals_of(&mut self, turn: u64, cx: &mut Cx<'_>) {
         for open in self.approvals.take(|open| open.turn == Some(turn)) {
             closed(&open, ApprovalClosedReason::TurnEnded, cx);
@@ -206,14 +206,14 @@ impl Conversation {
         }
     }
 
-    /// There is nobody left to answer to.
+    /// The agent is gone: no request can be answered.
     pub(super) fn forget_approvals(&mut self, cx: &mut Cx<'_>) {
         for open in self.approvals.take(|_| true) {
             closed(&open, ApprovalClosedReason::AgentGone, cx);
         }
     }
 
-    /// What a cancel of whatever kind tells the agent.
+    /// Sends the agent what every kind of cancel requires.
     pub(super) fn cancel_at_agent(&mut self, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
         self.cancel_approvals(reason, cx);
         let session = match &self.state {

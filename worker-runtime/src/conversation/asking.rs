@@ -1,7 +1,8 @@
-//! What the agent asks us to do and the worker's rules are about: it is found out where it leads, the daemon is asked as if
-//! the agent had asked for the permission itself, and only what was allowed is done, where it was found to lead.
+//! Client requests of the agent that the worker's rules cover. First their paths are resolved. Then
+//! the daemon is asked, as if the agent had requested a permission. Only an allowed request is
+//! carried out, and only at the resolved path.
 //!
-//! Must not judge anything: rules are the daemon's, and so is who decides where they say nothing.
+//! Judges nothing: rules are the daemon's business, and so is who decides without a rule.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -17,29 +18,29 @@ use crate::acp::requests;
 use crate::journal::batch::to_raw;
 use crate::shorten;
 
-/// More of a text is not shown to who decides.
+/// Maximum length of a text shown for the decision, in bytes.
 pub(crate) const MOST_SHOWN_BYTES: usize = 64 * 1024;
-/// A longer id of a session is none.
+/// Maximum length of a session id, in bytes.
 const MOST_ID_BYTES: usize = 1024;
 const MOST_TITLE_BYTES: usize = 1000;
 const ALLOW: &str = "allow-once";
 const REJECT: &str = "reject-once";
 
-/// How far a request is.
+/// The state of a client request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Its record may not be written yet.
     Begun,
-    /// It is being found out where it leads.
+    /// Its path is being resolved.
     Finding,
-    /// It was asked whether it may be done here.
+    /// A permission for this path was requested.
     Asking(String),
-    /// It may be done here.
+    /// Allowed at this path.
     Allowed(String),
 }
 
 impl Open {
-    /// What is to be done about it now, once.
+    /// Returns the next step, once.
     pub(super) fn next_step(&mut self, rules: Option<&ClientRules>) -> Option<Step> {
         match &self.stage {
             Stage::Begun => {
@@ -57,7 +58,8 @@ impl Open {
     }
 }
 
-/// What has to be found before it is known whether to ask; nothing of what is done as it is.
+/// Returns what must be resolved to know whether a permission is needed; `None` for
+/// requests that need none.
 fn find(asked: &Asked, rules: &ClientRules) -> Option<Subject> {
     match asked {
         Asked::Read { path, .. } => rules.read.then(|| Subject::File(path.clone())),
@@ -70,7 +72,7 @@ fn find(asked: &Asked, rules: &ClientRules) -> Option<Subject> {
     }
 }
 
-/// Whether somebody has to allow it, now that it is known where it leads.
+/// Whether the resolved request needs a permission.
 fn is_asked(asked: &Asked, found: &str, rules: &ClientRules) -> bool {
     let Asked::Write { path, .. } = asked else { return true };
     let written = without_dots(path);
@@ -78,7 +80,7 @@ fn is_asked(asked: &Asked, found: &str, rules: &ClientRules) -> bool {
     rules.edit || rules.guarded.iter().any(guarded)
 }
 
-/// An absolute path without `.` and `..`, as it is written.
+/// Removes `.` and `..` from an absolute path, without looking at the file system.
 fn without_dots(path: &str) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in Path::new(path).components() {
@@ -94,7 +96,7 @@ fn without_dots(path: &str) -> PathBuf {
 }
 
 impl Conversation {
-    /// It was found out where a request leads.
+    /// The path of a request was resolved.
     pub(super) fn call_found(&mut self, call: u64, found: Result<Found, Refused>, cx: &mut Cx<'_>) {
         let Some(open) = self.calls.find(call).filter(|open| open.stage == Stage::Finding) else { return };
         let found = match found {
@@ -110,7 +112,7 @@ impl Conversation {
             return self.refuse_call(call, Refused::internal("too many open questions"), cx);
         }
         let Some(id) = (self.config.make_request_id)() else {
-            let message = "the client could not make an id for the request";
+            let message = "the client could not generate an id for the request";
             return self.refuse_call(call, Refused::internal(message), cx);
         };
         let mut params = match question(asked, &found, id.as_str()) {
@@ -128,7 +130,7 @@ impl Conversation {
         self.ask_for_call(call, id, to_raw(&params), cx);
     }
 
-    /// Somebody has decided, or a rule.
+    /// A client or a rule has decided.
     pub(super) fn call_decided(
         &mut self,
         call: u64,
@@ -151,7 +153,7 @@ impl Conversation {
         self.refuse_call(call, Refused::invalid(message), cx);
     }
 
-    /// Nobody decides any more.
+    /// No decision is possible any more.
     pub(super) fn call_not_decided(&mut self, call: u64, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
         let why = match reason {
             ApprovalClosedReason::TurnCanceled => "it was canceled",
@@ -165,7 +167,7 @@ impl Conversation {
     }
 }
 
-/// The tool call that who decides gets to see. Its id is that of the question: the agent cannot know it.
+/// The tool call shown for the decision. It carries the question's id, which the agent cannot know.
 fn question(asked: &Asked, found: &Found, id: &str) -> Result<Value, Refused> {
     let mut call = json!({"toolCallId": id, "status": "pending"});
     let mut file = |verb: &str, kind: &str, path: &str, input: Value| {
@@ -200,7 +202,8 @@ fn title(text: &str) -> String {
     shorten::text(text, MOST_TITLE_BYTES)
 }
 
-/// A command for people and for rules. Its variables are part of it, but for their values, which may be secrets.
+/// Formats a command for people and for rules. Includes the names of its variables; their
+/// values may be secrets.
 fn command_line(command: &Command) -> Result<(String, Value), Refused> {
     let Command { program, args, env, .. } = command;
     let names = env.iter().map(|(name, _)| name);

@@ -1,8 +1,9 @@
-//! What the agent asks of its client, files and terminals: written down, handed to the driver, answered once.
+//! Client requests of the agent (files and terminals): recorded, handed to
+//! the driver, answered once.
 //!
-//! The driver takes a request only when its record is written, and asks for it by its number then: whatever was
-//! withdrawn, dropped or answered meanwhile is not carried out. What the worker's rules are about waits in between until it
-//! is allowed ([`super::asking`]).
+//! The driver fetches a request by its number once its record is written. A request that was
+//! withdrawn, dropped or answered meanwhile is not carried out. Requests that the worker's rules
+//! cover first wait for a permission ([`super::asking`]).
 
 use std::collections::BTreeSet;
 
@@ -20,42 +21,42 @@ use crate::acp::outgoing::Kind;
 use crate::acp::requests;
 use crate::journal::batch::to_raw;
 
-/// So many may be open, and so long may their parameters be together: an agent that asks without end would fill the
-/// memory.
+/// Maximum number of open requests. Their parameters have a total limit too, so that an agent
+/// cannot fill the memory.
 pub(super) const MOST_OPEN: usize = 256;
 const MOST_BYTES: usize = MAX_LINE_BYTES;
-/// The longest sentence about an error.
+/// Maximum length of an error message, in bytes.
 const MOST_MESSAGE_BYTES: usize = 5000;
 
-/// One of them.
+/// An open client request.
 pub(super) struct Open {
     pub(super) call: u64,
-    /// The agent's id, as JSON text.
+    /// The agent's request id, as JSON text.
     rpc: String,
     pub(super) method: String,
-    /// The session that asks, if it says so.
+    /// The session that makes the request, if named.
     pub(super) session: Option<String>,
-    /// What it is about, for its response.
+    /// Facts for the response record.
     about: Facts,
-    /// The length of its parameters.
+    /// Length of its parameters, in bytes.
     bytes: usize,
-    /// What to do, until the driver does it.
+    /// The operation, until the driver takes it.
     pub(super) asked: Option<Asked>,
-    /// What stands before that.
+    /// Progress before the operation.
     pub(super) stage: Stage,
 }
 
-/// All that are not answered.
+/// All unanswered client requests.
 #[derive(Default)]
 pub(super) struct Calls {
     open: Vec<Open>,
     last: u64,
-    /// Terminals whose command runs, as far as is known.
+    /// Terminals whose command still runs, as far as known.
     running: BTreeSet<String>,
 }
 
 impl Calls {
-    /// Whether nothing is asked for and no command runs.
+    /// Whether no request is open and no command runs.
     pub(super) fn is_quiet(&self) -> bool {
         self.open.is_empty() && self.running.is_empty()
     }
@@ -71,7 +72,7 @@ impl Calls {
 }
 
 impl Conversation {
-    /// The agent asks.
+    /// The agent makes a client request.
     pub(super) fn called(&mut self, rpc: &str, method: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
         self.calls.last += 1;
         let call = self.calls.last;
@@ -109,14 +110,15 @@ impl Conversation {
         Ok(())
     }
 
-    /// What to do for this request, unless it is not wanted any more. To be asked once, when its record is written.
+    /// Returns the next step of this request, if it is still wanted. Call it once, after
+    /// its record is written.
     pub(crate) fn take_call(&mut self, call: u64) -> Option<Step> {
         let rules = self.config.client_rules.as_ref();
         self.calls.find(call)?.next_step(rules)
     }
 
     pub(super) fn call_done(&mut self, call: u64, outcome: Result<Answer, Refused>, cx: &mut Cx<'_>) {
-        // One that was withdrawn has its answer.
+        // A request that was withdrawn has its response already.
         let Some(mut open) = self.calls.take(call) else { return };
         let answer = match outcome {
             Ok(answer) => answer,
@@ -131,20 +133,20 @@ impl Conversation {
         cx.send(Kind::Result, line);
     }
 
-    /// The agent withdraws a request by its own id, which is JSON text. Whether there was one.
+    /// The agent withdraws a request by its own id (JSON text). Returns whether it was open.
     pub(super) fn call_withdrawn(&mut self, rpc: &str, cx: &mut Cx<'_>) -> bool {
         let withdrawn: Vec<Open> = self.calls.open.extract_if(.., |open| open.rpc == rpc).collect();
         let any = !withdrawn.is_empty();
         for open in withdrawn {
             cx.push(Action::DropCall(open.call));
             self.close_question_of(open.call, ApprovalClosedReason::Withdrawn, cx);
-            let message = "the request was withdrawn; what of it had begun may have been done".to_owned();
+            let message = "the request was withdrawn; it may have been partly carried out".to_owned();
             self.refuse(open, Refused { code: requests::REQUEST_CANCELLED, message }, cx);
         }
         any
     }
 
-    /// The agent is being ended, or has ended: nothing more is done for it, and its terminals end.
+    /// The agent is ending or has ended: drops its requests and ends its terminals.
     pub(super) fn end_calls(&mut self, cx: &mut Cx<'_>) {
         for open in std::mem::take(&mut self.calls.open) {
             self.refuse(open, Refused::internal("the worker is being stopped"), cx);
@@ -152,7 +154,8 @@ impl Conversation {
         cx.push(Action::EndCalls);
     }
 
-    /// Requests whose records are given up, since the disk is full: nothing is done without a record.
+    /// Rejects requests whose records are given up on a full disk: nothing
+    /// happens without a record.
     pub(super) fn refuse_unwritten_calls(&mut self, cx: &mut Cx<'_>) {
         let unwritten = |open: &mut Open| open.asked.is_some() && open.stage == Stage::Begun;
         for open in self.calls.open.extract_if(.., unwritten) {
@@ -177,7 +180,7 @@ impl Conversation {
     }
 
     fn refuse(&self, open: Open, mut refused: Refused, cx: &mut Cx<'_>) {
-        // It may quote what the agent sent, which may be of any length.
+        // The message may quote the agent's input, which has no length limit.
         refused.message = crate::shorten::text(&refused.message, MOST_MESSAGE_BYTES);
         let line = match (refused.code, &open.about.path) {
             (requests::RESOURCE_NOT_FOUND, Some(path)) => {
@@ -201,17 +204,17 @@ impl Conversation {
 }
 
 impl Refused {
-    /// Something that is no fault of the request.
+    /// An error that the request did not cause.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self { code: requests::INTERNAL_ERROR, message: message.into() }
     }
 
-    /// Something that must not be asked for.
+    /// The request is not allowed.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self { code: requests::INVALID_PARAMS, message: message.into() }
     }
 
-    /// Something that is not there.
+    /// The resource does not exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self { code: requests::RESOURCE_NOT_FOUND, message: message.into() }
     }
@@ -228,7 +231,7 @@ fn about(asked: &Asked) -> Facts {
         | Asked::WaitForExit { terminal }
         | Asked::Kill { terminal }
         | Asked::Release { terminal } => {
-            // One that is none of ours may be of any length.
+            // An id that is not ours can have any length.
             Facts { terminal_id: Some(crate::shorten::text(terminal, 100)), ..Facts::default() }
         }
     }

@@ -1,7 +1,7 @@
-//! The sessions that an agent runs below its own, as far as it has told of them (`subagent_update`).
+//! The sessions below the agent's own that the agent has reported (`subagent_update`).
 //!
-//! Agents show them to a client that says `subagents` in its capabilities, as ours does. What is known here serves to name
-//! who asks, and to cancel who may be canceled.
+//! Agents report them to clients that declare the capability `subagents`, as ours does. They serve
+//! to name the session that asks, and to cancel sessions that support it.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,25 +10,25 @@ use subagent_protocol::surrogates;
 
 use super::Conversation;
 
-/// The kind of an update that tells of such a session.
+/// The kind of update that reports such a session.
 pub(super) const UPDATE: &str = "subagent_update";
 
-/// So many are known at a time; an agent that starts them without end would fill the memory.
+/// Maximum number of known sessions, so that an agent cannot fill the memory.
 const MOST: usize = 100;
-/// Longer ids and titles are not kept.
+/// Maximum length of ids and titles, in bytes; longer ones are ignored.
 const MOST_ID_BYTES: usize = 1024;
 const MOST_TITLE_LETTERS: usize = 200;
 
-/// One of them.
+/// A session below the agent's own.
 struct Session {
     id: String,
     title: Option<String>,
-    /// Whether it takes a cancel of its own.
+    /// Whether this session can be canceled separately.
     cancelable: bool,
     idle: bool,
 }
 
-/// All that are known, the one that was heard of last at the end.
+/// The known sessions, the most recently reported one last.
 #[derive(Default)]
 pub(super) struct Children(Vec<Session>);
 
@@ -39,7 +39,7 @@ struct Asking {
 }
 
 impl Children {
-    /// Takes the `params` of such an update: what it leaves out stays as it was, null takes it back.
+    /// Takes the `params` of an update. Absent values stay, null removes them.
     pub(super) fn see(&mut self, params: &str) {
         let Ok(params) = surrogates::parse::<Value>(params) else { return };
         let update = &params["update"];
@@ -61,19 +61,19 @@ impl Children {
             session.idle = state["state"] == "idle";
         }
         if self.0.len() >= MOST {
-            // One that works is rather kept than one that does not.
+            // Prefers to drop an idle session.
             let at = self.0.iter().position(|session| session.idle).unwrap_or(0);
             self.0.remove(at);
         }
         self.0.push(session);
     }
 
-    /// Whether there is such a session, and it takes a cancel of its own.
+    /// Whether this session exists and can be canceled separately.
     pub(super) fn takes_cancel(&self, id: &str) -> bool {
         self.0.iter().any(|session| session.id == id && session.cancelable)
     }
 
-    /// Those that work and take a cancel of their own; the others are canceled with the session above them.
+    /// Working sessions that can be canceled separately. The others are canceled with their parent.
     pub(super) fn to_cancel(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|session| session.cancelable && !session.idle).map(|session| session.id.as_str())
     }
@@ -84,7 +84,7 @@ impl Children {
 }
 
 impl Conversation {
-    /// The session that a request comes from, if that is another one than the worker's.
+    /// Returns the session that sent a request, if it is not the worker's own.
     pub(super) fn child_that_asks(&self, params: &str) -> Child {
         let Some(own) = self.own_session() else { return Child::default() };
         let asking = surrogates::parse::<Asking>(params).ok().and_then(|asking| asking.session_id);

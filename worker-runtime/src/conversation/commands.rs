@@ -1,4 +1,4 @@
-//! What the daemon tells us to do: taken and written down, or refused with a reason.
+//! Commands of the daemon: accepted and recorded, or refused with a reason.
 
 use subagent_protocol::frame::{Command, Refusal};
 
@@ -15,12 +15,14 @@ impl Conversation {
         }
         let answers = matches!(command, Command::Answer { .. } | Command::AnswerElicitation { .. });
         if answers && self.storage == Storage::Full {
-            // Also while it ends: it may be a repetition of one that was taken and is not written down yet.
+            // Applies while ending too: the command may repeat an accepted one whose record
+            // is not written yet.
             return cx.reply(to, Err(Refusal::StorageFull));
         }
         if matches!(self.state, State::Ending(_) | State::Ended) {
             let refusal = match command {
-                // Taken, and perhaps not written down yet: `Ending` would say that nobody has it.
+                // Accepted, but perhaps not recorded yet. `Ending` would mean that
+                // it was not accepted.
                 Command::Prompt { turn, .. } if turn <= self.last_turn => {
                     Refusal::WrongTurn { last: self.last_turn }
                 }
@@ -90,7 +92,7 @@ impl Conversation {
         }
     }
 
-    /// Whether nothing would be lost with the agent but what its session brings back.
+    /// Whether the session can restore everything that ends with the agent.
     fn may_hibernate(&self, last_turn: u64) -> Result<(), Refusal> {
         let State::Ready { turn, .. } = &self.state else { return Err(Refusal::NotReady) };
         if self.last_turn > last_turn {
@@ -105,7 +107,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Whether nothing beside a turn is open: no question, nothing that the agent asked its client for, no option to be set.
+    /// Whether nothing besides a turn is open: no question, no client request, no option change.
     pub(super) fn is_quiet(&self) -> bool {
         self.approvals.is_empty() && self.calls.is_quiet() && self.settings.is_quiet()
     }

@@ -1,7 +1,7 @@
-//! What the definition of an agent adds to its session: a prompt, and a model that is wished for.
+//! What an agent's definition adds to its session: a prompt and a preferred model.
 //!
-//! The prompt goes as ACP's `systemPrompt` where the agent offers that; else as a marked block before a prompt, until one of
-//! these was answered in the session that the agent has.
+//! The prompt is sent as ACP's `systemPrompt` if the agent offers that. Otherwise it goes as a
+//! marked block before each prompt until the current session has answered one.
 
 use serde_json::Value;
 use subagent_protocol::definition::{Instructions, is_kept};
@@ -17,7 +17,7 @@ fn with_prompt(place: &Place) -> Option<&Instructions> {
     place.instructions.as_ref().filter(says)
 }
 
-/// What stands before the next prompt.
+/// Returns the block before the next prompt.
 pub(super) fn block(place: &Place) -> Option<Value> {
     let instructions =
         with_prompt(place).filter(|instructions| !place.system_prompt && !instructions.told)?;
@@ -25,12 +25,12 @@ pub(super) fn block(place: &Place) -> Option<Value> {
 }
 
 impl Conversation {
-    /// What the agent offers is known.
+    /// The agent's capabilities are known.
     pub(super) fn take_system_prompt(&mut self, offered: bool) {
         self.config.place.system_prompt = offered && with_prompt(&self.config.place).is_some();
     }
 
-    /// There is a session; a `fresh` one knows nothing of what was said in an earlier one.
+    /// There is a session. A `fresh` one does not know earlier instructions.
     pub(super) fn prompt_by(&mut self, fresh: bool) -> Option<PromptBy> {
         let place = &mut self.config.place;
         if fresh && let Some(instructions) = &mut place.instructions {
@@ -47,15 +47,15 @@ impl Conversation {
         }
     }
 
-    /// Another definition for the session that there is. Says whether something of the session is to be set for it before
-    /// its prompt.
+    /// Applies another definition to the present session. Returns whether an option must be
+    /// set before the prompt.
     pub(super) fn take_change(&mut self, change: &Change) -> bool {
         let place = &mut self.config.place;
         let same = |known: &Instructions| {
             let Instructions { name, prompt, .. } = &change.instructions;
             (&known.name, &known.prompt) == (name, prompt)
         };
-        // A runtime that was started for this turn has it from its start.
+        // A runtime started for this turn already has the definition.
         if !place.instructions.as_ref().is_some_and(same) {
             place.instructions = Some(Instructions { told: false, ..change.instructions.clone() });
             place.system_prompt = false;
@@ -64,7 +64,7 @@ impl Conversation {
         self.want_changes(&change.options, change.instructions.model.as_deref())
     }
 
-    /// The model that the definition wishes for, unless somebody has chosen one.
+    /// Returns the model that the definition prefers, unless a client has chosen one.
     pub(super) fn wished_model(&self) -> Option<Choice> {
         let chosen = self.config.options.model.is_some();
         let wish = self.config.place.instructions.as_ref()?.model.clone().filter(|_| !chosen)?;

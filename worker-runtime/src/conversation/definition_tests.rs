@@ -13,7 +13,7 @@ fn instructions(told: bool) -> Instructions {
     Instructions { name: "a".to_owned(), prompt: "Read.".to_owned(), told, model: None, replaces: false }
 }
 
-/// A conversation with instructions, as far as the request for a session.
+/// A conversation with instructions, up to the request for a session.
 fn opening(session: Option<&str>, instructions: Instructions, capabilities: Value) -> Talk {
     let mut talk = Talk::new(session, None);
     talk.conversation.config.place.instructions = Some(instructions);
@@ -26,7 +26,7 @@ fn session(talk: &Talk) -> Value {
     talk.records.iter().find(|record| record.t == T::Session).unwrap().body.clone()
 }
 
-/// What stands before the next prompt, which is answered with this reason.
+/// Returns the block before the next prompt. The prompt ends with this stop reason.
 fn before(talk: &mut Talk, turn: u64, reason: &str) -> Option<String> {
     talk.forget();
     talk.prompt(turn).unwrap();
@@ -56,7 +56,7 @@ fn a_session_that_is_taken_up_knows_what_it_was_told() {
         talk.line(json!({"id": 2, "result": {}}));
         assert_eq!(before(&mut talk, 5, "end_turn").is_some(), wanted);
     }
-    // It could not be taken up.
+    // The session could not be resumed.
     let mut talk = opening(
         Some("s"),
         instructions(true),
@@ -122,7 +122,7 @@ fn a_model_that_is_wished_for_is_set_if_it_is_there_and_costs_nothing_if_not() {
     assert!(talk.conversation.failed.is_none());
 }
 
-/// A session with two modes, of which it has `calm`, that was told what the definition `a` adds.
+/// A session in mode `calm`, out of two, that already knows the definition `a`.
 fn with_modes() -> Talk {
     let mut talk = opening(None, instructions(false), json!({}));
     let modes = json!({"currentModeId": "calm", "availableModes": [{"id": "calm", "name": "C"}, {"id": "bold", "name": "B"}]});
@@ -162,7 +162,7 @@ fn a_prompt_with_another_definition_goes_out_when_its_mode_is_set() {
     assert!(text_before(&sent[0]).starts_with("<agent_instructions agent=\"b\">\nWrite."), "{sent:?}");
     assert!(text_before(&sent[0]).contains("do not hold any more"), "{sent:?}");
     talk.line(json!({"id": sent[0]["id"], "result": {"stopReason": "end_turn"}}));
-    // It is the same one, and in its mode: nothing is said or set again.
+    // The same definition in the same mode: nothing is sent or set again.
     talk.forget();
     changing(&mut talk, 7, "bold");
     assert_eq!(text_before(&talk.sent()[0]), "p");

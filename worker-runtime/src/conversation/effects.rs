@@ -1,4 +1,4 @@
-//! What goes into the conversation and what comes out of it.
+//! The inputs and outputs of the conversation.
 
 use std::time::Duration;
 
@@ -12,204 +12,198 @@ use crate::acp::outgoing::{Kind, OutgoingLine};
 use crate::journal::batch::Batch;
 use crate::stderr::Tail;
 
-/// What happened.
+/// An event for the conversation.
 #[derive(Debug)]
 pub(crate) enum Input<'a> {
     /// The guard is being started.
     Begin,
     /// The guard started the agent.
     AgentStarted(AgentStarted),
-    /// The agent could not be started; nothing is left.
+    /// The agent could not be started; no process is left.
     SpawnFailed {
-        /// The system's error number, 0 for none.
+        /// The system's error number, or 0 without one.
         errno: i32,
-        /// What could not be done.
+        /// A sentence about the failure.
         message: String,
     },
     /// A line of the agent's output.
     Line(Line<'a>),
-    /// The agent closed its output or its input and is still there.
+    /// The agent closed its output or input, but still runs.
     PipeClosed,
-    /// The agent's process ended; all that it had written was handed in before.
+    /// The agent's process ended. All its output was handed in before.
     AgentExited(Exit),
-    /// The guard proved that nothing is left.
+    /// The guard proved that no process is left.
     TreeEnded {
-        /// Processes that had to be killed.
+        /// Number of processes that had to be killed.
         killed: u64,
         /// How long that took, in milliseconds.
         millis: u64,
     },
-    /// The daemon tells us to do something.
+    /// A command of the daemon.
     Command {
-        /// Whom to answer.
+        /// The command to answer.
         to: ReplyTo,
-        /// What to do.
         command: Command,
     },
-    /// This runtime shall end.
+    /// This runtime has to end.
     End {
-        /// Why.
+        /// The reason for the record.
         reason: String,
     },
-    /// Something that the agent asked for was done, or could not be.
+    /// A client request of the agent was carried out or failed.
     CallDone {
-        /// Which request.
+        /// Number of the client request.
         call: u64,
-        /// What came of it.
+        /// The response to the agent.
         outcome: Result<Answer, Refused>,
     },
-    /// It was found out where something leads that the agent asked for.
+    /// The path of a client request was resolved.
     CallFound {
-        /// Which request.
+        /// Number of the client request.
         call: u64,
-        /// Where, or why it leads nowhere.
+        /// The resolved path, or why there is none.
         found: Result<Found, Refused>,
     },
     /// The command of a terminal ended.
     TerminalExited(TerminalExited),
-    /// A timer that was set went off.
+    /// A timer has expired.
     Timer(Timer),
-    /// The journal cannot be written any more, or again.
+    /// The journal became writable, or is no longer writable.
     Storage(Storage),
 }
 
-/// How the agent's process ended; neither when that could not be learnt.
+/// How the agent's process ended. Both are `None` if that is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Exit {
-    /// Its exit code.
     pub(crate) code: Option<i32>,
-    /// The signal that ended it.
     pub(crate) signal: Option<i32>,
 }
 
-/// What is answered to a request of the agent.
+/// The response to a client request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// What the file holds, or the lines of it that were asked for.
+    /// The text of a file or of the requested lines.
     Content(String),
     /// The file was written.
     Written,
-    /// The terminal's command runs.
+    /// The command of the terminal runs.
     Created {
-        /// Its id.
+        /// Id of the terminal.
         terminal: String,
     },
-    /// What it printed.
+    /// The output of a terminal.
     Output {
         /// The text that was kept.
         text: String,
-        /// Whether something before that was not.
+        /// Whether earlier text was dropped.
         truncated: bool,
-        /// How it ended, if it has.
+        /// The exit status, if the command has ended.
         exit: Option<ExitStatus>,
     },
-    /// The command ended.
+    /// The command has ended.
     Exited(ExitStatus),
-    /// The command was told to end, or the terminal is forgotten.
+    /// The command was ended, or the terminal released.
     Done,
 }
 
-/// Where a request leads.
+/// A resolved client request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     /// The path without links.
     pub(crate) path: String,
-    /// What the file holds, if that was wanted and is little.
+    /// The file's text, if requested and short.
     pub(crate) text: Option<String>,
 }
 
-/// Why a request of the agent was not carried out.
+/// Why a client request was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// JSON-RPC's or ACP's code.
+    /// The JSON-RPC or ACP error code.
     pub(crate) code: i32,
-    /// A sentence.
     pub(crate) message: String,
 }
 
-/// A command of a connection.
+/// Identifies a command of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplyTo {
-    /// The connection.
+    /// Number of the connection.
     pub(crate) connection: u64,
-    /// The id of the command.
+    /// Id of the command.
     pub(crate) id: u64,
 }
 
 /// Whether the journal can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Storage {
-    /// It can.
     Ok,
-    /// It cannot; records wait.
+    /// The disk is full; records wait.
     Full,
 }
 
 /// The timers; each is set at most once at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// From the start to a session.
+    /// From the start until there is a session.
     Startup,
-    /// A request on the way there.
+    /// One request of the handshake.
     Phase,
     /// A pause in the replay of a session.
     Replay,
-    /// One option of the session.
+    /// Setting one option of the session.
     Option,
-    /// A turn.
+    /// The duration of a turn.
     Turn,
     /// From a cancel to the end of its turn.
     CancelGrace,
-    /// A step of an ordinary end.
+    /// One step of an ordinary end.
     StopGrace,
-    /// A full disk.
+    /// The wait for space on a full disk.
     StorageFull,
 }
 
-/// What the driver does after the records are written.
+/// An action for the driver, after the records are written.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Writes to the agent.
     Send(OutgoingLine),
-    /// Answers a command that was taken.
+    /// Reports a command as accepted.
     Accept(ReplyTo),
-    /// Answers a command that was not taken. Needs no record: done at once.
+    /// Reports a command as refused. Needs no record: done at once.
     Refuse(ReplyTo, Refusal),
     /// Sets a timer. Done at once.
     SetTimer(Timer, Duration),
-    /// Forgets a timer. Done at once.
+    /// Clears a timer. Done at once.
     ClearTimer(Timer),
-    /// Forgets a prompt that still waits for its record: its turn is over. Done at once.
+    /// Drops a prompt that still waits for its record, because its turn is over. Done at once.
     DropPrompt,
-    /// Carries out what the agent asks for, if it is still wanted then.
+    /// Carries out a client request, if it is still wanted then.
     Call(u64),
-    /// Forgets a request of the agent. What of it had begun may go on. Done at once.
+    /// Drops a client request. An operation that has begun may continue. Done at once.
     DropCall(u64),
-    /// Forgets all of them and ends all terminals.
+    /// Drops all client requests and ends all terminals.
     EndCalls,
     /// Closes the agent's input.
     CloseInput,
-    /// Sends SIGTERM to the agent's group.
+    /// Sends SIGTERM to the agent's process group.
     Terminate,
-    /// Lets the guard end everything.
+    /// Makes the guard end everything.
     EndTree,
-    /// Gives up on records that cannot be written, so that the end goes on. Done at once.
+    /// Drops records that cannot be written, so that the end proceeds. Done at once.
     AbandonJournal,
     /// A line for the log.
     Note(String),
-    /// Keeps a line of the agent's output that is no message beside what it writes to its standard error.
+    /// Records an invalid line of the agent's output with its stderr.
     Stdout(String),
-    /// This runtime ends.
     Exit,
 }
 
-/// Where effects go.
+/// Collects the effects of an input.
 pub(crate) struct Cx<'a> {
-    /// Records, in order.
+    /// The resulting records, in order.
     pub(crate) batch: &'a mut Batch,
-    /// Actions, in order.
+    /// The resulting actions, in order.
     pub(crate) actions: &'a mut Vec<Action>,
-    /// The agent's last words.
+    /// The last lines of the agent's stderr.
     pub(crate) tail: &'a Tail,
 }
 

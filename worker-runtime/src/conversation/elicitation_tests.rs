@@ -1,4 +1,4 @@
-//! Single cases of elicitations and of sessions below the worker's, without any process.
+//! Cases of elicitations and of sessions below the worker's, without any process.
 
 use serde_json::{Value, json};
 use subagent_protocol::frame::{Command, Refusal};

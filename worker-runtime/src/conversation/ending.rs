@@ -1,7 +1,7 @@
-//! The end: of the agent, in polite steps that each have a deadline, and of everything that it started.
+//! Ends the agent in steps, each with a deadline, and then everything it started.
 //!
-//! `session/cancel`, `session/close` where offered, end of input, SIGTERM, and the guard's SIGKILL. Whatever step the
-//! agent ends in, the rest is skipped.
+//! The steps are `session/cancel`, `session/close` if offered, end of input, SIGTERM, and the
+//! guard's SIGKILL. When the agent ends, the remaining steps are skipped.
 
 use subagent_protocol::record::{self, ApprovalClosedReason, Ended, RecordType, Terminating, TurnEnd};
 
@@ -11,34 +11,34 @@ use super::{Action, Conversation, Cx, Exit, Session, State, Timer, errors};
 use crate::acp::outgoing::Kind;
 use crate::acp::requests;
 
-/// How far the end is.
+/// The progress of an end.
 pub(super) struct Ending {
     step: Step,
     reason: String,
     pub(super) session: Option<Session>,
     pub(super) turn: Option<OpenTurn>,
-    /// Progress was dropped once to get the end written.
+    /// Whether progress records were dropped to get the end written.
     shed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// The agent was told to cancel its turn.
+    /// The agent was asked to cancel its turn.
     Canceling,
-    /// The agent was told to close its session.
+    /// The agent was asked to close its session.
     Closing { rpc: u64 },
-    /// Its input is closed.
+    /// The agent's input is closed.
     InputClosed,
-    /// SIGTERM was sent.
+    /// The agent's group got SIGTERM.
     Terminated,
-    /// The guard was told to end the tree.
+    /// The guard is ending the tree.
     Killing,
-    /// The agent has ended; the guard ends what it left.
+    /// The agent has ended; the guard ends remaining processes.
     Exited,
 }
 
 impl Conversation {
-    /// An ordinary end, for this reason. A second one changes nothing.
+    /// Begins an ordinary end. A second call changes nothing.
     pub(super) fn begin_end(&mut self, reason: &str, cx: &mut Cx<'_>) {
         if self.is_ending() {
             return;
@@ -52,7 +52,7 @@ impl Conversation {
             if turn.cancel.replace(turn.cancel.unwrap_or(CancelCause::Stopping)).is_none() {
                 self.cancel_at_agent(ApprovalClosedReason::Stopped, cx);
             }
-            // Those that belong to no turn; a cancel has answered all others.
+            // Requests outside any turn; a cancel has answered all others.
             self.cancel_approvals(ApprovalClosedReason::Stopped, cx);
             cx.set_timer(Timer::StopGrace, self.config.timeouts.stop_grace_ms);
             self.give_up_prompt(errors::never_sent(), cx);
@@ -62,7 +62,7 @@ impl Conversation {
         }
     }
 
-    /// The end of an agent that does not listen: the polite words are left out. The turn is ended already.
+    /// Ends an agent that does not react, without the polite steps. The turn has ended already.
     pub(super) fn end_unresponsive(&mut self, reason: &str, cx: &mut Cx<'_>) {
         if self.is_ending() {
             return;
@@ -74,7 +74,7 @@ impl Conversation {
         cx.set_timer(Timer::StopGrace, self.config.timeouts.stop_grace_ms);
     }
 
-    /// The end of an agent whose start has failed. A session that it has made by then is closed first.
+    /// Ends an agent whose start failed. Closes its session first, if there is one.
     pub(super) fn end_agent_now(&mut self, cx: &mut Cx<'_>) {
         self.cancel_approvals(ApprovalClosedReason::Stopped, cx);
         self.enter_ending(Step::Canceling, "the agent could not be started", cx);
@@ -97,7 +97,7 @@ impl Conversation {
         let can_close = self.agent.as_ref().is_some_and(|agent| agent.capabilities.close);
         let (session, turn) = match std::mem::replace(&mut self.state, State::Ended) {
             State::Ready { session, turn } => (Some(session), turn),
-            // It is there, only not ready.
+            // The session exists, but is not ready yet.
             State::Replaying { id, .. } | State::Applying(Opened { id, .. }) => {
                 (Some(Session { id, can_close }), None)
             }
@@ -107,7 +107,7 @@ impl Conversation {
         self.state = State::Ending(Ending { step, reason: reason.to_owned(), session, turn, shed: false });
     }
 
-    /// After the end of a turn, if it was the end of everything that was waited for.
+    /// A turn has ended. Continues an end that waited for it.
     pub(super) fn turn_is_over(&mut self, cx: &mut Cx<'_>) {
         let rpc = self.next_rpc + 1;
         let State::Ending(ending) = &mut self.state else { return };
@@ -132,7 +132,7 @@ impl Conversation {
         }
     }
 
-    /// The agent answered `session/close`; with what does not matter.
+    /// The agent answered `session/close`; the content does not matter.
     pub(super) fn session_closed(&mut self, cx: &mut Cx<'_>) {
         self.close_input(cx);
     }
@@ -149,14 +149,14 @@ impl Conversation {
         }
     }
 
-    /// The agent did not end in this step: the next one.
+    /// The agent did not end within this step: takes the next one.
     pub(super) fn stop_grace_over(&mut self, cx: &mut Cx<'_>) {
         let State::Ending(ending) = &self.state else { return };
         match ending.step {
             Step::Canceling => {
                 let error = errors::stopped(&ending.reason);
                 self.end_turn(&TurnEnd::Failed { error }, cx);
-                // It did not listen to a cancel: it would not listen to a close either.
+                // It ignored the cancel and would ignore a close too.
                 self.close_input(cx);
             }
             Step::Closing { .. } => self.close_input(cx),
@@ -169,12 +169,12 @@ impl Conversation {
                 self.set_step(Step::Killing);
                 cx.push(Action::EndTree);
             }
-            // From here on only the guard can tell.
+            // From here on, only the guard can report the end.
             Step::Killing | Step::Exited => {}
         }
     }
 
-    /// The agent closed a pipe of its own and is still there.
+    /// The agent closed one of its pipes, but still runs.
     pub(super) fn pipe_closed(&mut self, cx: &mut Cx<'_>) {
         let tail = cx.tail.text();
         if self.is_starting() {
@@ -184,7 +184,7 @@ impl Conversation {
             self.end_turn(&TurnEnd::Failed { error: errors::pipe_closed_in_turn(&tail) }, cx);
             return self.end_unresponsive("the agent closed its standard input or output", cx);
         }
-        // While it ends that is what was asked for; only nothing can be waited for any more.
+        // Expected while ending, but no response can arrive any more.
         if let State::Ending(Ending { step: Step::Canceling | Step::Closing { .. }, .. }) = self.state {
             cx.clear_timer(Timer::StopGrace);
             self.stop_grace_over(cx);
@@ -215,7 +215,7 @@ impl Conversation {
         self.enter_ending(Step::Exited, &reason, cx);
     }
 
-    /// The proof that nothing is left: the last record.
+    /// The proof that no process is left: the last record.
     pub(super) fn tree_ended(&mut self, killed: u64, millis: u64, cx: &mut Cx<'_>) {
         if matches!(self.state, State::Ended) {
             return;
@@ -223,7 +223,7 @@ impl Conversation {
         cx.clear_timer(Timer::Startup);
         cx.clear_timer(Timer::Phase);
         cx.clear_timer(Timer::StopGrace);
-        // The driver hands the agent's exit in before; if it could not be learnt, no turn may stay open.
+        // The driver reports the agent's exit first. If that failed, no turn may stay open.
         self.forget_approvals(cx);
         self.end_calls(cx);
         self.end_turn(
@@ -235,7 +235,7 @@ impl Conversation {
         cx.push(Action::Exit);
     }
 
-    /// The end cannot be written down: first progress is given up, then the journal.
+    /// The end cannot be recorded: drops progress records first, then the journal.
     pub(super) fn storage_full_at_end(&mut self, cx: &mut Cx<'_>) {
         self.shed(cx);
         let abandon = match &mut self.state {

@@ -1,4 +1,4 @@
-//! The errors that this conversation can end in: which code, what was wrong, what to do next.
+//! The errors of this conversation: code, what was wrong, what to do next.
 //!
 //! Categories come from error numbers and exit statuses, never from words in a log.
 
@@ -16,16 +16,16 @@ use crate::acp::results::Capabilities;
 use crate::acp::{requests, results};
 use crate::shorten;
 
-/// At most so much of each thing that the agent or the user chose is in an error, in bytes of JSON: the record of an
-/// error must fit into the room that is kept for it when the disk is full.
+/// Maximum JSON length of a text from the agent or the user within an error, in bytes. The record
+/// of an error must fit into the space reserved for a full disk.
 const MOST_BYTES: usize = 8 * 1024;
 
-/// More lines of its standard error are not in the error of a turn.
+/// Maximum number of stderr lines in the error of a turn.
 const MOST_LINES: usize = 50;
 
-/// Exit status of a shell or of `env` that did not find the program.
+/// Exit status of a shell or `env` that did not find the program.
 const NOT_FOUND: i32 = 127;
-/// Exit status of a shell or of `env` that may not run the program.
+/// Exit status of a shell or `env` that may not execute the program.
 const NOT_EXECUTABLE: i32 = 126;
 
 pub(crate) fn spawn_failed(command: &[String], errno: i32, message: &str) -> Error {
@@ -40,8 +40,8 @@ pub(crate) fn spawn_failed(command: &[String], errno: i32, message: &str) -> Err
         .with("errno", errno)
 }
 
-/// What every failed start tells, as far as the error does not say it better. Nothing was asked of the agent yet, so
-/// trying again can repeat nothing.
+/// Adds what every failed start reports, unless the error is more precise. The agent has done
+/// nothing yet, so a retry is safe.
 pub(crate) fn at_start(mut error: Error, command: &[String], tail: &str) -> Error {
     for (key, value) in [
         ("command", shorten::value(&json!(command), MOST_BYTES)),
@@ -79,7 +79,7 @@ pub(super) fn startup_timeout(command: &[String], method: &str, phase: &str, sec
         .with("phase", phase)
 }
 
-/// A request of its own deadline was not answered; `phase` is what it was part of.
+/// A request with its own deadline got no response; `phase` is the step it belongs to.
 pub(crate) fn no_answer(command: &[String], method: &str, phase: &str, seconds: f64) -> Error {
     let message = format!("the agent did not answer {method} within {seconds} s (phase {phase})");
     let action = "Read the agent's last lines in logTail, and run the launcher's command by hand: it must speak ACP on \
@@ -116,7 +116,8 @@ pub(crate) fn rpc(method: &str, error: &Value) -> Error {
         .with("error", shorten::value(error, MOST_BYTES))
 }
 
-/// The agent rejected a prompt. A provider that has enough of us for now is told apart: the same message may do later.
+/// The agent rejected a prompt. A rate limit of the provider is marked: the same
+/// message may succeed later.
 pub(super) fn prompt_rejected(error: &Value) -> Error {
     let told = rpc("session/prompt", error);
     let data = &error["data"];
@@ -134,7 +135,7 @@ pub(super) fn prompt_rejected(error: &Value) -> Error {
     )
 }
 
-/// A session that somebody named was not taken up.
+/// The agent did not resume the session that a client named.
 pub(super) fn session_refused(session: &str, method: &str, error: &Value) -> Error {
     let refused = rpc(method, error);
     let unsupported = results::error_code(error) == Some(i64::from(requests::METHOD_NOT_FOUND));
@@ -146,10 +147,10 @@ pub(super) fn session_refused(session: &str, method: &str, error: &Value) -> Err
         .recommend("`subagent session list` shows the sessions of an agent that can list them.")
 }
 
-/// In place of the session that somebody named the agent has opened another one.
+/// The agent opened another session instead of the one that a client named.
 pub(super) fn other_session(session: &str, method: &str, other: &str) -> Error {
     let (session, other) = (shorten::text(session, 200), shorten::text(other, 200));
-    let message = format!("the agent did not take up the session {session}: it has opened {other} instead");
+    let message = format!("the agent did not resume the session {session}; it opened {other} instead");
     Error::new(Code::SessionNotFound, message)
         .with("sessionId", session)
         .with("method", method)
@@ -157,16 +158,16 @@ pub(super) fn other_session(session: &str, method: &str, other: &str) -> Error {
         .recommend("`subagent session list` shows the sessions of an agent that can list them.")
 }
 
-/// A session that somebody named cannot be taken up by this agent.
+/// This agent cannot resume the session that a client named.
 pub(super) fn cannot_resume(session: &str) -> Error {
-    let message = "the agent cannot take up a session: it offers neither session/resume nor session/load";
+    let message = "the agent cannot resume a session: it offers neither session/resume nor session/load";
     Error::new(Code::AgentMethodUnsupported, message)
         .with("sessionId", shorten::text(session, 200))
         .with("method", "session/resume")
         .recommend("Start the worker without --resume, or use an agent that keeps sessions.")
 }
 
-/// The agent wants a login; `again` is what to do after it.
+/// The agent requires a login; `again` is what to do after it.
 pub(super) fn auth_required(
     method: &str,
     error: &Value,
@@ -194,7 +195,7 @@ pub(super) fn auth_required(
             id == login.method.as_deref().unwrap_or_default() && *kind == Some(LoginKind::Agent)
         }) {
             action.push_str(&format!(
-                " The launcher's authMethod {way} is none that the agent can go by itself."
+                " The agent cannot log in with the launcher's authMethod {way} by itself."
             ));
         }
         told = told.with("authMethod", way);
@@ -205,7 +206,7 @@ pub(super) fn auth_required(
     told.recommend(action)
 }
 
-/// The agent refused a prompt until it was logged in, which it is now.
+/// The agent rejected a prompt until it was logged in, which it is now.
 pub(super) fn logged_in(error: Error) -> Error {
     let action = "The agent is logged in now: look at what was done (`subagent worker inspect`), then send the message again.";
     let mut error = error.with("loggedIn", true).retryable().recommend(action);
@@ -213,7 +214,7 @@ pub(super) fn logged_in(error: Error) -> Error {
     error
 }
 
-/// Whether the agent can work there, and with that.
+/// Checks whether the agent supports the session's folders and servers.
 pub(super) fn check_place(place: &Place, capabilities: Capabilities) -> Result<(), Error> {
     let lacks = |capability: &str, message: String, action: &str| {
         let error = Error::new(Code::CapabilityNotSupported, message);
@@ -237,7 +238,7 @@ pub(super) fn check_place(place: &Place, capabilities: Capabilities) -> Result<(
     Ok(())
 }
 
-/// What is true of every option that was not set.
+/// Adds what every error about an option reports.
 pub(super) fn of_option(error: Error, choice: &Choice) -> Error {
     error
         .with("option", shorten::text(choice.name(), 1024))
@@ -306,10 +307,10 @@ pub(super) fn exited_in_turn(exit: Exit, tail: &str) -> Error {
     dispatched(with_exit(error, exit)).with("stderrTail", last_lines(tail))
 }
 
-/// Something that an agent without a worker has started does not end.
+/// A process that an agent without a worker started does not end.
 pub(crate) fn not_ended(seconds: u64) -> Error {
     let message = format!(
-        "not all processes of the agent have ended within {seconds} s; they are being killed again and again"
+        "not all processes of the agent have ended within {seconds} s; they are being killed repeatedly"
     );
     Error::new(Code::StopIncomplete, message).retryable().recommend(
         "Look for processes that cannot be killed (`ps` shows them in state D): a file system may hang.",
@@ -365,7 +366,6 @@ pub(super) fn storage_full(dropped: u64) -> Error {
         .recommend("Free some space, then try again.")
 }
 
-/// An error of a turn whose prompt the agent may have seen: the same message may do its work a second time.
 /// The error of a turn that ended before its prompt was sent.
 pub(super) fn never_sent() -> Error {
     let message = "the turn ended before the agent had taken mode and model of the definition; the message was not sent";
@@ -380,11 +380,11 @@ const LOOK_FIRST: &str = "Look at what was done (`subagent worker inspect`) befo
 const CHECK_LAUNCHER: &str = "Check the launcher's command and the PATH of the shell that starts the worker.";
 const CHECK_PERMISSION: &str =
     "Check that the launcher's command is executable and that its folder may be entered.";
-/// What stands for the last lines of an agent that wrote none.
+/// Replaces the last lines of an agent that wrote none.
 const WROTE_NOTHING: &str =
     "(the agent wrote nothing to standard error, and only messages to standard output)";
 const READ_STDERR: &str = "Read the agent's last lines in logTail, and run the launcher's command by hand.";
-const TRY_AGAIN: &str = "Try again; the system refused for a reason of the moment.";
+const TRY_AGAIN: &str = "Try again; the system refused for a temporary reason.";
 
 fn started(error: Error, command: &[String], category: &str, action: &str) -> Error {
     error
@@ -403,7 +403,7 @@ fn with_exit(mut error: Error, exit: Exit) -> Error {
     error
 }
 
-/// The end of what the agent wrote on its standard error, as lines.
+/// Returns the end of the agent's stderr, as lines.
 fn last_lines(tail: &str) -> Value {
     let lines: Vec<&str> = tail.lines().collect();
     json!(lines[lines.len().saturating_sub(MOST_LINES)..])

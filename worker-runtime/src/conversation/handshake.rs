@@ -1,4 +1,4 @@
-//! From the start of the agent to its session.
+//! From the agent's start to its session.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::acp::outgoing::Kind;
 use crate::acp::{requests, results};
 use crate::shorten;
 
-/// So long nothing of a replay must come, before it counts as over; and so often it may go on.
+/// A replay ends after a pause of this length. The replay may continue `MAX_REPLAY_PAUSES` times.
 const REPLAY_PAUSE: Duration = Duration::from_millis(200);
 const MOST_REPLAY_PAUSES: u32 = 10;
-/// More of why a session was lost is not told, in bytes.
+/// Maximum length of the reason for a lost session, in bytes.
 const MOST_REASON: usize = 1000;
 
-/// How a session is asked for.
+/// A method of opening a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attempt {
     Resume,
@@ -40,24 +40,23 @@ impl Attempt {
     }
 }
 
-/// A request for a session is under way.
+/// A pending request for a session.
 pub(super) struct Opening {
     rpc: u64,
     pub(super) attempt: Attempt,
-    /// What is tried after it, in order.
+    /// Further attempts, in order.
     rest: Vec<Attempt>,
-    /// Why the earlier session could not be restored so far.
+    /// Why earlier attempts failed.
     lost: Vec<String>,
-    /// Whether the agent was logged in for it.
+    /// Whether the agent was logged in for this attempt.
     pub(super) logged_in: bool,
 }
 
-/// There is a session.
 pub(super) struct Opened {
     pub(super) id: String,
     attempt: Attempt,
     lost: Vec<String>,
-    /// What the agent said when it gave it.
+    /// The agent's response that opened the session.
     result: Option<Box<RawValue>>,
 }
 
@@ -71,7 +70,7 @@ impl Conversation {
 
     pub(super) fn agent_started(&mut self, started: &AgentStarted, cx: &mut Cx<'_>) {
         cx.record(RecordType::AgentStarted, None, started);
-        // An end may have been asked for before there was an agent.
+        // An end may have been requested before the agent existed.
         if matches!(self.state, State::Starting) {
             let rpc = self.rpc();
             self.state = State::Initializing { rpc };
@@ -85,8 +84,8 @@ impl Conversation {
         self.tree_ended(0, 0, cx);
     }
 
-    /// What is waited for: the method, and what it is part of. Nothing once the session is there: how long its history
-    /// takes is bounded by itself.
+    /// Returns the pending method and the step it belongs to. `None` once the session exists: the
+    /// replay has its own limit.
     fn awaited(&self) -> Option<(&'static str, &'static str)> {
         match &self.state {
             State::Starting => Some(("initialize", "spawn")),
@@ -104,8 +103,8 @@ impl Conversation {
         self.not_answered(error, cx);
     }
 
-    /// A request was not answered within its own deadline. One that should have restored the session, and did not come
-    /// to its end in the last start either, is given up.
+    /// A request missed its own deadline. Gives up an attempt to restore the session if it also
+    /// failed in the previous start.
     pub(super) fn phase_timeout(&mut self, cx: &mut Cx<'_>) {
         let Some((method, phase)) = self.awaited() else { return self.give_up_turn_login(cx) };
         let millis = self.phase_millis().unwrap_or(self.config.timeouts.startup_ms);
@@ -124,12 +123,12 @@ impl Conversation {
         self.not_answered(error, cx);
     }
 
-    /// The deadline of what is waited for, if it has one of its own.
+    /// Returns the deadline of the pending request, if it has its own.
     fn phase_millis(&self) -> Option<u64> {
         let timeouts = &self.config.timeouts;
         match &self.state {
             State::Starting | State::Initializing { .. } => timeouts.initialize_ms,
-            // What hung before must leave time for a new session.
+            // After an attempt that hung before, time must remain for a new session.
             State::Opening(Opening { attempt: Attempt::Resume | Attempt::Load, rest, .. })
                 if !rest.is_empty() && !self.config.restore_failures.is_empty() =>
             {
@@ -147,7 +146,7 @@ impl Conversation {
         self.fail_start(error, cx);
     }
 
-    /// What is true of every start that fails while the agent is there: it is written down, and the agent ended.
+    /// Handles every start that fails while the agent runs: records the error and ends the agent.
     pub(super) fn fail_start(&mut self, error: Error, cx: &mut Cx<'_>) {
         self.record_start_failure(error, cx);
         self.end_agent_now(cx);
@@ -160,8 +159,8 @@ impl Conversation {
         if self.is_starting() {
             let error =
                 match &self.state {
-                    // Whoever starts the next one must know that it was about to restore the session. A full disk says
-                    // nothing of that.
+                    // The next runtime must know that this one was restoring the session. A full
+                    // disk says nothing about that.
                     State::Opening(Opening {
                         attempt: attempt @ (Attempt::Resume | Attempt::Load), ..
                     }) if error.code != Code::StorageFull => error.with("phase", attempt.method()),
@@ -208,7 +207,7 @@ impl Conversation {
             if capabilities.resume {
                 attempts.push(Attempt::Resume);
             }
-            // An agent that says nothing of it is tried; one that says no is believed.
+            // Tries an agent that does not mention the capability. Believes one that denies it.
             if capabilities.load != Some(false) {
                 attempts.push(Attempt::Load);
             }
@@ -225,13 +224,12 @@ impl Conversation {
         self.open_next(attempts, lost, false, cx);
     }
 
-    /// Goes on to the first of these attempts; there is one.
+    /// Starts the first of these attempts; the list is not empty.
     fn open_next(&mut self, mut attempts: Vec<Attempt>, lost: Vec<String>, logged_in: bool, cx: &mut Cx<'_>) {
         let attempt = attempts.remove(0);
         self.open_session(Opening { rpc: 0, attempt, rest: attempts, lost, logged_in }, cx);
     }
 
-    /// Asks for a session.
     pub(super) fn open_session(&mut self, opening: Opening, cx: &mut Cx<'_>) {
         let (attempt, rpc) = (opening.attempt, self.rpc());
         let place = &self.config.place;
@@ -244,7 +242,7 @@ impl Conversation {
                 Attempt::New => requests::new_session(rpc, place),
             },
         );
-        // Some agents repeat the history in `session/resume` too.
+        // Some agents also repeat the history in `session/resume`.
         self.replaying = attempt != Attempt::New;
         self.state = State::Opening(Opening { rpc, ..opening });
         match self.phase_millis() {
@@ -253,7 +251,7 @@ impl Conversation {
         }
     }
 
-    /// Whether this request is the one that is waited for.
+    /// Returns the id of the pending session request.
     pub(super) fn awaits_session(&self) -> Option<u64> {
         match &self.state {
             State::Opening(opening) => Some(opening.rpc),
@@ -266,7 +264,7 @@ impl Conversation {
         let (attempt, logged_in) = (opening.attempt, opening.logged_in);
         let rest = std::mem::take(&mut opening.rest);
         let mut lost = std::mem::take(&mut opening.lost);
-        // Agents without any login say the same of whatever fails.
+        // Agents without any login return the same error for every failure.
         let may_want_login = rest.is_empty() || self.offers_login();
         match outcome {
             Outcome::Error(error) => {
@@ -305,7 +303,7 @@ impl Conversation {
                     }
                     (Attempt::Resume | Attempt::Load, told) => {
                         let stored = self.config.session.clone().unwrap_or_default();
-                        // ACP has no id here. An agent that tells one all the same means that one.
+                        // ACP has no id here. An agent that returns one anyway means that session.
                         let id = told.filter(|told| !told.is_empty()).unwrap_or(&stored).to_owned();
                         if id != stored {
                             if self.config.resume_only {
@@ -331,8 +329,8 @@ impl Conversation {
         }
     }
 
-    /// The replay of a loaded session is over when nothing of it came for a while: some agents go on with it after
-    /// they have answered, and it must not be taken for what the next turn says.
+    /// Ends the replay of a loaded session after a pause. Some agents continue it after their
+    /// response, and it must not count as output of the next turn.
     pub(super) fn replay_paused(&mut self, cx: &mut Cx<'_>) {
         let State::Replaying { id, looks, seen, lost, result } = &mut self.state else { return };
         if *seen != self.replayed && *looks < MOST_REPLAY_PAUSES {
@@ -343,17 +341,17 @@ impl Conversation {
         self.session_opened(Opened { id, attempt: Attempt::Load, lost, result }, cx);
     }
 
-    /// Everything that was chosen of the session is set.
+    /// All options of the session are set.
     pub(super) fn ready(&mut self, cx: &mut Cx<'_>) {
         let State::Applying(Opened { id, attempt, lost, result }) = &mut self.state else { return };
         let (id, attempt) = (std::mem::take(id), *attempt);
         let (lost, opened) = (std::mem::take(lost), result.take());
-        // A session of another id than the stored one holds nobody knows what.
+        // A session with another id than the stored one has unknown content.
         let context_lost =
             self.config.session.as_ref().is_some_and(|stored| attempt == Attempt::New || *stored != id);
         let prompt_by = self.prompt_by(attempt == Attempt::New || context_lost);
         let agent = self.agent.as_ref();
-        // A record that is too long for its reader might not be one of a session any more.
+        // A record that is too long for its reader might lose the session.
         let room = MAX_LINE_BYTES.saturating_sub(agent.map_or(0, |agent| agent.raw.get().len()));
         let opened = opened.filter(|opened| opened.get().len() <= room);
         let body = record::Session {
@@ -379,14 +377,15 @@ impl Conversation {
             cx.push(Action::Note(format!("{} replayed {} updates", attempt.method(), self.replayed)));
         }
         self.first_noise = None;
-        // They hold secrets, and are not needed any more.
+        // The servers may contain secrets and are no longer needed.
         self.config.place.mcp_servers = McpServers::default();
         self.state = State::Ready { session: Session { id, can_close }, turn: None };
     }
 }
 
-/// Whether reading is offered to the agent that this command starts. Gemini CLI (seen in 0.61) takes the error for a file
-/// that does not exist for a failure of ours, looks before it writes, and so could make no new file; it reads by itself.
+/// Whether reading files is offered to this agent. Gemini CLI (seen in 0.61) takes the error for a
+/// missing file for a failure of ours. It reads before it writes, so it could create no file. It
+/// can read files itself.
 fn reads_files(command: &[String]) -> bool {
     let is_gemini = |word: &String| {
         let is_its_name = |name: &str| matches!(name, "gemini" | "gemini.js" | "gemini-cli");
@@ -395,12 +394,12 @@ fn reads_files(command: &[String]) -> bool {
     !command.iter().any(is_gemini)
 }
 
-/// Whether an update tells of the session's present state, as opposed to its history.
+/// Whether an update describes the session's present state, as opposed to its history.
 pub(super) fn is_of_the_present(kind: &str) -> bool {
     matches!(kind, "available_commands" | "mode" | "usage" | "config_option" | "session_info")
 }
 
-/// At most so much of an answer is quoted in an error.
+/// Quotes a response in an error, with a length limit.
 pub(super) fn excerpt(text: &str) -> Value {
     text.chars().take(1000).collect::<String>().into()
 }

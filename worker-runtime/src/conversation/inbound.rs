@@ -1,4 +1,5 @@
-//! What the agent says: every line is an answer, an update, a question or noise. None of them ends anything.
+//! The agent's output: every line is a response, an update, a request or noise. No
+//! line ends the conversation.
 
 use std::borrow::Cow;
 
@@ -30,12 +31,12 @@ impl Conversation {
                 return self.noise(&noise, cx);
             }
         };
-        // JSON is UTF-8 by definition; where it is not, its text is kept with replacement characters.
+        // JSON is UTF-8 by definition. Invalid bytes become replacement characters.
         let text = match std::str::from_utf8(line) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(line),
         };
-        // A replacement character is three times as long as the byte that it stands for.
+        // A replacement character is three times as long as the byte it replaces.
         if text.len() > MAX_LINE_BYTES {
             return self.noise(&noise::of_line(NoiseReason::TooLong, line), cx);
         }
@@ -70,7 +71,7 @@ impl Conversation {
         }
     }
 
-    /// Whether the response was waited for.
+    /// Returns whether the response was expected.
     fn response(&mut self, id: &str, outcome: Outcome<'_>, cx: &mut Cx<'_>) -> bool {
         let is = |rpc: Option<u64>| rpc.is_some_and(|rpc| message::quotes(id, rpc));
         if is(self.turn().map(|turn| turn.rpc)) {
@@ -104,7 +105,8 @@ impl Conversation {
                     self.replayed += 1;
                     (RecordType::Update, Cow::Borrowed(update::REPLAYED))
                 } else {
-                    // A child's calls too: its permission requests may name nothing but their ids.
+                    // Children's tool calls too: their permission requests may
+                    // contain only the ids.
                     self.tool_calls.update(&kind, params);
                     if self.is_own(session.as_deref()) {
                         if matches!(&*kind, "mode" | "config_option") {
@@ -123,7 +125,7 @@ impl Conversation {
                 let withdrawn =
                     serde_json::from_str::<CancelRequest<'_>>(params.get()).is_ok_and(|request| {
                         let id = request.request_id.get();
-                        // Both, since ids may collide: each of them is answered then.
+                        // Tries both, since ids may collide: each of them is answered then.
                         self.withdrawn(id, cx) | self.call_withdrawn(id, cx)
                     });
                 if !withdrawn {
@@ -134,13 +136,13 @@ impl Conversation {
         }
     }
 
-    /// Whether an update of this session is of the worker's. As long as there is none, every one may be; and so is what
-    /// names no session.
+    /// Whether an update belongs to the worker's session. While no session is known, every update
+    /// may; so may one without a session id.
     fn is_own(&self, session: Option<&str>) -> bool {
         session.is_none_or(|session| self.own_session().is_none_or(|own| own == session))
     }
 
-    /// The worker's session, as soon as its id is known.
+    /// Returns the worker's session id once it is known.
     pub(super) fn own_session(&self) -> Option<&str> {
         match &self.state {
             State::Ready { session, .. } => Some(session.id.as_str()),
@@ -155,7 +157,7 @@ impl Conversation {
         }
     }
 
-    /// Keeps a notification, or a request that was not understood, to the letter.
+    /// Keeps a notification, or an unknown request, verbatim.
     pub(super) fn notified(&mut self, method: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
         let body = Notification { method: method.to_owned(), params: params.map(ToOwned::to_owned) };
         cx.record(RecordType::Notification, self.attributed_turn(), &body);
@@ -165,12 +167,13 @@ impl Conversation {
         if self.is_starting() && self.first_noise.is_none() {
             self.first_noise = Some(noise.head.clone());
         }
-        // Some agents say there why they end.
+        // Some agents print the reason for their end here.
         cx.push(Action::Stdout(noise.head.clone()));
         cx.record(RecordType::Noise, self.attributed_turn(), noise);
     }
 
-    /// The turn that progress belongs to: the open one, or one that was canceled and whose rest still comes.
+    /// Returns the turn that progress belongs to: the open one, or a canceled one
+    /// that still produces output.
     pub(super) fn attributed_turn(&self) -> Option<u64> {
         self.open_turn().or(self.late_turn)
     }

@@ -1,7 +1,7 @@
-//! An agent that wants a login: the way that the launcher names is gone once, where the agent can go it by itself; else
-//! somebody has to be told what to do.
+//! Agents that require a login. Tries the launcher's login method once, if the agent can run it
+//! alone. Otherwise an error tells the user what to do.
 //!
-//! Must not answer anything that a user would be asked, and must not send a prompt a second time.
+//! Must not answer questions meant for a user, nor send a prompt twice.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -15,46 +15,46 @@ use crate::acp::message::Outcome;
 use crate::acp::outgoing::Kind;
 use crate::acp::{requests, results};
 
-/// What an agent answers when it has forgotten who we are.
+/// The ACP request that runs a login method.
 const METHOD: &str = "authenticate";
-/// Why an agent is ended that has to be started anew to find a login.
+/// Why an agent is ended that finds a new login only at its start.
 const ENDED: &str = "the agent wants a login";
 
-/// The agent was asked to log in before it gives a session.
+/// A login before the session. The agent requires it first.
 pub(super) struct LoggingIn {
     pub(super) rpc: u64,
-    /// What is asked again after it.
+    /// The session request to repeat after the login.
     opening: Opening,
 }
 
-/// The agent was asked to log in after it had refused a prompt; the turn waits for it.
+/// A login during a turn: the agent rejected the prompt, and the turn waits for the login.
 pub(super) struct TurnLogin {
-    /// What the prompt came to, and what the agent answered.
+    /// The error of the prompt, from the agent's response.
     error: Error,
     answer: Option<Box<RawValue>>,
 }
 
 impl Conversation {
-    /// The error of an agent that refused a request like this; `again` is what to do after the login.
+    /// The error for a rejected request; `again` is what to do after the login.
     fn auth_error(&self, method: &str, error: &Value, again: &str) -> Error {
         let offered = self.agent.as_ref().map(|agent| agent.auth_methods.as_slice()).unwrap_or_default();
         errors::auth_required(method, error, offered, &self.config.login, again)
     }
 
-    /// Whether the agent knows of any way to log in.
+    /// Whether the agent offers any login method.
     pub(super) fn offers_login(&self) -> bool {
         self.agent.as_ref().is_some_and(|agent| !agent.auth_methods.is_empty())
     }
 
-    /// The way that the launcher names, if this agent can go it by itself.
+    /// Returns the launcher's login method, if this agent can run it alone.
     fn way_to_log_in(&self) -> Option<String> {
         let named = self.config.login.method.as_ref()?;
         let mut offered = self.agent.as_ref()?.auth_methods.iter();
         offered.any(|(id, kind)| id == named && *kind == Some(LoginKind::Agent)).then(|| named.clone())
     }
 
-    /// A request for a session was refused because nobody is logged in. Nothing else is tried then: another session would
-    /// be refused as well, or would lose what the stored one holds.
+    /// A session request failed for lack of a login. Tries no other attempt: a new session would
+    /// fail as well, or lose the content of the stored one.
     pub(super) fn session_wants_login(&mut self, opening: Opening, error: &Value, cx: &mut Cx<'_>) {
         match self.way_to_log_in() {
             Some(way) if !opening.logged_in => {
@@ -73,7 +73,7 @@ impl Conversation {
         }
     }
 
-    /// Whether this request is the one that is waited for.
+    /// Returns the id of the pending login request.
     pub(super) fn awaits_login(&self) -> Option<u64> {
         match &self.state {
             State::LoggingIn(login) => Some(login.rpc),
@@ -95,7 +95,8 @@ impl Conversation {
         self.open_session(opening, cx);
     }
 
-    /// A prompt was refused because nobody is logged in. It is not sent again: whoever sent it does that.
+    /// A prompt was rejected for lack of a login. It is not sent again; the client that sent it
+    /// has to do that.
     pub(super) fn prompt_wants_login(
         &mut self,
         error: &Value,
@@ -118,7 +119,7 @@ impl Conversation {
         }
     }
 
-    /// The login that an open turn waits for; it is waited for no more.
+    /// Takes the login that the open turn waits for, and stops waiting for it.
     pub(super) fn take_login(&mut self) -> Option<TurnLogin> {
         self.turn_mut()?.login.take()
     }
@@ -143,7 +144,7 @@ impl Conversation {
         }
     }
 
-    /// The login was not answered in time, or nobody waits for it any more.
+    /// The login got no response in time, or is no longer needed.
     pub(super) fn give_up_turn_login(&mut self, cx: &mut Cx<'_>) {
         let rpc = self.turn().map(|turn| turn.rpc);
         let Some(login) = self.take_login() else { return };
@@ -154,8 +155,9 @@ impl Conversation {
         self.end_refused_turn(login, cx);
     }
 
-    /// The end of a turn whose prompt the agent did not take. What is logged in elsewhere an agent often learns at its
-    /// start alone; so it is ended, if that loses nothing, and the next message starts it.
+    /// Ends a turn whose prompt was rejected. Agents often notice an external login only at
+    /// their start. The agent is therefore ended, if that loses nothing, and the next
+    /// message starts it again.
     fn end_refused_turn(&mut self, refused: TurnLogin, cx: &mut Cx<'_>) {
         let canceled = self.turn().is_some_and(|turn| turn.cancel.is_some());
         self.write_refused_turn(&refused, cx);

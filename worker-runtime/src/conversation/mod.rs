@@ -1,8 +1,9 @@
-//! One worker's conversation with its agent, as a pure state machine: from the start of the agent over the session
-//! and its turns to the proof that nothing is left.
+//! One worker's conversation with its agent as a pure state machine: from the agent's start through
+//! the session and its turns to the proof that no process is left.
 //!
-//! Must not do I/O, look at a clock or make random numbers: inputs come from the driver, effects go into a batch of
-//! records and a list of actions. The driver writes the batch first and carries the actions out afterwards, in order.
+//! Does no I/O, reads no clock and generates no random numbers. Inputs come from the driver;
+//! effects go into a batch of records and a list of actions. The driver writes the batch first and
+//! then carries out the actions in order.
 
 mod approvals;
 mod asking;
@@ -44,47 +45,44 @@ use settings::Settings;
 use tool_calls::ToolCalls;
 use turn::OpenTurn;
 
-/// How long a full disk may last before what is open is given up.
+/// How long a full disk may last before open work is given up.
 const STORAGE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Makes the id of a permission request; `None` when the system has no random bytes.
+/// Generates request ids; returns `None` if the system has no random bytes.
 pub(crate) type MakeRequestId = Box<dyn FnMut() -> Option<RequestId>>;
 
-/// What a conversation is started with.
+/// The configuration of a conversation.
 pub(crate) struct Config {
-    /// The session to restore.
+    /// The session to restore; `None` starts a new one.
     pub(crate) session: Option<String>,
-    /// Whether nothing else will do.
+    /// Whether a new session is not acceptable.
     pub(crate) resume_only: bool,
-    /// What the last starts came to that failed while they restored it.
+    /// Outcomes of earlier starts that failed while restoring the session.
     pub(crate) restore_failures: Vec<String>,
-    /// Where the agent works, and with what.
+    /// The session's folders, servers and instructions.
     pub(crate) place: Place,
     /// Program and arguments, for errors.
     pub(crate) command: Vec<String>,
-    /// Deadlines.
     pub(crate) timeouts: Timeouts,
-    /// The last turn that an earlier runtime took.
+    /// The last turn that an earlier runtime accepted.
     pub(crate) last_turn: u64,
-    /// What of the session was chosen.
+    /// The session options that were chosen.
     pub(crate) options: Options,
-    /// How somebody logs in.
+    /// How the user logs in.
     pub(crate) login: Login,
-    /// What is asked before it is done for the agent.
+    /// Client requests that need a permission.
     pub(crate) client_rules: Option<ClientRules>,
-    /// The source of ids.
     pub(crate) make_request_id: MakeRequestId,
 }
 
-/// What the agent said of itself in `initialize`.
+/// What the agent reported in `initialize`.
 struct Agent {
     capabilities: Capabilities,
-    /// The ways to log in, by their ids; `None` is one of a type that is not known.
+    /// The login methods by id; `None` is an unknown type.
     auth_methods: Vec<(String, Option<LoginKind>)>,
     raw: Box<RawValue>,
 }
 
-/// The agent's session.
 #[derive(Clone)]
 struct Session {
     id: String,
@@ -92,27 +90,27 @@ struct Session {
 }
 
 enum State {
-    /// The guard was told to start the agent.
+    /// The guard is starting the agent.
     Starting,
-    /// `initialize` is sent.
+    /// `initialize` waits for its response.
     Initializing { rpc: u64 },
-    /// A session is asked for.
+    /// A session request waits for its response.
     Opening(Opening),
-    /// It is refused until somebody is logged in.
+    /// The session request is rejected until the user is logged in.
     LoggingIn(LoggingIn),
-    /// It was loaded, and its history may still be coming: how often was looked, and how much of it had come then.
+    /// The session was loaded and its history may still arrive. `looks` counts the checks, `seen`
+    /// the updates at the last one.
     Replaying { id: String, looks: u32, seen: u64, lost: Vec<String>, result: Option<Box<RawValue>> },
-    /// There is one, and what was chosen of it is being set.
+    /// The session exists, and its options are being set.
     Applying(Opened),
-    /// There is a session.
+    /// The session is ready for turns.
     Ready { session: Session, turn: Option<OpenTurn> },
-    /// The agent is being ended, or has ended.
+    /// The agent is ending or has ended.
     Ending(Ending),
-    /// Nothing is left of it.
+    /// No process of the agent is left.
     Ended,
 }
 
-/// The state machine.
 pub(crate) struct Conversation {
     config: Config,
     state: State,
@@ -120,31 +118,30 @@ pub(crate) struct Conversation {
     calls: Calls,
     tool_calls: ToolCalls,
     settings: Settings,
-    /// The sessions that the agent runs below its own.
+    /// Sessions that the agent runs below its own.
     children: Children,
     storage: Storage,
     agent: Option<Agent>,
-    /// Why the agent could not be brought to a session.
+    /// Why there is no session.
     failed: Option<Error>,
-    /// The next id of a request of ours.
+    /// The id of our next request.
     next_rpc: u64,
-    /// The last turn that was taken.
+    /// The last turn that was accepted.
     last_turn: u64,
-    /// A connection and the last turn whose prompt was refused there for a full disk: a repetition that comes by it gets the
-    /// same answer, because the turn ends with the first one.
+    /// A connection, and the last turn whose prompt was refused there on a full disk. A repetition
+    /// on the same connection gets the same answer, because the first one ends the turn.
     refused: Option<(u64, u64)>,
-    /// Updates that come late belong to this turn, which was canceled.
+    /// The canceled turn that late updates belong to.
     late_turn: Option<u64>,
-    /// The agent replays the history of a session that it loaded.
+    /// Whether the agent is replaying the history of a loaded session.
     replaying: bool,
-    /// How many updates were of a replay.
+    /// Number of updates that belonged to a replay.
     replayed: u64,
-    /// The first thing on the agent's output that was no message: for the error of a start that fails.
+    /// The agent's first output that was not a message, for the error of a failed start.
     first_noise: Option<String>,
 }
 
 impl Conversation {
-    /// Nothing is started yet.
     pub(crate) fn new(config: Config) -> Self {
         Self {
             last_turn: config.last_turn,
@@ -167,7 +164,7 @@ impl Conversation {
         }
     }
 
-    /// Takes one input.
+    /// Handles one input; effects go to `cx`.
     pub(crate) fn handle(&mut self, input: Input<'_>, cx: &mut Cx<'_>) {
         match input {
             Input::Begin => self.begin(cx),
@@ -213,7 +210,6 @@ impl Conversation {
         self.next_rpc
     }
 
-    /// How far it is.
     pub(crate) fn phase(&self) -> Phase {
         match (&self.failed, &self.state) {
             (Some(error), _) => Phase::Failed { error: error.clone() },
@@ -231,7 +227,7 @@ impl Conversation {
         }
     }
 
-    /// The last turn that was taken.
+    /// The last turn that was accepted.
     pub(crate) fn last_turn(&self) -> u64 {
         self.last_turn
     }
@@ -241,23 +237,23 @@ impl Conversation {
         self.turn().map(|turn| turn.number)
     }
 
-    /// The turn to name in a hello. While records wait for room on the disk, the end of the last turn may be among
-    /// them: as long as nobody can read it, the turn is open.
+    /// Returns the turn to name in a hello. While records wait for disk space, the end of the last
+    /// turn may be among them. The turn stays open until readers can see its end.
     pub(crate) fn open_turn_as_written(&self, records_wait: bool) -> Option<u64> {
         self.open_turn().or_else(|| (records_wait && self.last_turn > 0).then_some(self.last_turn))
     }
 
-    /// The questions that are open.
+    /// Returns the ids of the open requests.
     pub(crate) fn open_approvals(&self) -> Vec<RequestId> {
         self.approvals.ids()
     }
 
-    /// Whether it would lose something if it ended now.
+    /// Whether ending now would lose something.
     pub(crate) fn has_work(&self) -> bool {
         self.turn().is_some() || !self.approvals.is_empty() || self.is_starting()
     }
 
-    /// Whether it is ending or has ended.
+    /// Whether the conversation is ending or has ended.
     pub(crate) fn is_ending(&self) -> bool {
         matches!(self.state, State::Ending(_) | State::Ended)
     }

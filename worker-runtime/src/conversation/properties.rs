@@ -1,4 +1,4 @@
-//! Whatever comes in whatever order: what must hold of every journal.
+//! Properties that hold for every journal, for any inputs in any order.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,9 @@ enum Step {
     },
     Update,
     Ask,
-    /// It asks for a file.
+    /// The agent asks to write a file.
     Write,
-    /// The driver does what it can with this request: it finds it, carries it out, or cannot.
+    /// The driver resolves this request, carries it out, or fails.
     Carry {
         call: u64,
         fails: bool,
@@ -59,7 +59,7 @@ enum Step {
     },
 }
 
-/// A conversation whose launcher names a way to log in.
+/// A conversation whose launcher names a login method.
 fn talk(session: Option<&str>, turn_ms: Option<u64>) -> Talk {
     let mut talk = Talk::new(session, turn_ms);
     talk.conversation.config.login.method = Some("key".to_owned());
@@ -94,13 +94,14 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Only what a driver can bring: lines while the agent is there, its end once, the proof after it.
+/// Generates only what a driver can report: lines while the agent runs, its end once,
+/// the proof after it.
 struct World {
     talk: Talk,
     started: bool,
     exited: bool,
     asked: u64,
-    /// Commands to set options that were taken.
+    /// Accepted commands that set options.
     set: Vec<String>,
 }
 
@@ -140,7 +141,7 @@ impl World {
                     self.talk.input(Input::CallFound { call, found });
                 }
                 Some(asked::Step::Do(_, allowed)) => {
-                    assert_eq!(allowed.as_deref(), Some("/w/a"), "nobody has allowed it");
+                    assert_eq!(allowed.as_deref(), Some("/w/a"), "no client or rule has allowed it");
                     let outcome = if fails { Err(Refused::internal("m")) } else { Ok(Answer::Written) };
                     self.talk.input(Input::CallDone { call, outcome });
                 }
@@ -228,7 +229,7 @@ fn check(world: &World) -> Result<(), TestCaseError> {
             }
             T::TurnEnd => prop_assert!(turn.dispatched && !std::mem::replace(&mut turn.ended, true)),
             T::CancelRequested => prop_assert!(turn.dispatched && !turn.ended),
-            // Late progress is allowed; anything else after the end is not.
+            // Only progress may arrive after the end.
             T::Update
             | T::Noise
             | T::Notification
@@ -247,7 +248,7 @@ fn check(world: &World) -> Result<(), TestCaseError> {
                 let ends = requests.get_mut(&request());
                 prop_assert_eq!(ends.map(|ends| std::mem::replace(ends, 1)), Some(0), "{:?}", record);
             }
-            // One whose record was given up with a full disk has no response.
+            // A request whose record was dropped on a full disk has no response.
             T::ClientResponse => {
                 let responses = calls.entry(record.body["call"].as_u64().unwrap_or_default()).or_default();
                 *responses += 1;
@@ -257,7 +258,8 @@ fn check(world: &World) -> Result<(), TestCaseError> {
             _ => {}
         }
     }
-    // Of each command to set options one record is the last, at the latest when the agent is ended.
+    // Each command that sets options has exactly one final record, at the latest when
+    // the agent is ended.
     for request in &world.set {
         let of = |record: &&Read| record.t == T::OptionSet && record.body["request"] == **request;
         let all: Vec<bool> =
@@ -271,7 +273,7 @@ fn check(world: &World) -> Result<(), TestCaseError> {
     let open: Vec<u64> =
         turns.iter().filter(|(_, turn)| turn.dispatched && !turn.ended).map(|(n, _)| *n).collect();
     prop_assert_eq!(open, world.talk.conversation.open_turn().into_iter().collect::<Vec<_>>());
-    // The agent hears at most one answer to each of its questions.
+    // The agent gets at most one answer per request.
     let mut answered: BTreeMap<u64, u32> = BTreeMap::new();
     for answer in world.talk.sent().iter().filter(|message| message.get("method").is_none()) {
         if let Some(id) = answer["id"].as_u64() {
@@ -318,7 +320,7 @@ proptest! {
             world.take(step);
         }
         world.take(Step::Terminate);
-        // An agent that never does anything any more: only the clock goes on.
+        // The agent does nothing more; only the clock advances.
         for _ in 0..8 {
             world.take(Step::Timer(3));
         }

@@ -1,5 +1,5 @@
-//! The options of the session that somebody chose: set one after the other, before a new session counts as ready, and
-//! later when the daemon says so. Each outcome is written down.
+//! Sets the chosen session options one after the other: before a new session counts as ready, and
+//! later on command. Records each outcome.
 
 use std::collections::VecDeque;
 
@@ -16,48 +16,48 @@ use crate::acp::options::{Offer, Setter};
 use crate::acp::outgoing::Kind;
 use crate::acp::{requests, results};
 
-/// More options may not wait.
+/// Maximum number of waiting options.
 const MOST_WAITING: usize = 256;
-/// A longer answer is not kept; what is set then is in the record all the same.
+/// Maximum length of a response kept, in bytes. The record contains the new value in any case.
 const MOST_RESULT_BYTES: usize = 1024 * 1024;
 
-/// An option that is to be set.
+/// An option waiting to be set.
 struct Wish {
     choice: Choice,
-    /// For which command; `None` before the session is ready.
+    /// The command that set it; `None` before the session is ready.
     request: Option<String>,
-    /// Whether the agent does as well without.
+    /// Whether the agent can work without it.
     optional: bool,
 }
 
-/// The one that the agent was asked to set.
+/// The option that the agent is setting now.
 struct Asked {
     rpc: u64,
     wish: Wish,
     setter: Setter,
 }
 
-/// All of them, and what the agent offers.
+/// The waiting options and the agent's offer.
 #[derive(Default)]
 pub(super) struct Settings {
     pub(super) offer: Offer,
     waiting: VecDeque<Wish>,
     asked: Option<Asked>,
-    /// The model that was wished for and is not set.
+    /// The preferred model that could not be set.
     pub(super) no_model: Option<String>,
-    /// Mode and model in which a new session began.
+    /// The mode and model at the start of a new session.
     pub(super) began: Options,
 }
 
 impl Settings {
-    /// Whether nothing is to be set.
+    /// Whether no option is waiting.
     pub(super) fn is_quiet(&self) -> bool {
         self.asked.is_none() && self.waiting.is_empty()
     }
 }
 
 impl Conversation {
-    /// There is a session; what was chosen of it is set before it is ready.
+    /// A session was opened. Its options are set before it is ready.
     pub(super) fn session_opened(&mut self, opened: Opened, cx: &mut Cx<'_>) {
         cx.clear_timer(Timer::Startup);
         cx.clear_timer(Timer::Phase);
@@ -70,8 +70,8 @@ impl Conversation {
         self.next_setting(cx);
     }
 
-    /// Has mode and model of another definition set before the prompt that comes with it, unless they are set. Whether there
-    /// is something to set.
+    /// Queues mode and model of another definition, which are set before its prompt. Returns
+    /// whether anything must be set.
     pub(super) fn want_changes(&mut self, options: &Options, wished: Option<&str>) -> bool {
         let current = self.settings.offer.current();
         let is_set = |choice: &Choice| match choice {
@@ -88,7 +88,7 @@ impl Conversation {
         !self.settings.is_quiet()
     }
 
-    /// The daemon wants options set.
+    /// The daemon asks to set options.
     pub(super) fn set_options(&mut self, request: &str, options: &Options) -> Result<(), Refusal> {
         let choices = options.choices();
         if !matches!(self.state, State::Ready { .. }) {
@@ -106,7 +106,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Has the next option set, unless one is on its way.
+    /// Sets the next option, unless one is being set.
     pub(super) fn next_setting(&mut self, cx: &mut Cx<'_>) {
         while self.settings.asked.is_none() {
             let session = match &self.state {
@@ -142,7 +142,8 @@ impl Conversation {
         }
     }
 
-    /// The agent does as well without the model that a definition wishes for. Of a session that has begun it is told at once.
+    /// The agent works without the definition's preferred model. In an established session this
+    /// is reported at once.
     fn has_no_model(&mut self, wish: Wish, cx: &mut Cx<'_>) {
         if matches!(self.state, State::Applying(_)) {
             self.settings.no_model = Some(wish.choice.value().to_string());
@@ -150,12 +151,12 @@ impl Conversation {
         }
         let error = match self.settings.offer.setter(&wish.choice) {
             Err(unavailable) => errors::option_unavailable(&wish.choice, &unavailable),
-            Ok(_) => Error::new(Code::OptionNotAvailable, "the word of the definition fits several models"),
+            Ok(_) => Error::new(Code::OptionNotAvailable, "the definition's model name matches several models"),
         };
         self.record_option(&wish, None, Err(error), cx);
     }
 
-    /// Whether this request is the one that is waited for.
+    /// Returns the id of the pending option request.
     pub(super) fn awaits_option(&self) -> Option<u64> {
         self.settings.asked.as_ref().map(|asked| asked.rpc)
     }
@@ -184,12 +185,12 @@ impl Conversation {
         self.next_setting(cx);
     }
 
-    /// What the agent says of the worker's session of its own accord.
+    /// The agent reports an option change of its own.
     pub(super) fn option_updated(&mut self, params: &RawValue) {
         self.settings.offer.updated(&results::value(params)["update"]);
     }
 
-    /// What waits for an agent that is being ended is not set any more.
+    /// Drops the waiting options, because the agent is ending.
     pub(super) fn drop_settings(&mut self, cx: &mut Cx<'_>) {
         cx.clear_timer(Timer::Option);
         let asked = self.settings.asked.take();
@@ -207,7 +208,7 @@ impl Conversation {
         }
     }
 
-    /// An option was not set: the rest of what was wanted with it is not tried.
+    /// An option was not set. Drops the other options of the same command.
     fn not_set(&mut self, wish: Wish, setter: Option<&Setter>, error: Error, cx: &mut Cx<'_>) {
         if wish.optional {
             self.settings.no_model = Some(wish.choice.value().to_string());

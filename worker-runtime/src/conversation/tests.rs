@@ -1,4 +1,4 @@
-//! Single cases of the conversation, without any process.
+//! Cases of the conversation, without any process.
 
 mod asking;
 mod chosen;
@@ -19,7 +19,7 @@ use crate::journal::batch::Batch;
 use crate::journal::batch::reading::{Read, records};
 use crate::stderr::Tail;
 
-/// A conversation with all that came out of it.
+/// A conversation with all its effects.
 pub(super) struct Talk {
     pub(super) conversation: Conversation,
     batch: Batch,
@@ -64,7 +64,7 @@ impl Talk {
         talk
     }
 
-    /// With a session of its own, and nothing to look back at.
+    /// A conversation with a new session, without earlier effects.
     pub(super) fn ready(turn_ms: Option<u64>, capabilities: Value) -> Self {
         let mut talk = Self::new(None, turn_ms);
         talk.started();
@@ -140,7 +140,7 @@ impl Talk {
     }
 }
 
-/// A conversation that is to restore a session, as far as the answer to `initialize`.
+/// A conversation that restores a session, up to the response to `initialize`.
 fn restoring(failures: usize, only: bool, timeouts: Timeouts, capabilities: Value) -> Talk {
     let mut talk = Talk::new(Some("old"), None);
     talk.conversation.config.restore_failures = (0..failures).map(|n| format!("failure {n}")).collect();
@@ -151,7 +151,7 @@ fn restoring(failures: usize, only: bool, timeouts: Timeouts, capabilities: Valu
     talk
 }
 
-/// The body of the only record of this type.
+/// Returns the body of the only record of this type.
 #[track_caller]
 fn body(talk: &Talk, t: T) -> Value {
     let mut found = talk.records.iter().filter(|record| record.t == t);
@@ -205,7 +205,7 @@ fn a_session_that_hung_before_is_given_up_in_time_for_a_new_one() {
         second.input(Input::Timer(Timer::Phase));
         assert_eq!(second.sent()[0]["method"], "$/cancel_request");
     }
-    // What comes late is not the answer to the new request.
+    // A late response must not count for the new request.
     second.line(json!({"id": 3, "result": {}}));
     second.line(json!({"id": 4, "result": {"sessionId": "new"}}));
     let session = body(&second, T::Session);
@@ -322,7 +322,7 @@ fn the_history_of_a_loaded_session_is_no_news() {
     talk.line(json!({"id": 2, "result": null}));
     talk.update("agent_message_chunk");
     talk.update("usage_update");
-    // It goes on after the answer: a pause without any of it is waited for.
+    // The replay continues after the response; it ends with a pause.
     talk.input(Input::Timer(Timer::Replay));
     assert_eq!(talk.prompt(5), Err(Refusal::NotReady));
     talk.input(Input::Timer(Timer::Replay));
@@ -565,7 +565,7 @@ fn a_line_that_its_replacements_make_too_long_is_noise() {
 
 #[test]
 fn what_is_written_down_beside_something_long_does_not_make_it_too_long() {
-    // Of half of a pair no string can be made, so that nothing could be cut.
+    // Half of a surrogate pair is not valid text, so nothing could be cut.
     let long = |fill: usize| format!(r#"{{"protocolVersion":1,"x":"\ud83d{}"}}"#, "x".repeat(fill));
     let mut talk = Talk::new(None, None);
     talk.started();

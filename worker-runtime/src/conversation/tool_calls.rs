@@ -1,7 +1,8 @@
-//! What the agent said of its tool calls, and which of them a permission request is about.
+//! The agent's tool calls, and the call that a permission request is about.
 //!
-//! In ACP a request updates its tool call: what it leaves out is what was said before. Some agents ask with nothing but
-//! an id, others under an id of its own. This module decides nothing: what is known is written beside the request.
+//! In ACP a request updates its tool call: values that it omits stay as they were. Some agents send
+//! only an id, others an id of the request's own. This module decides nothing; it adds known values
+//! to the request's record.
 
 mod fit;
 
@@ -14,15 +15,17 @@ use subagent_protocol::tool_calls::{KINDS, is_over};
 
 use crate::journal::batch::to_raw;
 
-/// A request follows its call at once, so few calls are under way at the same time.
+/// Maximum number of calls remembered. A request follows its call at once, so few are
+/// open at a time.
 const MAX_CALLS: usize = 32;
-/// What an agent sends must not fill the memory, so the longest members of a call are dropped.
+/// Maximum size of a remembered call in bytes. The longest members are dropped, so that an agent
+/// cannot fill the memory.
 const MAX_CALL_BYTES: usize = 64 * 1024;
-/// The members that say what a call is, from the one that is dropped last to the one that is dropped first.
+/// The members that describe a call. The last one is dropped first.
 const MEMBERS: [&str; 7] = ["kind", "name", "title", "locations", "_meta", "rawInput", "content"];
 /// The update that begins a call.
 const BEGINNING: &str = KINDS[0];
-/// The kind that says nothing.
+/// The kind without information.
 const OTHER: &str = "\"other\"";
 
 /// The parameters of an update.
@@ -45,7 +48,7 @@ struct Request<'a> {
     tool_call: &'a RawValue,
 }
 
-/// A call as it is said, to the letter.
+/// A tool call, verbatim.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Said<'a> {
@@ -70,7 +73,7 @@ struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    /// The members in the order of [`MEMBERS`], without those that say nothing.
+    /// Returns the members in the order of [`MEMBERS`], without empty ones.
     fn members(&self) -> [Option<&'a RawValue>; MEMBERS.len()] {
         let all = [self.kind, self.name, self.title, self.locations, self.meta, self.raw_input, self.content];
         all.map(|value| value.filter(|value| says_something(value)))
@@ -81,20 +84,20 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Members of a call in the order of [`MEMBERS`], to the letter.
+/// Members of a call in the order of [`MEMBERS`], verbatim.
 type Members = [Option<Box<RawValue>>; MEMBERS.len()];
 
-/// What is known of one call.
+/// The known members of one call.
 struct Known {
-    /// As JSON text.
+    /// The session id, as JSON text.
     session: Option<Box<RawValue>>,
     id: String,
     members: Members,
-    /// Whether it has neither ended nor been asked for.
+    /// Whether the call has neither ended nor been asked about.
     open: bool,
-    /// Whether an update speaks of it; some agents reuse the ids that only requests have.
+    /// Whether an update mentioned the call. Some agents reuse ids that occur only in requests.
     told: bool,
-    /// Whether it is of an earlier turn.
+    /// Whether the call belongs to an earlier turn.
     past: bool,
 }
 
@@ -103,7 +106,7 @@ impl Known {
         self.session.as_deref().map(RawValue::get) == session.map(RawValue::get)
     }
 
-    /// Adds what is said now. What says nothing replaces nothing.
+    /// Adds new values. Empty ones replace nothing.
     fn learn(&mut self, said: [Option<&RawValue>; MEMBERS.len()]) {
         let mut changed = false;
         for ((name, known), said) in MEMBERS.iter().zip(&mut self.members).zip(said) {
@@ -131,7 +134,7 @@ impl Known {
     }
 }
 
-/// The calls that are remembered, the latest last.
+/// The remembered calls, the latest last.
 #[derive(Default)]
 pub(super) struct ToolCalls(VecDeque<Known>);
 
@@ -145,7 +148,7 @@ impl ToolCalls {
         let Ok(said) = serde_json::from_str::<Said<'_>>(update.get()) else { return };
         let place = self.0.iter().position(|known| known.id == said.tool_call_id && known.is_of(session));
         let known = place.and_then(|place| self.0.remove(place));
-        // Some agents count their calls anew in each turn.
+        // Some agents number their calls anew in each turn.
         let mut known = known.filter(|known| !known.past || kind != BEGINNING).unwrap_or_else(|| Known {
             session: session.map(ToOwned::to_owned),
             id: said.tool_call_id.clone().into_owned(),
@@ -160,12 +163,12 @@ impl ToolCalls {
         self.push(known);
     }
 
-    /// Takes a permission request. Returns what was said before of the call that it is for, but what it repeats to the
-    /// letter; `None` if that is nothing.
+    /// Takes a permission request. Returns the earlier values of its call, without those that the
+    /// request repeats verbatim; `None` if there are none.
     ///
-    /// The call is the one of the same id, first of the same session: sessions may have calls of the same id, and a
-    /// request may name another session than its call did. A request of an unknown id is for the only open call that it
-    /// fits.
+    /// The call is the one with the same id, preferably of the same session: ids can repeat across
+    /// sessions, and a request may name another session than its call. A request with an unknown id
+    /// belongs to the only open call that it fits.
     pub(super) fn request(&mut self, params: &RawValue) -> Option<Box<RawValue>> {
         let Request { session_id: session, tool_call } = serde_json::from_str(params.get()).ok()?;
         let request: Said<'_> = serde_json::from_str(tool_call.get()).ok()?;
@@ -198,14 +201,14 @@ impl ToolCalls {
             }
             asked.members.clone_from(&known.members);
         }
-        // What a request says counts in the next one for the same call as well.
+        // Values from this request also count for the next one about the same call.
         asked.learn(said);
         self.0.retain(|known| known.id != asked.id || !known.is_of(session));
         self.push(asked);
         before
     }
 
-    /// A turn begins: no earlier call is open any more. What ended or was asked for is forgotten.
+    /// A turn begins: closes all calls and forgets those that ended or were asked about.
     pub(super) fn close_all(&mut self) {
         self.0.retain(|known| known.open);
         self.0.iter_mut().for_each(|known| (known.open, known.past) = (false, true));
@@ -234,7 +237,7 @@ fn says_something(value: &RawValue) -> bool {
     !matches!(value.get(), "null" | "{}" | "[]" | "\"\"")
 }
 
-/// The members of two objects, the later ones first; `None` if one of them is none.
+/// Merges two objects; later members win. `None` if one of them is not an object.
 fn both(old: &RawValue, new: &RawValue) -> Option<Box<RawValue>> {
     let mut both: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(old.get()).ok()?;
     let new: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(new.get()).ok()?;

@@ -1,4 +1,4 @@
-//! A turn: one prompt, and everything until its end, which is written exactly once.
+//! A turn: one prompt and everything until its end, which is recorded exactly once.
 
 use serde_json::Value;
 use subagent_protocol::Error;
@@ -16,27 +16,27 @@ use crate::acp::{attachments, requests, results};
 /// The prompt that the agent works on.
 pub(super) struct OpenTurn {
     pub(super) number: u64,
-    /// The id of its `session/prompt`.
+    /// The id of its `session/prompt` request.
     pub(super) rpc: u64,
     pub(super) cancel: Option<CancelCause>,
-    /// The prompt, as long as what a definition changes of the session is not set.
+    /// The prompt, while options of a new definition are still being set.
     pub(super) held: Option<Vec<u8>>,
-    /// The prompt was refused until somebody is logged in, and `rpc` is the id of that request.
+    /// Set while a rejected prompt waits for a login; `rpc` is then the id of the login request.
     pub(super) login: Option<TurnLogin>,
 }
 
-/// Why the agent was told to cancel.
+/// Why the agent was asked to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CancelCause {
-    /// Somebody asked for it.
+    /// A client asked for it.
     Asked,
-    /// The turn's time is over.
+    /// The turn exceeded its time limit.
     Timeout,
-    /// The runtime ends.
+    /// The runtime is ending.
     Stopping,
 }
 
-/// What a prompt consists of.
+/// The parts of a prompt.
 pub(super) struct Given<'a> {
     pub(super) turn: u64,
     pub(super) turn_id: TurnId,
@@ -46,7 +46,8 @@ pub(super) struct Given<'a> {
 }
 
 impl Conversation {
-    /// Takes a prompt, and gives its line; none if it is held until what its definition changes is set.
+    /// Accepts a prompt and returns its line. Returns `None` if the prompt is held
+    /// until options are set.
     pub(super) fn prompt(
         &mut self,
         connection: u64,
@@ -58,7 +59,7 @@ impl Conversation {
         let rpc = self.next_rpc + 1;
         let takes = self.agent.as_ref().map(|agent| agent.capabilities.prompt).unwrap_or_default();
         let State::Ready { session, turn } = &self.state else { return Err(Refusal::NotReady) };
-        // Not exactly the next one: numbers of turns that were canceled before they were sent never come.
+        // Gaps are allowed: turns that were canceled before they were sent never arrive.
         if number <= last {
             return Err(Refusal::WrongTurn { last });
         }
@@ -94,7 +95,8 @@ impl Conversation {
             return Err(Refusal::NoSuchTurn);
         };
         if turn.cancel == Some(CancelCause::Asked) {
-            // The agent was told already; the daemon asks again after it lost our answer.
+            // The agent was asked already; the daemon repeats the command because
+            // our reply was lost.
             return Ok(false);
         }
         if self.storage == Storage::Full {
@@ -104,7 +106,7 @@ impl Conversation {
         Ok(true)
     }
 
-    /// The answer to `session/prompt`.
+    /// The agent answered `session/prompt`.
     pub(super) fn prompt_answered(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
         let cancel = self.turn().and_then(|turn| turn.cancel);
         if let Some(login) = self.take_login() {
@@ -135,7 +137,7 @@ impl Conversation {
         self.turn_is_over(cx);
     }
 
-    /// Writes the end of the open turn, if there is one.
+    /// Records the end of the open turn, if there is one.
     pub(super) fn end_turn(&mut self, end: &TurnEnd, cx: &mut Cx<'_>) {
         self.end_turn_with(&TurnEndBody { end, answer: None }, cx);
     }
@@ -164,7 +166,7 @@ impl Conversation {
             Some(CancelCause::Asked) => {
                 errors::cancel_ignored(self.config.timeouts.cancel_grace_ms as f64 / 1000.0)
             }
-            // While it ends, the steps of the end have their own timer.
+            // While the runtime ends, its steps have their own timer.
             Some(CancelCause::Stopping) | None => return,
         };
         self.end_turn(&TurnEnd::Failed { error }, cx);
@@ -179,7 +181,7 @@ impl Conversation {
             return self.storage_full_at_end(cx);
         }
         if self.turn().is_none() && !self.is_starting() {
-            // Nothing is lost by waiting on.
+            // Waiting longer loses nothing.
             return;
         }
         let dropped = self.shed(cx);
@@ -191,7 +193,7 @@ impl Conversation {
         self.end_unresponsive("storage full", cx);
     }
 
-    /// Drops progress that cannot be written, so that what must get through can.
+    /// Drops progress records that cannot be written, to make room for the essential ones.
     pub(super) fn shed(&mut self, cx: &mut Cx<'_>) -> u64 {
         let dropped = cx.batch.shed();
         self.refuse_unwritten_calls(cx);
@@ -201,14 +203,14 @@ impl Conversation {
         dropped
     }
 
-    /// What the definition changes of the session is set: the prompt that was held goes out.
+    /// The definition's options are set: sends the prompt that was held.
     pub(super) fn release_prompt(&mut self, cx: &mut Cx<'_>) {
         if let Some(line) = self.turn_mut().and_then(|turn| turn.held.take()) {
             Self::send_prompt(line, cx);
         }
     }
 
-    /// The prompt that is held is not sent: its turn ends by this.
+    /// The held prompt is not sent; `error` ends its turn.
     pub(super) fn give_up_prompt(&mut self, error: Error, cx: &mut Cx<'_>) {
         if self.turn_mut().and_then(|turn| turn.held.take()).is_some() {
             self.end_turn(&TurnEnd::Failed { error: error.with("dispatched", "no") }, cx);
@@ -216,7 +218,7 @@ impl Conversation {
         }
     }
 
-    /// Sends the prompt. Apart from [`Self::prompt`], so that the reply goes out before it.
+    /// Sends the prompt. Separate from [`Self::prompt`], so that the reply goes out first.
     pub(super) fn send_prompt(line: Vec<u8>, cx: &mut Cx<'_>) {
         cx.send(Kind::Prompt, line);
     }

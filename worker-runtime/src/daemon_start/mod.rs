@@ -1,74 +1,73 @@
-//! When a runtime starts the daemon again that died: after its connection has ended, unless the daemon ended in order, and
-//! at most once a minute.
+//! Decides when a runtime restarts a daemon that died: after its connection was lost, unless the
+//! daemon ended in order, and at most once a minute.
 //!
-//! Pure: looking and starting are in `starter`, timers and pipes in the driver.
+//! Pure. [`starter`] looks and starts; the driver owns timers and pipes.
 
 pub(crate) mod sibling;
 pub(crate) mod starter;
 
 use std::time::Duration;
 
-/// From the end of the connection to the first look. A daemon that only lost the connection is back sooner, and one that
-/// was killed is gone by then.
+/// Time from the loss of the connection to the first check. A daemon that lost only the connection
+/// reconnects sooner, and a killed one is gone by then.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
-/// Between looks while another process starts a daemon.
+/// Time between checks while another process starts a daemon.
 const BUSY_PAUSE: Duration = Duration::from_secs(5);
-/// Between two starts, of all runtimes of a state dir together.
+/// Minimum time between two starts by any runtime of one state directory.
 pub(crate) const START_PAUSE: Duration = Duration::from_secs(60);
 
-/// What happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
     /// A daemon was greeted.
     Served,
-    /// The connection of the daemon has ended.
+    /// The daemon's connection was lost.
     Lost,
-    /// The alarm that was set has come.
+    /// The alarm has expired.
     Due,
-    /// What a look found, and did.
+    /// The result of a check.
     Found(Found),
-    /// What the daemon that was started said of its start.
+    /// The started daemon reported its readiness.
     Said(Said),
 }
 
-/// What a look found, and did.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// No daemon is to come back; the reason, for the log.
+    /// No daemon should be started; with the reason, for the log.
     NotWanted(&'static str),
     /// Another process holds `start.lock`.
     Busy,
-    /// A daemon listens.
+    /// A daemon is listening.
     Listens,
     /// A daemon was started less than [`START_PAUSE`] ago.
     TooSoon(Duration),
-    /// One was started now.
+    /// A daemon was started now.
     Started,
-    /// One could not be started.
+    /// The daemon could not be started.
     Failed(String),
 }
 
-/// What a daemon says of its start.
+/// The started daemon's report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Said {
-    /// It is ready, or another one is.
+    /// This daemon or another one is ready.
     Ready,
-    /// It has ended, and why.
+    /// The daemon ended, with the reason.
     Failed(String),
 }
 
-/// What is to be done.
+/// An effect to carry out.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Look, and start a daemon if that is right.
+    /// Check, and start a daemon if necessary.
     Look,
-    /// Wake up after this time, instead of the time before.
+    /// Set the alarm, in place of the earlier one.
     Alarm(Duration),
-    /// Do not wake up.
+    /// Clear the alarm that was set.
     NoAlarm,
-    /// Let go of `start.lock` and of the pipe.
+    /// Release `start.lock` and close the pipe.
     LetGo,
-    /// Write this into the log.
+    /// Write a line to the log.
     Note(String),
 }
 
@@ -77,24 +76,23 @@ enum State {
     /// A daemon is connected.
     #[default]
     Served,
-    /// Until the alarm.
+    /// Waits for the alarm.
     Waiting,
-    /// A daemon was started and has not said how its start went.
+    /// A daemon was started and has not reported yet.
     Starting,
-    /// Until a daemon comes that another process starts.
+    /// Waits for a daemon that another process starts.
     Resting,
 }
 
-/// The decision.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     state: State,
-    /// The last failure in the log: it is written once, not once a minute.
+    /// The last failure in the log, which is logged once and not every minute.
     noted: Option<String>,
 }
 
 impl Decision {
-    /// Takes what happened, and says what is to be done.
+    /// Handles an input and returns the effects.
     pub(crate) fn handle(&mut self, input: Input) -> Vec<Effect> {
         match (self.state, input) {
             (_, Input::Served) => {
@@ -111,7 +109,7 @@ impl Decision {
             (State::Waiting, Input::Found(found)) => self.found(found),
             (State::Starting, Input::Said(Said::Ready)) => {
                 let mut effects = vec![Effect::LetGo];
-                // Its hello comes before that.
+                // Its hello arrives before that.
                 effects.extend(self.look_after(START_PAUSE));
                 effects
             }
@@ -185,7 +183,7 @@ mod tests {
         let effects = looks(&mut decision, Found::Started);
         assert_eq!(effects[0], Effect::Alarm(START_PAUSE));
         assert_eq!(decision.handle(Input::Served), [Effect::NoAlarm]);
-        // The lock is held until the daemon has said that it is ready.
+        // The lock is held until the daemon reports that it is ready.
         assert_eq!(decision.handle(Input::Said(Said::Ready)), [Effect::LetGo]);
         assert_eq!(decision.handle(Input::Lost), [Effect::Alarm(FIRST_LOOK)]);
     }

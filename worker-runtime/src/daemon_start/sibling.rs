@@ -1,7 +1,8 @@
-//! Starts a program beside this process, not below it: as a child of this process's parent.
+//! Starts a program as a sibling of this process: as a child of this process's parent.
 //!
-//! A runtime adopts what its descendants leave and ends it with its agent. A daemon that it starts must be no descendant
-//! at any time, so a second fork is not enough: the kernel would give the orphan back to the runtime.
+//! A runtime adopts the orphans of its descendants and ends them with its agent. The daemon must
+//! therefore never be a descendant. A second fork is not enough: the kernel would give the orphan
+//! back to the runtime.
 
 use std::ffi::{CStr, CString, OsString};
 use std::io;
@@ -12,14 +13,15 @@ use std::ptr;
 
 use nix::libc;
 
-/// What the new process says on its standard output if the program cannot be executed.
+/// The new process writes this to standard output if the program cannot be executed.
 const NOT_EXECUTED: &[u8] = b"{\"error\":{\"message\":\"its program cannot be executed\"}}\n";
 
-/// Starts the program with exactly these arguments and variables, and these as its standard streams. Every other
-/// descriptor must be marked as not to be inherited. It is reaped by this process's parent.
+/// Starts the program with exactly these arguments, variables and standard streams. Every other
+/// descriptor must be close-on-exec. This process's parent reaps it.
 ///
 /// # Errors
-/// The system's.
+///
+/// The system's error of `clone`.
 #[allow(unsafe_code)]
 pub(crate) fn spawn(
     program: &Path,
@@ -42,12 +44,12 @@ pub(crate) fn spawn(
     let (argv, envp) = (pointers(&argv), pointers(&envp));
     let streams = streams.map(|stream| stream.as_raw_fd());
     let flags = libc::c_long::from(libc::CLONE_PARENT);
-    // SAFETY: without CLONE_VM this is a fork with another parent. The new process makes system calls only, with memory
-    // that was prepared before, so it does not matter which locks another thread held.
+    // SAFETY: without CLONE_VM this is a fork with another parent. The new process makes only
+    // system calls on memory that was prepared before. Locks of other threads do not matter.
     match unsafe { libc::syscall(libc::SYS_clone, flags | libc::c_long::from(libc::SIGCHLD), 0, 0, 0, 0) } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            // SAFETY: as above; the vectors of pointers end with a null and outlive the call.
+            // SAFETY: as above; both vectors of pointers end with a null and outlive the call.
             unsafe { become_program(&path, &argv, &envp, streams) }
         }
         _ => Ok(()),
@@ -55,7 +57,8 @@ pub(crate) fn spawn(
 }
 
 /// # Safety
-/// Only in a process that was just forked; both vectors of pointers end with a null.
+///
+/// Call only in a process that was just forked. Both vectors of pointers must end with a null.
 #[allow(unsafe_code)]
 unsafe fn become_program(
     path: &CStr,
@@ -63,7 +66,7 @@ unsafe fn become_program(
     envp: &[*const libc::c_char],
     streams: [i32; 3],
 ) -> ! {
-    // SAFETY: system calls on descriptors that are open, and with pointers that the caller vouches for.
+    // SAFETY: system calls on open descriptors, with pointers that the caller guarantees.
     unsafe {
         for (stream, number) in streams.into_iter().zip(0..) {
             if libc::dup2(stream, number) < 0 {

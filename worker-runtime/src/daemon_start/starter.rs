@@ -1,7 +1,7 @@
-//! Finds out whether the daemon died, and starts it again, by the same protocol as a command: `start.lock`, a look, the
-//! start in the background, the line on its standard output.
+//! Checks whether the daemon died and restarts it, with the same protocol as a command:
+//! `start.lock`, a check, a start in the background, one line on its standard output.
 //!
-//! Must not wait: everything here answers at once.
+//! No function here blocks.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -23,31 +23,32 @@ use tokio::net::unix::pipe::Receiver;
 use super::{Found, START_PAUSE, Said, sibling};
 use crate::spawn::receiver;
 
-/// The longest line that a daemon says about its start.
+/// Maximum length of a daemon's readiness line, in bytes.
 const MAX_READINESS_BYTES: usize = 64 * 1024;
-/// The small files of the state dir have some hundred bytes.
+/// Maximum size of the small files in the state directory; they have some hundred bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
-/// Our settings; the rest of this process's environment is the daemon's.
+/// Prefix of our settings. The daemon inherits the rest of this process's environment.
 const OWN_VARIABLES: &str = "SUBAGENT_";
 
-/// What `start.lock` holds of the last start by a runtime, in milliseconds since 1970. No note of a holder, which has
-/// other fields.
+/// The time of the last start by a runtime, in milliseconds since 1970, stored in `start.lock`. A
+/// note of the lock's holder has other fields.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LastStart {
     last_start_by_runtime: u64,
 }
 
-/// Starts daemons for one state dir.
+/// Starts daemons for one state directory.
 #[derive(Debug)]
 pub(crate) struct Starter {
     start: DaemonStart,
     program: PathBuf,
-    /// The database of the last daemon that was greeted: a restore puts another one in its place.
+    /// The database of the last connected daemon. A restore replaces the database.
     database: Option<FileId>,
 }
 
-/// A file, told from a later one that got its number by the time at which it was made, where the file system knows it.
+/// Identifies a file. If known, the creation time distinguishes it from a later file with
+/// the same inode number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileId {
     device: u64,
@@ -55,16 +56,16 @@ struct FileId {
     made: Option<SystemTime>,
 }
 
-/// A daemon that was started and has not said how its start went.
+/// A daemon that was started and has not reported yet.
 pub(crate) struct Starting {
-    /// Its standard output.
+    /// The daemon's standard output.
     pub(crate) output: Receiver,
     said: Vec<u8>,
-    /// Held by being open.
+    /// The lock is held while the file is open.
     _start_lock: File,
 }
 
-/// The line of a daemon about its start.
+/// The readiness line of a daemon.
 #[derive(Debug, Deserialize)]
 struct Readiness {
     #[serde(default)]
@@ -82,12 +83,13 @@ struct ReadinessError {
 }
 
 impl Starter {
-    /// For this state dir, with the daemon that lies beside this program.
+    /// Creates a starter for this state directory and the daemon beside this program.
     ///
     /// # Errors
-    /// When the path of this program cannot be found out.
+    ///
+    /// The path of this program is unknown.
     pub(crate) fn new(start: DaemonStart) -> io::Result<Self> {
-        // Found now: after an update the path of this process's file is another one.
+        // Resolved now, because an update changes the path of this process's file.
         let program = std::env::current_exe()?.with_file_name("subagentd");
         let mut starter = Self { start, program, database: None };
         starter.served();
@@ -104,7 +106,7 @@ impl Starter {
         Some(FileId { device: metadata.dev(), inode: metadata.ino(), made: metadata.created().ok() })
     }
 
-    /// Looks, and starts a daemon if that is right.
+    /// Checks, and starts a daemon if necessary.
     pub(crate) fn look(&self) -> (Found, Option<Starting>) {
         self.try_look().unwrap_or_else(|error| (Found::Failed(error), None))
     }
@@ -134,14 +136,15 @@ impl Starter {
         Ok((Found::Started, Some(starting)))
     }
 
-    /// What the daemon said of itself that died.
+    /// Returns what the dead daemon wrote about itself.
     ///
     /// # Errors
-    /// Why none is to be started in its place.
+    ///
+    /// Why no daemon should be started.
     fn died(&self) -> Result<DaemonInfo, &'static str> {
         let folder = fs::metadata(&self.start.state_dir).map_err(|_| "the state dir is gone")?;
         if self.identify_database().is_none_or(|now| Some(now) != self.database) {
-            return Err("another database is in the place of the one that it served");
+            return Err("its database was replaced by another one");
         }
         let mut text = Vec::new();
         open(&self.start.state_dir.join("daemon.json"), OpenOptions::new().read(true))
@@ -183,7 +186,7 @@ impl Starter {
 }
 
 impl Starting {
-    /// Takes what there is to read; `None` while its line is not complete.
+    /// Reads what is available. Returns `None` while the line is incomplete.
     pub(crate) fn read(&mut self) -> Option<Said> {
         let mut chunk = [0; 4096];
         loop {
@@ -205,7 +208,7 @@ fn meaning(said: &[u8]) -> Said {
     let line = said.split(|byte| *byte == b'\n').next().unwrap_or_default();
     match serde_json::from_slice(line) {
         Ok(Readiness { ready: true, .. }) => Said::Ready,
-        // Another process was faster.
+        // Another process started it first.
         Ok(Readiness { error: Some(error), .. }) if error.code == "DAEMON_ALREADY_RUNNING" => Said::Ready,
         Ok(Readiness { error: Some(error), .. }) => {
             let colon = if error.code.is_empty() { "" } else { ": " };
@@ -217,7 +220,7 @@ fn meaning(said: &[u8]) -> Said {
     }
 }
 
-/// Opens a regular file at once.
+/// Opens a regular file without blocking.
 fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
@@ -226,12 +229,12 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether a process takes connections there.
+/// Whether a process accepts connections there.
 fn listens(path: &Path) -> io::Result<bool> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let probe = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     match connect(probe.as_raw_fd(), &UnixAddr::new(path)?) {
-        // Its queue is full.
+        // The connection queue is full.
         Ok(()) | Err(Errno::EAGAIN) => Ok(true),
         Err(Errno::ECONNREFUSED | Errno::ENOENT) => Ok(false),
         Err(error) => Err(error.into()),
@@ -253,7 +256,8 @@ fn note_start(lock: &File, now: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What is left of the pause after a start. A start in the future is one before the clock was set.
+/// Returns the rest of the pause after a start. A start in the future means that the
+/// clock was set back.
 fn rest_of_pause(last: u64, now: u64) -> Option<Duration> {
     let passed = Duration::from_millis(now.checked_sub(last)?);
     START_PAUSE.checked_sub(passed).filter(|rest| !rest.is_zero())
@@ -293,7 +297,7 @@ mod tests {
         starter: Starter,
     }
 
-    /// A state dir whose daemon died.
+    /// A state directory whose daemon died.
     fn place() -> Place {
         let dir = tempfile::tempdir_in("/tmp").unwrap();
         fs::write(dir.path().join("start.lock"), "").unwrap();
@@ -322,7 +326,8 @@ mod tests {
             self.starter.look().0
         }
 
-        /// What is found once the lock is free: a process that another test forks holds it until it executes its program.
+        /// Returns the result of a check once the lock is free. A process that another test forks
+        /// holds the lock until its exec.
         fn found_when_free(&self) -> Found {
             let until = std::time::Instant::now() + Duration::from_secs(20);
             loop {
@@ -368,7 +373,7 @@ mod tests {
             assert!(matches!(place.found_when_free(), Found::NotWanted(_)), "{mode} {ending}");
         }
         place.announce("background", false);
-        // Made while the first one is there, it is another file for certain.
+        // Created while the first file exists, so it is certainly another file.
         fs::write(place.dir.path().join("other"), "").unwrap();
         fs::remove_file(place.dir.path().join("state.db")).unwrap();
         assert!(matches!(place.found_when_free(), Found::NotWanted(_)));

@@ -1,6 +1,6 @@
 //! The pipes of the agent and of the guard.
 //!
-//! Nothing here waits: what cannot be read or written now is tried when the pipe is ready.
+//! Nothing here blocks: a read or write that would block is repeated when the pipe is ready.
 
 use std::future::Future as _;
 use std::io;
@@ -22,17 +22,18 @@ use crate::guard::{self, GuardStatus, ancestry};
 use crate::spawn::AgentIo;
 use crate::stderr;
 
-/// What is read from the agent at once, and written to the journal at once.
+/// Maximum bytes per read from the agent, and per write to the journal.
 const OUTPUT_BYTES: usize = 64 * 1024;
-/// A read of this size is part of a burst, which is over when none came for so long.
+/// A read of at least this many bytes is part of a burst. A burst ends when none follows
+/// for the pause below.
 const BURST_BYTES: usize = 16 * 1024;
 const BURST_PAUSE: Duration = Duration::from_secs(1);
 const ERROR_BYTES: usize = 4 * 1024;
-/// The guard names 64 pids at most.
+/// Maximum length of a status line in bytes: the guard names at most 64 pids.
 pub(super) const STATUS_LINE_BYTES: usize = 16 * 1024;
-/// How long what an agent left behind may hold its pipes open before its end is told.
+/// How long remaining processes may hold the pipes open before the agent's end is reported.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
-/// How long the descendants of a guard that died are ended in one go.
+/// Duration of one round that ends the descendants of a dead guard.
 const RESCUE_ROUND: Duration = Duration::from_secs(2);
 const RESCUE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -42,10 +43,11 @@ enum Chunk {
     End,
 }
 
-/// Reads what is there. The buffer lives as long as its content is looked at: an idle runtime holds none.
+/// Reads what is available. The buffer lives only while its content is processed: an
+/// idle runtime holds none.
 ///
-/// Polled, not tried: a read that did not fill the buffer then counts as the last one, and the pipe is not read once more
-/// to be told that it is empty.
+/// Polls instead of trying: a read that does not fill the buffer then counts as the last one, which
+/// saves a read from an empty pipe.
 fn read(pipe: Option<&mut Receiver>, capacity: usize) -> Chunk {
     let Some(pipe) = pipe else { return Chunk::NotNow };
     let mut bytes = Vec::with_capacity(capacity);
@@ -60,10 +62,11 @@ fn read(pipe: Option<&mut Receiver>, capacity: usize) -> Chunk {
 }
 
 impl Driver {
-    /// The guard runs.
+    /// The guard is running.
     pub(super) fn started(&mut self, agent: AgentIo) {
         let pid = i32::try_from(agent.guard.id()).unwrap_or_default();
-        // 0 where the system cannot tell; nobody is killed by this number.
+        // Start time 0 where the system does not know it. This value never selects
+        // a process to kill.
         self.guard = Some(ProcessId { pid, start_time: ancestry::start_time(pid).unwrap_or_default() });
         self.agent = Some(agent);
     }
@@ -87,7 +90,7 @@ impl Driver {
         }
     }
 
-    /// All lines of one chunk go into one write to the journal.
+    /// Handles one chunk; all its lines go into one write to the journal.
     fn take_output(&mut self, bytes: Option<&[u8]>) {
         let mut actions = Vec::new();
         self.journal.batch.set_time();
@@ -144,7 +147,7 @@ impl Driver {
                 }
             }
         }
-        // There is nobody to write to.
+        // The agent cannot be written to.
         self.outgoing.clear();
     }
 
@@ -155,13 +158,13 @@ impl Driver {
         self.outgoing.clear();
     }
 
-    /// Closes the agent's input behind what is still to be written.
+    /// Closes the agent's input after the queued lines.
     pub(super) fn close_input(&mut self) {
         self.closes_input = true;
         self.write_input();
     }
 
-    /// The agent does not read or write any more: it has ended, which the guard will say, or it has not.
+    /// The agent no longer reads or writes. If it has ended, the guard will report that.
     fn pipe_ended(&mut self) {
         if self.exit == AgentExit::Running {
             self.alarms.set(Alarm::PipeClosed, DRAIN_PATIENCE);
@@ -226,7 +229,7 @@ impl Driver {
         }
     }
 
-    /// Tells the conversation of the agent's end as soon as everything that the agent said was handed in.
+    /// Reports the agent's exit to the conversation, once all its output was handed in.
     pub(super) fn try_deliver_exit(&mut self) {
         let drained =
             self.agent.as_ref().is_none_or(|agent| agent.output.is_none() && agent.errors.is_none());
@@ -241,23 +244,23 @@ impl Driver {
             self.alarms.clear(Alarm::Drain);
             self.apply(Input::AgentExited(exit));
         }
-        // The proof is about all that the agent has started, also through us.
+        // The proof covers everything that the agent has started, also through this runtime.
         if let Some((killed, millis)) = self.clean.filter(|_| self.client.all_ended()) {
             self.apply(Input::TreeEnded { killed, millis });
         }
     }
 
-    /// Reaps the guard, if that is what ended.
+    /// Reaps the guard, if it has ended.
     pub(super) fn reap(&mut self) {
         if let Some(agent) = &mut self.agent {
-            // Its exit status says nothing that its last line has not said.
+            // The exit status adds nothing to the guard's last line.
             let _ = agent.guard.try_wait();
         }
         self.client.reap();
         self.try_deliver_exit();
     }
 
-    /// Does the guard's work after it died.
+    /// Ends the processes in place of a dead guard.
     pub(super) fn rescue(&mut self) {
         let report = guard::end_descendants(RESCUE_ROUND, &[]);
         if !report.clean {

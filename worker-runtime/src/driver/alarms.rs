@@ -1,4 +1,4 @@
-//! The driver's timers: a handful, each set at most once.
+//! The driver's timers: few, and each is set at most once.
 
 use std::time::Duration;
 
@@ -6,66 +6,64 @@ use tokio::time::Instant;
 
 use crate::conversation::Timer;
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alarm {
-    /// One of the conversation's.
+    /// A timer of the conversation.
     Conversation(Timer),
     /// The agent ended, and its pipes are still open.
     Drain,
-    /// The agent closed a pipe, and has not ended.
+    /// The agent closed a pipe, but has not ended.
     PipeClosed,
-    /// Records wait for room on the disk.
+    /// Records wait for disk space.
     Retry,
-    /// The agent is not read until the daemon has deleted some of the journal.
+    /// The agent is not read until the daemon has deleted part of the journal.
     Quota,
     /// No daemon is connected.
     Orphaned,
-    /// A daemon that died is looked for.
+    /// The next check for a dead daemon.
     Comeback,
     /// The command socket could not be bound.
     Rebind,
-    /// Nothing tells when our files go away.
+    /// There is no notification when our files are removed.
     Look,
-    /// The guard died, and something withstands.
+    /// The guard died, and some processes remain.
     Rescue,
-    /// The guard of a terminal died, and something withstands.
+    /// The guard of a terminal died, and some processes remain.
     RescueLost,
     /// The end waits for a terminal that is being started.
     TerminalStart,
     /// Connections could not be accepted.
     Accept,
-    /// A burst is over.
+    /// The end of a burst of output.
     Trim,
 }
 
-/// Those that are set.
+/// The alarms that are set.
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     set: Vec<(Alarm, Instant)>,
 }
 
 impl Alarms {
-    /// Sets it, or sets it anew.
+    /// Sets or replaces the alarm.
     pub(super) fn set(&mut self, alarm: Alarm, after: Duration) {
         self.clear(alarm);
-        // A time that the clock cannot hold never comes.
+        // A time beyond the clock's range never arrives.
         if let Some(at) = Instant::now().checked_add(after) {
             self.set.push((alarm, at));
         }
     }
 
-    /// Forgets it.
     pub(super) fn clear(&mut self, alarm: Alarm) {
         self.set.retain(|(which, _)| *which != alarm);
     }
 
-    /// Whether it is set.
     pub(super) fn is_set(&self, alarm: Alarm) -> bool {
         self.set.iter().any(|(which, _)| *which == alarm)
     }
 
-    /// Waits for the next one, which is not set any more then.
+    /// Waits for the next alarm and clears it.
     pub(super) async fn next(&mut self) -> Alarm {
         let Some((alarm, at)) = self.set.iter().min_by_key(|(_, at)| *at).copied() else {
             return std::future::pending().await;

@@ -1,6 +1,7 @@
-//! What the agent asked for, in order and at the pace at which it reads the answers.
+//! Client requests of the agent, in order and as fast as the agent reads the responses.
 //!
-//! Must not carry anything out whose record is not written, nor more than one request for an agent that does not read.
+//! Carries out nothing whose record is not written, and at most one request for an agent
+//! that does not read.
 
 use std::time::Duration;
 
@@ -10,16 +11,16 @@ use crate::client::Event;
 use crate::conversation::{Input, Storage};
 use crate::guard;
 
-/// How long the end waits for a terminal that is just being started.
+/// How long the end waits for a terminal that is being started.
 const START_PATIENCE: Duration = Duration::from_secs(2);
-/// As for the agent's own guard.
+/// Same as for the agent's own guard.
 const RESCUE_ROUND: Duration = Duration::from_secs(2);
 const RESCUE_PAUSE: Duration = Duration::from_secs(1);
 
 impl Driver {
-    /// Carries out what can be.
+    /// Carries out the requests that are ready.
     pub(super) fn serve_calls(&mut self) {
-        // Answers lead back to here.
+        // Responses call this function again.
         if std::mem::replace(&mut self.serves_calls, true) {
             return;
         }
@@ -62,19 +63,19 @@ impl Driver {
         }
     }
 
-    /// A terminal that hangs while it is started holds the end up no longer.
+    /// A terminal whose start hangs no longer delays the end.
     pub(super) fn give_up_start(&mut self) {
         self.client.give_up();
         self.try_deliver_exit();
     }
 
-    /// Does the work of a terminal's guard that died.
+    /// Ends the processes of terminals whose guard died.
     pub(super) fn rescue_lost(&mut self) {
         if !self.client.has_lost() {
             return;
         }
         let mut spare = self.client.guards();
-        // Once the agent's own guard is gone everything is ended.
+        // Once the agent's own guard is gone, everything is ended.
         let agent = self.agent.as_ref().filter(|agent| agent.status.is_some());
         spare.extend(agent.and_then(|agent| i32::try_from(agent.guard.id()).ok()));
         let report = guard::end_descendants(RESCUE_ROUND, &spare);

@@ -1,11 +1,11 @@
-//! Carries out what is decided about a daemon that died.
+//! Carries out decisions about a daemon that died.
 
 use super::alarms::{Alarm, Alarms};
 use crate::daemon_start::starter::{Starter, Starting};
 use crate::daemon_start::{Decision, Effect, Found, Input};
 use crate::stderr::Log;
 
-/// A daemon that died, and the one that is started in its place.
+/// A dead daemon and its replacement.
 pub(super) struct Comeback {
     decision: Decision,
     starter: Starter,
@@ -17,7 +17,7 @@ impl Comeback {
         Self { decision: Decision::default(), starter, starting: None }
     }
 
-    /// Takes what happened. A runtime that is ending starts nothing.
+    /// Handles an input. A runtime that is ending starts nothing.
     pub(super) fn take(&mut self, input: Input, is_ending: bool, alarms: &mut Alarms, log: &mut Log) {
         if input == Input::Served {
             self.starter.served();
@@ -41,7 +41,7 @@ impl Comeback {
         }
     }
 
-    /// Reads what the daemon that was started says of its start.
+    /// Reads the report of the started daemon.
     pub(super) fn read(&mut self) -> Option<Input> {
         self.starting.as_mut().and_then(Starting::read).map(Input::Said)
     }

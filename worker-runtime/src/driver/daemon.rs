@@ -1,4 +1,4 @@
-//! The daemon's connections: the newest generation is served, everybody else is turned away.
+//! The daemon's connections: serves the newest generation, refuses all others.
 
 use std::io;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::daemon_start::Input as Daemon;
 use crate::guard::ancestry;
 use crate::socket::{self, Event, EventKind, Verdict};
 
-/// Connections that may be open at once; of them only one is served.
+/// Maximum number of open connections. Only one of them is served.
 const MAX_CONNECTIONS: usize = 16;
-/// After an error of accepting, which repeats itself until something is closed.
+/// Pause after an error of `accept`, which repeats until a descriptor is closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The connection that is served.
@@ -32,7 +32,7 @@ pub(super) struct Serving {
 
 impl Driver {
     pub(super) fn accepted(&mut self, stream: io::Result<Stream>) {
-        // Those that have ended give their place back.
+        // Frees the slots of connections that have ended.
         while self.connections.try_join_next().is_some() {}
         let stream = match stream {
             Ok(stream) => stream,
@@ -66,7 +66,7 @@ impl Driver {
             EventKind::Hello { protocol, generation, desired, out } => {
                 self.hello(connection, protocol, generation, desired, out);
             }
-            // What an older daemon had sent is dropped with its connection.
+            // Frames that an older daemon sent are dropped with its connection.
             EventKind::Command { .. } if !served => {}
             EventKind::Command { id, command } => {
                 self.look_at_quota();
@@ -77,7 +77,7 @@ impl Driver {
                 self.serving = None;
                 self.expect_a_daemon();
                 self.decide(Daemon::Lost);
-                // It may have ended because the state dir is gone.
+                // It may have ended because the state directory is gone.
                 if self.watch.is_none() {
                     self.look_at_files();
                 }
@@ -102,13 +102,13 @@ impl Driver {
             None
         };
         if let Some(refusal) = refusal {
-            // A peer that is gone already needs no answer.
+            // A peer that is gone needs no answer.
             let _ = out.send(FromRuntime::Refused { refusal, generation: self.generation });
             return;
         }
         self.generation = generation;
         let _ = out.send(FromRuntime::Hello(Box::new(self.describe())));
-        // The older one ends when its sender is dropped.
+        // Dropping its sender ends the older connection.
         self.serving = Some(Serving { connection, out });
         self.alarms.clear(Alarm::Orphaned);
         self.decide(Daemon::Served);
@@ -152,7 +152,7 @@ impl Driver {
 
     pub(super) fn reply(&mut self, connection: u64, frame: FromRuntime) {
         if let Some(serving) = self.serving.as_ref().filter(|serving| serving.connection == connection) {
-            // A connection that is gone is noticed by its own event.
+            // A closed connection is reported by its own event.
             let _ = serving.out.send(frame);
         }
     }

@@ -1,4 +1,4 @@
-//! Records first, actions afterwards, in order; and what happens while the disk is full.
+//! Records first, then actions, in order; and the handling of a full disk.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::acp::outgoing::Kind;
 use crate::conversation::{Action, Cx, Input, Storage};
 use crate::{guard, stderr};
 
-/// How soon a full disk is tried again.
+/// Delay before the first retry on a full disk.
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(2);
-/// The deletion of a segment is noticed at once; this is for one that was missed.
+/// Delay of a quota check. Deleted segments are noticed at once; this covers a missed notification.
 const QUOTA_PATIENCE: Duration = Duration::from_secs(5);
-/// Where nothing tells of it; the agent waits meanwhile.
+/// The same without notifications; the agent waits meanwhile.
 const UNTOLD_QUOTA_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Driver {
-    /// Hands one input to the conversation and carries out what comes of it.
+    /// Hands one input to the conversation and carries out the effects.
     pub(super) fn apply(&mut self, input: Input<'_>) {
         let actions = self.handle(input);
         self.settle(actions);
@@ -33,7 +33,7 @@ impl Driver {
         actions
     }
 
-    /// Writes the records that wait; when they are written, carries out what waits for them.
+    /// Writes the waiting records and then carries out the actions that waited for them.
     pub(super) fn settle(&mut self, actions: Vec<Action>) {
         self.sort(actions);
         match self.commit() {
@@ -79,7 +79,7 @@ impl Driver {
         self.sort(actions);
     }
 
-    /// What needs no record is done at once, the rest waits.
+    /// Carries out actions that need no record; the others wait.
     fn sort(&mut self, actions: Vec<Action>) {
         for action in withhold(&mut self.withheld, actions) {
             self.perform(action);
@@ -106,7 +106,7 @@ impl Driver {
                 self.abandoned = true;
                 self.alarms.set(Alarm::Retry, Duration::ZERO);
             }
-            // There is nothing to perform: what it forgets was never handed out.
+            // Nothing to do: the dropped prompt was never handed out.
             Action::DropPrompt => {}
             Action::Note(message) => self.log.note(&message),
             Action::Stdout(line) => self.take_errors(&stderr::of_stdout(&line)),
@@ -114,9 +114,9 @@ impl Driver {
         }
     }
 
-    /// Whether the agent's output is read: not while it could not be written down.
+    /// Whether the agent's output is read. It is not while it cannot be recorded.
     pub(super) fn reads_output(&self) -> bool {
-        // What an agent that has ended left in the pipe is little, and the end of its turn may be in it.
+        // An ended agent leaves little in the pipe, possibly with the end of its turn.
         let gone = self.exit != super::AgentExit::Running;
         self.storage == Storage::Ok && (gone || !self.journal.over_quota())
     }
@@ -135,7 +135,7 @@ impl Driver {
     }
 }
 
-/// Adds what waits for its records to `withheld`; gives the rest, in order.
+/// Adds actions that wait for their records to `withheld`. Returns the others, in order.
 pub(crate) fn withhold(withheld: &mut Vec<Action>, actions: Vec<Action>) -> Vec<Action> {
     let mut at_once = Vec::new();
     for action in actions {

@@ -1,4 +1,4 @@
-//! When a runtime ends by itself: its files are gone, or nobody has wanted it for long.
+//! When a runtime ends by itself: its files are gone, or no daemon has connected for long.
 
 use std::io;
 use std::time::Duration;
@@ -14,25 +14,26 @@ use crate::watch::Watch;
 
 /// How long a runtime without a daemon waits for one.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
-/// How often it looks again when something is open then.
+/// Time to the next check if work is open then.
 const ORPHAN_PAUSE: Duration = Duration::from_secs(60 * 60);
-/// How soon the command socket is bound again when that failed.
+/// Delay before the command socket is bound again after a failure.
 pub(super) const FIRST_REBIND: Duration = Duration::from_secs(1);
 const LAST_REBIND: Duration = Duration::from_secs(60);
-/// How soon a runtime that nothing tells looks at its files by itself, and tries again to be told; each time twice as long.
+/// Delay of the first check of our files, and of the first retry of the watch, without
+/// notifications. Doubles each time.
 pub(super) const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LAST_LOOK: Duration = Duration::from_secs(60);
 
 impl Driver {
-    /// Nobody is connected.
+    /// No daemon is connected.
     pub(super) fn expect_a_daemon(&mut self) {
         self.alarms.set(Alarm::Orphaned, ORPHAN_PATIENCE);
     }
 
-    /// Something happened that is about a daemon that died, or may have.
+    /// Handles an event about a daemon that may have died.
     pub(super) fn decide(&mut self, input: Daemon) {
         if input == Daemon::Due {
-            // A runtime whose state dir is gone ends.
+            // A runtime whose state directory is gone ends.
             self.look_at_lock();
         }
         let is_ending = self.conversation.is_ending();
@@ -41,7 +42,7 @@ impl Driver {
         }
     }
 
-    /// The daemon that was started says something.
+    /// The started daemon has reported.
     pub(super) fn read_readiness(&mut self) {
         if let Some(said) = self.comeback.as_mut().and_then(Comeback::read) {
             self.decide(said);
@@ -56,8 +57,8 @@ impl Driver {
         }
     }
 
-    /// Begins to watch our files. A worker without a watch is better than none: what is noticed late is a state dir that
-    /// is removed while no daemon lives, and a command socket that is.
+    /// Starts watching our files. A worker without a watch is better than none: it only notices
+    /// late that the state directory or the command socket was removed.
     pub(super) fn watch_files(&mut self) {
         match self.begin_watch() {
             Ok(watch) => {
@@ -66,7 +67,7 @@ impl Driver {
             }
             Err(error) => {
                 if self.look_after == FIRST_LOOK {
-                    self.log.note(&format!("nothing tells when files of this worker go away: {error}"));
+                    self.log.note(&format!("removed files of this worker are noticed late: {error}"));
                 }
                 self.watch = None;
                 self.alarms.set(Alarm::Look, self.look_after);
@@ -85,7 +86,8 @@ impl Driver {
         Ok(watch)
     }
 
-    /// Nothing tells: first watch, then look, so that nothing happens in between.
+    /// There are no notifications. Starts the watch first and then checks, so that
+    /// no change is missed.
     pub(super) fn look_and_watch(&mut self) {
         self.watch_files();
         self.look_at_files();
@@ -100,7 +102,7 @@ impl Driver {
         }
     }
 
-    /// Without its lock a runtime cannot be told from a dead one: another may be started beside it.
+    /// Without its lock a runtime looks dead, and another one may be started beside it.
     pub(super) fn look_at_lock(&mut self) {
         let path = startup::lock_path(&self.directory);
         if !self.conversation.is_ending() && !startup::is_same_file(&self.lock, &path) {

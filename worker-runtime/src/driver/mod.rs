@@ -1,7 +1,7 @@
-//! The one loop of a runtime: waits for whatever comes first, hands it to the conversation, writes the records, and
-//! then carries out what the conversation wants.
+//! The main loop of a runtime: waits for the next event, hands it to the conversation, writes the
+//! records, and then carries out the conversation's actions.
 //!
-//! Must not decide what anything means for the worker: that is the conversation's.
+//! Decides nothing about the worker; the conversation does.
 
 mod agent;
 mod alarms;
@@ -48,19 +48,19 @@ use daemon::Serving;
 #[cfg(feature = "testing")]
 pub(crate) use effects::withhold;
 
-/// Frames of all connections that wait to be looked at; behind them the senders wait.
+/// Capacity of the event channel of all connections; senders wait when it is full.
 const EVENTS: usize = 16;
-/// How long the last frames may take to get out.
+/// Time limit for the last frames.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// What the agent's process is known to have done.
+/// What is known about the agent's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AgentExit {
-    /// Nothing.
+    /// The process is running.
     Running,
-    /// It ended; what it wrote is still being read.
+    /// The process ended; its output is still being read.
     Pending(Exit),
-    /// The conversation knows.
+    /// The conversation knows about the exit.
     Delivered,
 }
 
@@ -81,19 +81,19 @@ struct Driver {
     closes_input: bool,
     status_lines: LineSplitter,
     exit: AgentExit,
-    /// Processes killed, and milliseconds.
+    /// Number of processes killed, and milliseconds.
     clean: Option<(u64, u64)>,
     alarms: Alarms,
-    /// What waits for its records to be written.
+    /// Actions that wait for their records.
     withheld: Vec<Action>,
-    /// Requests of the agent whose records are written.
+    /// Client requests whose records are written.
     calls: VecDeque<u64>,
     serves_calls: bool,
     client: Client,
     storage: Storage,
     retry_after: Duration,
     abandoned: bool,
-    /// None while the system has none for us: then we look by ourselves, now and then.
+    /// `None` while the system has no watch for us. The files are then checked periodically.
     watch: Option<Watch>,
     look_after: Duration,
     endpoint: Option<Endpoint>,
@@ -104,7 +104,7 @@ struct Driver {
     connections: JoinSet<()>,
     next_connection: u64,
     serving: Option<Serving>,
-    /// None where another process has to start a daemon.
+    /// `None` if another process has to start a daemon.
     comeback: Option<Comeback>,
     generation: u64,
     signals: Signals,
@@ -114,11 +114,11 @@ struct Driver {
 struct Signals {
     terminate: Signal,
     child: Signal,
-    /// Handlers that do nothing: what is ignored would be ignored by the agent too.
+    /// Handlers that do nothing. The agent would inherit ignored signals.
     _ignored: [Signal; 2],
 }
 
-/// What came first.
+/// The event that ended a wait.
 enum Wake {
     Output,
     Errors,
@@ -137,7 +137,8 @@ enum Wake {
 /// Runs one worker to its end.
 ///
 /// # Errors
-/// When it could not begin: no journal, no socket. Later errors are in the journal.
+///
+/// It could not begin: no journal or no socket. The journal contains later errors.
 pub(crate) async fn run(startup: Startup) -> io::Result<()> {
     let Startup { start, lock, guard_lock } = startup;
     let mut driver = Driver::begin(&start, lock, guard_lock.try_clone()?)?;
@@ -150,7 +151,7 @@ pub(crate) async fn run(startup: Startup) -> io::Result<()> {
             message: format!("{error} (working directory {})", start.agent.cwd.display()),
         }),
     }
-    // Reading the environment of the agent took several times its size.
+    // Parsing the agent's environment took several times its size.
     drop(start);
     memory::trim();
     while !driver.done {
@@ -259,7 +260,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Waits for whatever comes first. Nothing is taken from anywhere yet, but connections and frames.
+    /// Waits for the next event. Takes nothing from its sources, except connections and frames.
     async fn wait(&mut self) -> Wake {
         let reads = self.reads_output();
         let writes = !self.outgoing.is_empty();
@@ -273,10 +274,10 @@ impl Driver {
             () = writable(agent.and_then(|agent| agent.input.as_ref())), if writes => Wake::Writable,
             () = readable(agent.and_then(|agent| agent.status.as_ref())) => Wake::GuardStatus,
             stream = accept(self.endpoint.as_ref()), if accepts => Wake::Accepted(stream),
-            // This driver holds a sender of its own: the channel cannot end.
+            // The driver owns a sender, so the channel cannot end.
             Some(event) = self.events.recv() => Wake::Event(event),
             () = readable(starting) => Wake::DaemonSays,
-            // As above.
+            // As above: the client owns a sender.
             Some(event) = self.client.events.recv() => Wake::Client(event),
             alarm = self.alarms.next() => Wake::Alarm(alarm),
             () = changed(self.watch.as_ref()) => Wake::FilesChanged,
@@ -328,19 +329,21 @@ impl Driver {
         }
     }
 
-    /// Lets the last frames out and the guard end; then nothing of this runtime is left but its journal.
+    /// Sends the last frames and waits for the guard. Afterwards only the journal is
+    /// left of this runtime.
     async fn finish(mut self) {
         if let Some(endpoint) = self.endpoint.take() {
             endpoint.remove();
         }
-        // Connections send the last end of the journal and see then that there will be no other.
+        // Connections send the journal's last end and then see that no other follows.
         drop(self.ends);
         let connections = &mut self.connections;
         let mut guard = self.agent.take().map(|agent| agent.guard);
         let signals = &mut self.signals;
         let all = async {
             while connections.join_next().await.is_some() {}
-            // Its locks are free when it is reaped: who waits for our end need not wait for the guard's.
+            // The guard's locks are free once it is reaped. A process that waits for our end need
+            // not wait for the guard's.
             while guard.as_mut().is_some_and(|guard| matches!(guard.try_wait(), Ok(None))) {
                 signals.child.recv().await;
             }
@@ -352,7 +355,7 @@ impl Driver {
 async fn readable(pipe: Option<&Receiver>) {
     match pipe {
         Some(pipe) => {
-            // An error shows up again when it is read.
+            // The next read reports an error again.
             let _ = pipe.readable().await;
         }
         None => std::future::pending().await,

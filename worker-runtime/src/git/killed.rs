@@ -1,4 +1,4 @@
-//! Kills this process, with the git that it runs, at a step that a test has chosen.
+//! Kills this process and its running git at a step chosen by a test.
 
 use std::process::Child;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpid};
 
-/// `STEP`, or `STEP:MICROSECONDS`: while the git that begins with that step has run so long.
+/// `STEP`, or `STEP:MICROSECONDS`: kills after that time of the git run that begins with the step.
 pub(crate) const VARIABLE: &str = "SUBAGENT_TEST_KILL";
 
 static PASSED: AtomicU64 = AtomicU64::new(0);
@@ -22,12 +22,12 @@ fn chosen() -> Option<(u64, Option<u64>)> {
     })
 }
 
-/// How many steps there were.
+/// Returns the number of steps so far.
 pub(crate) fn passed() -> u64 {
     PASSED.load(Ordering::Relaxed)
 }
 
-/// A step: before and after each git, and before and after each other change on the disk.
+/// Marks a step: before and after each git run and each other change on disk.
 pub(crate) fn step() {
     let Some(chosen) = chosen() else { return };
     let passed = PASSED.fetch_add(1, Ordering::Relaxed) + 1;
@@ -36,11 +36,11 @@ pub(crate) fn step() {
     }
 }
 
-/// Kills a git that runs.
+/// Kills git while it runs.
 pub(crate) fn running(child: &Child) {
     let Some((step, Some(delay))) = chosen() else { return };
     if step == passed() {
-        // As long as git has to run, which nothing tells.
+        // Waits for the chosen time; no event marks a point within git's run.
         std::thread::park_timeout(Duration::from_micros(delay));
         let _ = killpg(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGKILL);
         die();

@@ -1,4 +1,4 @@
-//! Feeds a process, and reads both its outputs until their ends.
+//! Feeds a process and reads both its outputs until they end.
 
 use std::io::{PipeReader, Read, Write as _};
 use std::os::fd::AsFd as _;
@@ -9,11 +9,11 @@ use nix::poll::{PollFd, PollFlags};
 
 use super::{Failure, await_one};
 
-/// How much is kept of what a process says on its standard error.
+/// Bytes kept from the end of a process's stderr.
 pub(crate) const MAX_SAID: usize = 4096;
 const CHUNK: usize = 64 * 1024;
 
-/// Returns its standard output, `limit` bytes at most, and the end of its standard error.
+/// Returns the standard output (at most `limit` bytes) and the end of stderr.
 pub(crate) fn hear(
     child: &mut Child,
     stdin: &[u8],
@@ -25,8 +25,8 @@ pub(crate) fn hear(
         if stdin.is_empty() {
             drop(pipe);
         } else {
-            // On a thread, which nothing waits for: a process that hangs reads nothing. One that ends early says why
-            // with its status.
+            // On a detached thread: a process that hangs reads nothing. If one ends early,
+            // its status tells why.
             std::thread::spawn(move || drop(pipe.write_all(&stdin)));
         }
     }
@@ -69,8 +69,8 @@ pub(crate) fn hear(
     }
 }
 
-/// Reads the one output of a process until its end; its status, and the end of the output. Does not wait for
-/// processes that it left behind.
+/// Reads the only output of a process until its end. Returns its status and the end of the output.
+/// Does not wait for processes that it left behind.
 pub(crate) fn until_end(
     mut child: Child,
     mut output: PipeReader,
@@ -94,13 +94,13 @@ pub(crate) fn until_end(
         } else if inputs[1].any() == Some(true) {
             return Ok((child.wait().map_err(Failure::NotRun)?, cleaned(&said)));
         } else {
-            // Its output has ended before it.
+            // Its output ended before the process did.
             super::await_readable(ended.as_fd(), until).inspect_err(|_| super::end(&mut child))?;
         }
     }
 }
 
-/// Reads once; false at the end.
+/// Reads once; returns false at the end.
 fn take<R: Read>(pipe: &mut Option<R>, chunk: &mut [u8], to: &mut Vec<u8>) -> Result<bool, Failure> {
     let Some(pipe) = pipe else { return Ok(false) };
     let length = pipe.read(chunk).map_err(Failure::NotRun)?;
@@ -108,7 +108,7 @@ fn take<R: Read>(pipe: &mut Option<R>, chunk: &mut [u8], to: &mut Vec<u8>) -> Re
     Ok(length > 0)
 }
 
-/// Text that a terminal shows as it is.
+/// Returns text that is safe to print on a terminal.
 pub(crate) fn cleaned(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let shown = |char: char| match char {

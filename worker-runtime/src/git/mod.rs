@@ -1,7 +1,7 @@
-//! Runs git with a deadline, without hooks, monitors, pagers and prompts.
+//! Runs git with a deadline and without hooks, monitors, pagers and prompts.
 //!
-//! How much else of the repository's settings may run is the caller's choice, see [`Settings`]. What the user's shell says
-//! of places (`GIT_DIR`, `GIT_INDEX_FILE`) never counts.
+//! The caller chooses which other settings of the repository apply, see [`Settings`]. Locations
+//! from the user's shell (`GIT_DIR`, `GIT_INDEX_FILE`) are always ignored.
 
 pub(crate) mod listen;
 
@@ -23,69 +23,69 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// Which settings count, and what they may make git run.
+/// Which settings apply, and what they may make git run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settings {
-    /// Those of the git directory that is named, which is ours. No transport.
+    /// Settings of the named git directory, which is ours. No transport.
     Own,
-    /// The repository's and the user's, for questions that run no program. No transport.
+    /// Settings of the repository and the user, for queries that run no program. No transport.
     Asked,
-    /// The repository's and the user's, with the filters and transports that they name: for repositories of the user.
+    /// Settings of the repository and the user, with their filters and transports: for
+    /// the user's own repositories.
     Trusted,
 }
 
-/// What git gets of git's own variables, where the user's settings count.
+/// Prefixes of git's variables that are kept if the user's settings apply.
 const KEPT: [&str; 4] =
     ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES"];
-/// The same for a trusted repository: who the user is, and how its remotes are reached.
+/// Additional prefixes for a trusted repository: the user's identity, and access to remotes.
 const KEPT_TRUSTED: [&str; 5] = ["GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_SSL_", "GIT_LFS_"];
-/// Win over all others.
+/// Settings that override all others.
 const SETTINGS: [(&str, &str); 3] =
     [("core.fsmonitor", "false"), ("core.hooksPath", "/dev/null"), ("gc.auto", "0")];
-/// The same where nothing of the repository may run.
+/// Further settings if nothing of the repository may run.
 const SETTINGS_UNTRUSTED: [(&str, &str); 3] =
     [("core.untrackedCache", "false"), ("core.splitIndex", "false"), ("diff.ignoreSubmodules", "all")];
-/// The same for a trusted repository.
+/// Further settings for a trusted repository.
 const SETTINGS_TRUSTED: [(&str, &str); 3] =
     [("maintenance.auto", "false"), ("submodule.recurse", "false"), ("core.quotePath", "false")];
 
-/// The reason for what cannot be done because of its size.
+/// The reason if a size limit is exceeded.
 pub(crate) const TOO_LARGE: &str = "too much has changed there";
 
-/// Git in a folder.
+/// Runs git in a folder.
 #[derive(Clone)]
 pub(crate) struct Git<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) env: &'a [(OsString, OsString)],
     pub(crate) settings: Settings,
-    /// `GIT_DIR` and the like.
+    /// Location variables such as `GIT_DIR`.
     pub(crate) places: Vec<(&'static str, OsString)>,
-    /// For all that is run together.
+    /// The common deadline of all runs.
     pub(crate) until: Instant,
-    /// Open files that git inherits: locks that are held as long as it runs.
+    /// Open files that git inherits: locks that are held while it runs.
     pub(crate) held: &'a [OwnedFd],
 }
 
-/// Why git gave no answer.
+/// Why git returned no output.
 #[derive(Debug)]
 pub(crate) enum Failure {
     NotInstalled,
     NotRun(io::Error),
     Late,
     TooLarge,
-    /// It ended with a failure.
+    /// Git ended with a failure status.
     Refused {
-        /// Its first argument.
         command: String,
         code: Option<i32>,
-        /// What it printed: some commands say more with their status.
+        /// Its output: some commands report their result with a failure status.
         printed: Vec<u8>,
-        /// The end of what it said; nothing if it was not trusted.
+        /// The end of its stderr; empty if the repository is not trusted.
         said: String,
     },
 }
 
-/// As a part of a sentence.
+/// Formats the failure as part of a sentence.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -105,10 +105,11 @@ impl From<Failure> for String {
 }
 
 impl Git<'_> {
-    /// Returns what it prints: all of it, `limit` bytes at most.
+    /// Runs git and returns its standard output, at most `limit` bytes.
     ///
     /// # Errors
-    /// Why not.
+    ///
+    /// See [`Failure`] for the reasons.
     pub(crate) fn run<S: AsRef<OsStr>>(
         &self,
         args: &[S],
@@ -179,8 +180,8 @@ impl Git<'_> {
     }
 }
 
-/// Runs a program: its status, all that it prints (`limit` bytes at most), and the end of what it says. `held` are open
-/// files that it inherits.
+/// Runs a program. Returns its status, its standard output (at most `limit` bytes) and the end of
+/// its stderr. The program inherits the open files in `held`.
 pub(crate) fn heard(
     mut command: Command,
     stdin: &[u8],
@@ -188,19 +189,19 @@ pub(crate) fn heard(
     until: Instant,
     held: &[OwnedFd],
 ) -> Result<(ExitStatus, Vec<u8>, String), Failure> {
-    // A group of its own, so that what it starts can be ended with it.
+    // Its own process group, so that everything it starts can be ended with it.
     command.process_group(0);
     let held: Vec<OwnedFd> = held.iter().filter_map(|file| file.try_clone().ok()).collect();
     if !held.is_empty() {
         command.preserved_fds(held);
     }
     let mut child = command.spawn().map_err(Failure::NotRun)?;
-    // With it go our copies of what it inherits.
+    // Closes our copies of the inherited files.
     drop(command);
     #[cfg(test)]
     killed::running(&child);
     let heard = listen::hear(&mut child, stdin, limit, until).and_then(|heard| {
-        // Its outputs may end before it.
+        // Its outputs may end before the process does.
         await_readable(ended(&child)?.as_fd(), until)?;
         Ok(heard)
     });
@@ -212,7 +213,7 @@ pub(crate) fn heard(
     Ok((status, bytes, said))
 }
 
-/// A descriptor that becomes readable when a process ends.
+/// Returns a descriptor that becomes readable when a process ends.
 fn ended(child: &Child) -> Result<OwnedFd, Failure> {
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     let pid = pid.ok_or_else(|| Failure::NotRun(io::ErrorKind::InvalidInput.into()))?;
@@ -220,13 +221,13 @@ fn ended(child: &Child) -> Result<OwnedFd, Failure> {
     ended.map_err(|error| Failure::NotRun(error.into()))
 }
 
-/// The caller's PATH without relative entries, which would name a program of the folder.
+/// Returns the caller's PATH without relative entries, which would name programs in the folder.
 fn absolute_path(env: &[(OsString, OsString)]) -> OsString {
     let path = env.iter().find(|(name, _)| *name == "PATH").map(|(_, path)| path.as_bytes());
     let mut absolute: Vec<&[u8]> = path.unwrap_or_default().split(|byte| *byte == b':').collect();
     absolute.retain(|entry| entry.starts_with(b"/"));
     if absolute.is_empty() {
-        // An empty PATH would be the folder itself.
+        // An empty PATH would mean the folder itself.
         absolute.push(b"/dev");
     }
     OsString::from_vec(absolute.join(&b':'))

@@ -1,35 +1,38 @@
-//! Who is above a process: the proof of which worker a peer belongs to.
+//! The ancestors of a process, which prove the worker that a peer belongs to.
 //!
-//! Everything that an agent starts has the guard among its ancestors, also after double forks, because the guard is
-//! a subreaper. Must not cache: parents change.
+//! Everything that an agent starts has the guard among its ancestors, even after double forks,
+//! because the guard is a subreaper. Must not cache: parents change.
 
 use std::io;
 
 use subagent_protocol::process::ProcessId;
 
-/// When the process started, in clock ticks since boot (field 22 of `/proc/<pid>/stat`).
+/// Returns the start time of a process in clock ticks since boot (field 22 of `/proc/<pid>/stat`).
 ///
 /// # Errors
-/// `NotFound` or ESRCH when there is no such process, `Unsupported` where the system cannot tell.
+///
+/// `NotFound` or ESRCH if the process does not exist, `Unsupported` if the system has no `/proc`.
 pub fn start_time(pid: i32) -> io::Result<u64> {
     platform::start_time(pid)
 }
 
-/// The ancestors of a process, nearest first, without itself, up to init.
+/// Returns the ancestors of a process up to init, nearest first, without the process itself.
 ///
-/// The chain ends early at a process that is hidden from this one (a mount of `/proc` with `hidepid`, another pid
-/// namespace).
+/// The chain ends early at a process that is hidden from this one (`/proc` mounted with `hidepid`,
+/// or another pid namespace).
 ///
 /// # Errors
-/// As [`start_time`]; also when the chain changed each time it was read.
+///
+/// The errors of [`start_time`], and an error if the chain changed during every read.
 pub fn ancestors(pid: i32) -> io::Result<Vec<ProcessId>> {
     Ok(platform::chain(pid)?.into_iter().map(|ancestor| ancestor.process).collect())
 }
 
-/// Those ancestors of a process that are guards, nearest first.
+/// Returns the ancestors of a process that are guards, nearest first.
 ///
 /// # Errors
-/// As [`ancestors`].
+///
+/// The same errors as [`ancestors`].
 pub fn guards_above(pid: i32) -> io::Result<Vec<ProcessId>> {
     let chain = platform::chain(pid)?;
     Ok(chain.into_iter().filter(|ancestor| ancestor.is_guard).map(|ancestor| ancestor.process).collect())
@@ -37,8 +40,8 @@ pub fn guards_above(pid: i32) -> io::Result<Vec<ProcessId>> {
 
 /// Whether a guard is among the ancestors of a process.
 ///
-/// Also true when that cannot be found out: who may not own anything below a guard may not own it by vanishing.
-/// Where there are no guards at all (not Linux), false.
+/// Also true if the ancestors are unknown, so that a process cannot hide from this check by ending.
+/// False where guards do not exist (outside Linux).
 #[must_use]
 pub fn guard_above(pid: i32) -> bool {
     match guards_above(pid) {
@@ -61,7 +64,7 @@ mod platform {
     use super::super::{PROCESS_NAME, procfs};
     use super::Ancestor;
 
-    /// So often a chain is read anew when a process in it ends meanwhile.
+    /// How often a chain is read again because a process in it ended meanwhile.
     const ATTEMPTS: usize = 16;
 
     pub(super) fn start_time(pid: i32) -> io::Result<u64> {
@@ -78,7 +81,7 @@ mod platform {
         Err(io::Error::other(format!("the ancestors of process {pid} changed each time they were read")))
     }
 
-    /// `None` when a link changed while it was read: the chain might lead into a reused number.
+    /// Returns `None` if a link changed during the read: the chain might then lead to a reused pid.
     fn read_chain(process: ProcessId) -> io::Result<Option<Vec<Ancestor>>> {
         let mut chain: Vec<Ancestor> = Vec::new();
         let mut child = process;
@@ -96,7 +99,8 @@ mod platform {
                 Err(error) if procfs::gone(&error) => None,
                 Err(error) => return Err(error),
             };
-            // Still the parent after it was looked at: so it was the parent that was looked at.
+            // The parent is still the same after the inspection, so the
+            // right process was inspected.
             if parent_of(child, process)? != Some(parent) {
                 return Ok(None);
             }
@@ -106,10 +110,11 @@ mod platform {
         }
     }
 
-    /// The parent of `child`, `None` if that is not there any more.
+    /// Returns the parent of `child`; `None` if `child` has ended.
     ///
     /// # Errors
-    /// If the process whose chain it is has gone: then there is nothing to read anew.
+    ///
+    /// The process `whose` has ended, so that there is no chain to read.
     fn parent_of(child: ProcessId, whose: ProcessId) -> io::Result<Option<i32>> {
         let mut buffer = [0; procfs::STAT_BYTES];
         match procfs::stat(child.pid, &mut buffer) {

@@ -1,4 +1,4 @@
-//! The kill loop's rhythm, and the loop for a process that is no guard: a runtime whose guard died.
+//! The timing of the kill loop, and the loop for a runtime whose guard died.
 //!
 //! Must not wait longer than its deadline.
 
@@ -12,17 +12,18 @@ use super::state::Exit;
 use super::tree::{self, Tree};
 use super::{EndReport, pidfd};
 
-/// How long one settling lasts at most: a chain that forks on must be swept again soon.
+/// Maximum duration of one settling phase. A chain that keeps forking needs a new sweep soon.
 pub(super) const SETTLE: Duration = Duration::from_millis(10);
 
-/// The pause between two sweeps: short at first, since nearly always the second finds nothing.
+/// The pause between two sweeps. Short at first, because the second sweep
+/// nearly always finds nothing.
 #[derive(Debug)]
 pub(super) struct Pause(Duration);
 
 impl Pause {
     const FIRST: Duration = Duration::from_millis(1);
     const LONGEST: Duration = SETTLE;
-    /// What withstood until now is asked again only now and then.
+    /// Pause between sweeps once processes have survived many of them.
     const PATIENT: Duration = Duration::from_millis(500);
 
     pub(super) fn new() -> Self {
@@ -40,15 +41,15 @@ impl Pause {
     }
 }
 
-/// For [`poll`]: rounded up, so that a wait is never a spin.
+/// Converts a timeout for [`poll`]. Rounds up, so that a wait never spins.
 pub(super) fn timeout(duration: Duration) -> PollTimeout {
     PollTimeout::try_from(duration.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
 }
 
-/// See [`super::end_descendants`].
 pub(super) fn end_descendants(deadline: Duration, spare: &[i32]) -> EndReport {
     let started = Instant::now();
-    // Those that the kill itself orphans must come to us; idempotent. A refusal shows as an unclean report.
+    // Makes this process adopt the orphans that the kill creates. Idempotent; a failure results
+    // in an unclean report.
     let subreaper = nix::sys::prctl::set_child_subreaper(true).is_ok();
     let tree = Tree::below_self(spare);
     let mut pause = Pause::new();
@@ -58,7 +59,7 @@ pub(super) fn end_descendants(deadline: Duration, spare: &[i32]) -> EndReport {
             return EndReport { killed, remaining: vec![], clean: subreaper, elapsed: started.elapsed() };
         }
         let found = tree.sweep();
-        // Also after the deadline every process has got its SIGKILL once.
+        // Even after the deadline, every process has got one SIGKILL.
         let Some(left) = deadline.checked_sub(started.elapsed()) else {
             let clean = reap_all(&tree, spare, &mut killed);
             let remaining = if clean { vec![] } else { tree::alive(found).collect() };
@@ -68,7 +69,7 @@ pub(super) fn end_descendants(deadline: Duration, spare: &[i32]) -> EndReport {
     }
 }
 
-/// Reaps what has ended; true when nothing is left to end.
+/// Reaps ended children. Returns true when nothing is left to end.
 fn reap_all(tree: &Tree<'_>, spare: &[i32], killed: &mut u32) -> bool {
     let mut count =
         |exit| *killed = killed.saturating_add(u32::from(exit == Exit::Signal(nix::libc::SIGKILL)));
@@ -81,7 +82,7 @@ fn reap_all(tree: &Tree<'_>, spare: &[i32], killed: &mut u32) -> bool {
             }
         }
     }
-    // One by one, or the exit status of a spared child would be taken from its owner.
+    // One by one: the owner of a spared child needs that child's exit status.
     loop {
         let children = tree.children();
         let ended: Vec<_> = children.iter().map(|pid| reap::next(Some(*pid))).collect();
@@ -99,10 +100,11 @@ fn reap_all(tree: &Tree<'_>, spare: &[i32], killed: &mut u32) -> bool {
     }
 }
 
-/// Waits until one of the processes has ended, at most so long. A process descriptor becomes readable at the end.
+/// Waits until one of the processes ends, at most for this time. A pidfd becomes
+/// readable at the end.
 fn wait_for_one(pids: &[i32], at_most: Duration) {
     let process = pids.iter().find_map(|pid| pidfd::open(*pid).ok());
     let mut fds: Vec<_> = process.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)).collect();
-    // Interrupted or not, the caller looks again.
+    // The caller checks again, whether interrupted or not.
     let _ = poll(&mut fds, timeout(at_most));
 }

@@ -1,7 +1,7 @@
 //! The descriptors that the guard is started with.
 //!
-//! Must not trust them: a wrong call must fail before anything is started, and what the runtime let slip must neither
-//! get to the agent nor be held open here.
+//! Does not trust them. A wrong call fails before anything is started. Descriptors that leaked from
+//! the runtime are neither passed to the agent nor held open here.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,26 +13,29 @@ use super::{LIFE_FD, LOCK_FD, STATUS_FD};
 
 /// The guard's own descriptors, all close-on-exec.
 pub(super) struct Inherited {
-    /// Read end.
+    /// The read end of the life pipe.
     pub(super) life: File,
-    /// Write end.
+    /// The write end of the status pipe.
     pub(super) status: File,
-    /// `guard.lock`, locked: held by being open.
+    /// The locked `guard.lock`; held while open.
     pub(super) lock: OwnedFd,
 }
 
-/// Takes the descriptors 3, 4 and 5, so that the agent does not get them, and closes those above.
+/// Takes the descriptors 3, 4 and 5, so that the agent does not inherit them, and
+/// closes all higher ones.
 ///
-/// To be called first of all: nothing else in the process may own a descriptor yet.
+/// Call this first: nothing else in the process may own a descriptor yet.
 ///
 /// # Errors
-/// When one of the three is not open: the guard was not started by the runtime.
+///
+/// One of the three is not open: the guard was not started by the runtime.
 pub(super) fn take() -> io::Result<Inherited> {
     let mut open = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")? {
         open.extend(entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
     }
-    // That of the listing itself is among them and closed by now: an error to skip.
+    // The list contains the listing's own descriptor, which is closed by now;
+    // that error is ignored.
     for fd in open.into_iter().filter(|fd| *fd > LOCK_FD) {
         drop(own(fd, "unexpected"));
     }
@@ -46,7 +49,8 @@ pub(super) fn take() -> io::Result<Inherited> {
 /// Takes an open descriptor and marks it close-on-exec.
 #[allow(unsafe_code)]
 fn own(fd: RawFd, name: &str) -> io::Result<OwnedFd> {
-    // SAFETY: used for one fcntl() that answers EBADF if it is not open; never -1, since the callers' are 3 and more.
+    // SAFETY: used for one fcntl(), which returns EBADF if it is not open. Never -1: the callers
+    // pass 3 and more.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     fcntl(borrowed, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(|error| {
         let kind = io::Error::from(error).kind();
@@ -55,6 +59,7 @@ fn own(fd: RawFd, name: &str) -> io::Result<OwnedFd> {
             format!("descriptor {fd} ({name}) is not open; start a worker instead of its guard"),
         )
     })?;
-    // SAFETY: it is open, and by the guard's contract handed over to it; each is taken once, at the process' start.
+    // SAFETY: the descriptor is open, and the guard's contract gives it ownership. Each is taken
+    // once, at the start of the process.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,25 +1,24 @@
 //! The guard's command line: `[--umask OCTAL] [--nofile SOFT] [--sandbox JSON] -- COMMAND ARGS...`.
 //!
-//! Must not do I/O. It is written by the runtime, never by a person: no help, no abbreviations.
+//! Does no I/O. Only the runtime writes it, so there is no help and there are no abbreviations.
 
 use std::ffi::OsString;
 
-/// What to start, and with which limits.
+/// The command to start, and its limits.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Options {
     /// The agent's file mode creation mask.
     pub(super) umask: Option<u32>,
-    /// The agent's soft limit of open descriptors; more than the hard limit means the hard limit.
+    /// The agent's soft limit of open descriptors, capped at the hard limit.
     pub(super) nofile: Option<u64>,
-    /// What the agent may reach, as [`subagent_sandbox::main`] reads it.
+    /// The agent's sandbox, as [`subagent_sandbox::main`] parses it.
     pub(super) sandbox: Option<String>,
     /// The program, looked up in `PATH` if it has no slash.
     pub(super) command: OsString,
-    /// Its arguments.
     pub(super) args: Vec<OsString>,
 }
 
-/// A command line that the guard does not understand.
+/// An invalid command line of the guard.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UsageError {
     #[error("missing value after {0}")]
@@ -34,7 +33,7 @@ pub(super) enum UsageError {
     MissingCommand,
 }
 
-/// Reads the arguments after `guard`.
+/// Parses the arguments after `guard`.
 pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, UsageError> {
     let (mut umask, mut nofile, mut sandbox) = (None, None, None);
     loop {

@@ -1,4 +1,4 @@
-//! Handles for processes: a number may be given to another process, a handle never is. Must not decide anything.
+//! Process handles (pidfds): a pid can be reused, a handle cannot. Decides nothing.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,10 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use nix::sys::signal::Signal;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
-/// A handle for the process that has this number now.
+/// Returns a handle for the process that has this pid now.
 ///
 /// # Errors
-/// ESRCH when there is none, EINVAL for what is no process number, ENOSYS before Linux 5.3.
+///
+/// ESRCH if there is none, EINVAL for an invalid pid, ENOSYS before Linux 5.3.
 pub(super) fn open(pid: i32) -> io::Result<OwnedFd> {
     let pid = process_number(pid)?;
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
@@ -18,14 +19,15 @@ pub(super) fn open(pid: i32) -> io::Result<OwnedFd> {
 /// Sends a signal to exactly the process of the handle.
 ///
 /// # Errors
-/// ESRCH when it has been reaped, EPERM when it is not ours to signal.
+///
+/// ESRCH if it has been reaped, EPERM if we may not signal it.
 pub(super) fn send(process: impl AsFd, signal: Signal) -> io::Result<()> {
     // All signals that have a name here have one there.
     let signal = rustix::process::Signal::from_named_raw(signal as i32).ok_or(rustix::io::Errno::INVAL)?;
     Ok(pidfd_send_signal(process, signal)?)
 }
 
-/// The kernel takes only positive numbers.
+/// The kernel accepts only positive numbers.
 fn process_number(pid: i32) -> io::Result<Pid> {
     let pid = (pid > 0).then(|| Pid::from_raw(pid)).flatten();
     Ok(pid.ok_or(rustix::io::Errno::INVAL)?)
@@ -42,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_handle_reaches_its_process_until_that_is_reaped() {
-        // It would read its standard input for ever.
+        // It would read its standard input without end.
         let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let handle = open(i32::try_from(child.id()).unwrap()).unwrap();
         for signal in [Signal::SIGSTOP, Signal::SIGCONT, Signal::SIGKILL] {

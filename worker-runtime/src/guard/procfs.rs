@@ -1,21 +1,22 @@
-//! What `/proc` says about one process. Linux only.
+//! Reads `/proc` data about one process. Linux only.
 //!
-//! Must not signal anything or keep anything: every answer may be old as soon as it is read, the callers deal with it.
+//! Signals nothing and caches nothing: every result may be outdated at once, and
+//! the callers handle that.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 
-/// Longer than `/proc/<pid>/stat` gets up to the field that is needed last (22 of 52).
+/// Longer than `/proc/<pid>/stat` up to the last field needed (22 of 52).
 pub(super) const STAT_BYTES: usize = 1024;
 
 /// The fields of `/proc/<pid>/stat` that are used here.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stat<'a> {
-    /// The process name; any bytes, parentheses and newlines included.
+    /// The process name: any bytes, including parentheses and newlines.
     pub(super) comm: &'a [u8],
-    /// `R`, `S`, `Z`, ...
+    /// The state letter: `R`, `S`, `Z`, ...
     pub(super) state: u8,
-    /// The parent; 0 for the first process (and for one whose parent is outside of this pid namespace).
+    /// The parent's pid. 0 for the first process, and if the parent is outside this pid namespace.
     pub(super) ppid: i32,
     /// Clock ticks since boot.
     pub(super) start_time: u64,
@@ -31,7 +32,9 @@ impl Stat<'_> {
 /// Reads `/proc/<pid>/stat` into `buffer`.
 ///
 /// # Errors
-/// `NotFound` (or ESRCH) when there is no such process or it is hidden from us; `InvalidData` for an unknown format.
+///
+/// `NotFound` (or ESRCH) if the process does not exist or is hidden from us; `InvalidData`
+/// for an unknown format.
 pub(super) fn stat(pid: i32, buffer: &mut [u8; STAT_BYTES]) -> io::Result<Stat<'_>> {
     let length = File::open(format!("/proc/{pid}/stat"))?.read(buffer)?;
     parse_stat(&buffer[..length]).ok_or_else(|| {
@@ -41,30 +44,31 @@ pub(super) fn stat(pid: i32, buffer: &mut [u8; STAT_BYTES]) -> io::Result<Stat<'
 
 fn parse_stat(text: &[u8]) -> Option<Stat<'_>> {
     let open = text.iter().position(|byte| *byte == b'(')?;
-    // The name may contain anything, the fields after it only numbers and the state's letter.
+    // The name can contain anything; the fields after it contain only numbers and the state letter.
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let comm = text.get(open + 1..close)?;
     let mut fields = std::str::from_utf8(text.get(close + 1..)?).ok()?.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let ppid = fields.next()?.parse().ok()?;
-    // After state (3) and ppid (4): field 22 is the 18th from here.
+    // Relative to the fields after state (3) and ppid (4), field 22 is the 18th.
     let start_time = fields.nth(17)?.parse().ok()?;
     Some(Stat { comm, state, ppid, start_time })
 }
 
-/// Appends the children of all threads of `pid` to `children`, ended ones included.
+/// Appends the children of all threads of `pid` to `children`, including ended ones.
 ///
-/// The list is complete only for a process that stands still: it must be read again until nothing new shows up.
+/// The list is complete only for a stopped process: read it again until nothing new appears.
 ///
 /// # Errors
-/// `NotFound` when there is no such process, or when the kernel does not offer these files at all.
+///
+/// `NotFound` if the process does not exist, or if the kernel does not offer these files.
 pub(super) fn children(pid: i32, children: &mut Vec<i32>) -> io::Result<()> {
     let mut text = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         text.clear();
         match File::open(thread?.path().join("children")).and_then(|mut file| file.read_to_end(&mut text)) {
             Ok(_) => children.extend(numbers(&text)),
-            // The thread has ended meanwhile; its children are another thread's now.
+            // The thread has ended meanwhile; another thread has its children now.
             Err(error) if gone(&error) && offers_children() => {}
             Err(error) => return Err(error),
         }
@@ -77,17 +81,18 @@ pub(super) fn offers_children() -> bool {
     fs::metadata("/proc/thread-self/children").is_ok()
 }
 
-/// All processes that can be seen, each with its parent.
+/// Returns all visible processes, each with its parent.
 ///
 /// # Errors
-/// When `/proc` cannot be read.
+///
+/// `/proc` cannot be read.
 pub(super) fn parents() -> io::Result<Vec<(i32, i32)>> {
     let mut buffer = [0; STAT_BYTES];
     let mut parents = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-        // One that cannot be read has ended meanwhile.
+        // A process that cannot be read has ended meanwhile.
         if let Ok(stat) = stat(pid, &mut buffer) {
             parents.push((pid, stat.ppid));
         }
@@ -95,7 +100,7 @@ pub(super) fn parents() -> io::Result<Vec<(i32, i32)>> {
     Ok(parents)
 }
 
-/// True for the two answers that `/proc` has for a process that is not there any more.
+/// True for both errors that `/proc` returns for an ended process.
 pub(super) fn gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ESRCH)
 }

@@ -1,6 +1,6 @@
-//! Reaping children one at a time.
+//! Reaps children one at a time.
 //!
-//! Must not wait: "nothing yet" is an answer.
+//! Does not wait: "nothing yet" is a result.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -9,26 +9,27 @@ use nix::libc;
 
 use super::state::Exit;
 
-/// What `waitpid` answered.
+/// The result of `waitpid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reaped {
-    /// This child has ended and is gone now.
+    /// This child has ended and was reaped.
     Child { pid: i32, exit: Exit },
-    /// There are children, none has ended.
+    /// There are children, but none has ended.
     NothingYet,
-    /// There is no such child; asked for any child: none is left at all.
+    /// The given child does not exist; for any child: none is left at all.
     NoneLeft,
 }
 
 /// Reaps one ended child: any, or the given one.
 ///
-/// Not through nix: it fails, with the child already reaped, on the real-time signals that it has no name for.
+/// Does not use nix, which reaps the child and then fails for real-time signals that it
+/// has no name for.
 #[allow(unsafe_code)]
 pub(super) fn next(child: Option<i32>) -> Reaped {
     loop {
         let mut status = 0;
-        // __WALL: children made with clone() and another exit signal count as well.
-        // SAFETY: `status` is a valid place for the answer during the call.
+        // __WALL: includes children made by clone() with another exit signal.
+        // SAFETY: `status` is valid for writes during the call.
         let pid =
             unsafe { libc::waitpid(child.unwrap_or(-1), &raw mut status, libc::WNOHANG | libc::__WALL) };
         if pid > 0 {

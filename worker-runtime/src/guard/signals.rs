@@ -1,13 +1,13 @@
-//! The guard's signals: none may end it, all arrive through one descriptor.
+//! The guard's signals: none may end it, and all arrive through one descriptor.
 //!
-//! Must not install handlers.
+//! Must not install signal handlers.
 
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// Those that mean a fault in the guard itself: to block them would only hide it.
+/// Signals of a fault in the guard itself. Blocking them would only hide the fault.
 const FAULTS: [Signal; 7] = [
     Signal::SIGABRT,
     Signal::SIGBUS,
@@ -18,14 +18,15 @@ const FAULTS: [Signal; 7] = [
     Signal::SIGTRAP,
 ];
 
-/// Blocks all signals that can be and gives a descriptor to read them from, without waiting.
+/// Blocks all signals that can be blocked. Returns a non-blocking descriptor to read them from.
 ///
-/// All, because a stray SIGUSR1 or SIGHUP that ends the guard would leave the agent's tree to somebody else. Their
-/// dispositions are the default from here on (an inherited, ignored SIGCHLD would make the kernel reap behind our
-/// back), which the agent inherits; its mask it gets in [`super::spawn`].
+/// All, because a stray SIGUSR1 or SIGHUP that ends the guard would leave the agent's tree without
+/// it. Resets their dispositions to the default: with an ignored SIGCHLD the kernel would reap
+/// children itself. The agent inherits the dispositions; [`super::spawn`] sets its mask.
 ///
 /// # Errors
-/// The system's, with nothing to clean up.
+///
+/// The system's error; there is nothing to clean up.
 pub(crate) fn take_over() -> nix::Result<SignalFd> {
     let mut mask = SigSet::all();
     for fault in FAULTS {
@@ -39,24 +40,25 @@ pub(crate) fn take_over() -> nix::Result<SignalFd> {
 #[allow(unsafe_code)]
 fn reset_dispositions() {
     for number in 1..=libc::SIGRTMAX() {
-        // The standard library's handlers that explain a stack overflow.
+        // The standard library's handlers that report a stack overflow.
         if number == libc::SIGSEGV || number == libc::SIGBUS {
             continue;
         }
-        // SAFETY: the default disposition runs no code of ours. Fails for SIGKILL and SIGSTOP and the two of the C
-        // library, which are as they should be.
+        // SAFETY: the default disposition runs no code of ours. Fails for SIGKILL, SIGSTOP and two
+        // signals of the C library, which need no change.
         unsafe { libc::signal(number, libc::SIG_DFL) };
     }
 }
 
-/// What the signals that have arrived ask for.
+/// The request of the signals that have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     Nothing,
     End,
 }
 
-/// Takes all signals that have arrived. Children are asked for separately: SIGCHLD says only that it is worth it.
+/// Takes all signals that have arrived. The caller reaps children separately: SIGCHLD
+/// is only a hint.
 pub(crate) fn drain(signals: &SignalFd) -> Asked {
     let mut asked = Asked::Nothing;
     loop {

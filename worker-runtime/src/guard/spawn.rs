@@ -1,6 +1,6 @@
-//! Starts the agent.
+//! Starts the agent below the guard.
 //!
-//! Must not leave the agent anything of the guard's: signal mask, process group, descriptors above 2.
+//! The agent inherits nothing of the guard's: no signal mask, process group or descriptor above 2.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,21 +19,23 @@ use nix::unistd::write;
 use super::options::Options;
 use super::{COMMAND_ENV, OWN_EXECUTABLE};
 
-/// So much earlier than the runtime the kernel takes an agent when memory runs out.
+/// Raises the agent's OOM score above the runtime's, so that the kernel kills the agent first.
 const OOM_SCORE_RAISE: i32 = 300;
 const OOM_SCORE_MAX: i32 = 1000;
 
-/// Starts the agent in a process group of its own, with the guard's descriptors 0, 1 and 2, and gives its pid.
+/// Starts the agent in its own process group, with the guard's descriptors 0, 1 and
+/// 2. Returns its pid.
 ///
-/// The caller reaps it: the handle of the standard library is dropped, which neither waits nor kills.
+/// The caller reaps it: the standard library's handle is dropped, which neither waits nor kills.
 ///
 /// # Errors
+///
 /// The system's error of fork, of a limit, or of exec.
 pub(super) fn agent(options: &Options) -> io::Result<i32> {
     let mut command = command(options);
     command.process_group(0);
     before_exec(&mut command, options);
-    // What is armed is armed in the guard, not in what an agent may run.
+    // Failpoints apply to the guard and not to programs of the agent.
     for (name, _) in subagent_failpoint::armed_with() {
         command.env_remove(name);
     }
@@ -43,7 +45,8 @@ pub(super) fn agent(options: &Options) -> io::Result<i32> {
     i32::try_from(child.id()).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// The agent itself, or this program, which becomes the agent inside its sandbox.
+/// Returns the command of the agent, or of this program, which becomes the
+/// agent inside its sandbox.
 fn command(options: &Options) -> Command {
     if let Some(sandbox) = &options.sandbox {
         let mut command = Command::new(OWN_EXECUTABLE);
@@ -62,9 +65,10 @@ fn command(options: &Options) -> Command {
     command
 }
 
-/// What the agent gets and the guard does not: limits, its place in the queue of the OOM killer, and an empty mask.
+/// Sets what applies only to the agent: limits, its OOM score, and an empty signal mask.
 ///
-/// All between fork and exec: what the agent starts first has it too, and the guard's own signals stay blocked.
+/// All this happens between fork and exec, so the agent's children inherit it and the
+/// guard's signals stay blocked.
 #[allow(unsafe_code)]
 fn before_exec(command: &mut Command, options: &Options) {
     let (mode, nofile) = (options.umask.map(Mode::from_bits_truncate), options.nofile);
@@ -77,13 +81,14 @@ fn before_exec(command: &mut Command, options: &Options) {
             let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
             setrlimit(Resource::RLIMIT_NOFILE, soft.min(hard), hard)?;
         }
-        // Best effort: a kernel or container that refuses it refuses a convenience.
+        // Best effort: a kernel or container that rejects it only takes a convenience away.
         let _ = write_oom_score(oom_score.as_bytes());
         // Last: from here on a signal may end the agent, as it should.
         SigSet::empty().thread_set_mask()?;
         Ok(())
     };
-    // SAFETY: only system calls, no allocation, no lock; and the guard has one thread, so fork left none held.
+    // SAFETY: only system calls, no allocation, no lock. The guard has one thread, so fork left no
+    // lock held.
     unsafe { command.pre_exec(prepare) };
 }
 

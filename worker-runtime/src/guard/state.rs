@@ -1,25 +1,23 @@
-//! The guard's states: what to do on what, as a pure function.
+//! The guard's states: the effects of each input, as a pure function.
 //!
-//! Must not do I/O or look at a clock: the time (since the guard's start) comes with each input.
+//! Does no I/O and reads no clock: each input carries the time since the guard's start.
 
 use std::time::Duration;
 
 use super::status::GuardStatus;
 
-/// After this long in the kill loop the runtime is told that something withstands.
+/// Time in the kill loop after which surviving processes are reported.
 pub(super) const INCOMPLETE_AFTER: Duration = Duration::from_secs(10);
-/// How many process ids a status line names: all lines together fit into the smallest pipe, so that a runtime that
-/// does not read cannot hold the guard up.
+/// Maximum number of pids per status line. All lines together fit into the smallest pipe, so a
+/// runtime that does not read cannot block the guard.
 const NAMED_PIDS: usize = 64;
 
-/// Where the guard is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// The agent runs.
     Running { agent: i32 },
-    /// The tree is being ended, since the given time.
+    /// The tree is being ended since the given time.
     Ending { agent: i32, since: Duration, killed: u32, told_incomplete: bool },
-    /// Nothing is left.
+    /// No process is left.
     Clean,
 }
 
@@ -30,7 +28,7 @@ pub(super) enum Exit {
     Signal(i32),
 }
 
-/// What the guard noticed.
+/// An event that the guard noticed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Input {
     /// The runtime asks for SIGTERM to the agent's group.
@@ -39,21 +37,22 @@ pub(super) enum Input {
     EndAsked,
     /// A child was reaped.
     Reaped { pid: i32, exit: Exit },
-    /// `waitpid` answered ECHILD.
+    /// The call of `waitpid` returned ECHILD.
     NoneLeft,
-    /// A round of the kill loop is done and these were still there.
+    /// A round of the kill loop is done, and these processes remain.
     StillLeft(Vec<i32>),
 }
 
-/// What the guard has to do.
+/// An effect for the guard to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// SIGTERM to the process group that this process leads; it is not reaped yet.
+    /// Sends SIGTERM to the process group led by this process, which is not reaped yet.
     Terminate(i32),
     Report(GuardStatus),
 }
 
-/// The next state and what to do, in order. Inputs that mean nothing in a state change nothing.
+/// Returns the next state and the effects, in order. Inputs without a meaning in
+/// a state change nothing.
 pub(super) fn step(state: State, input: Input, now: Duration) -> (State, Vec<Effect>) {
     match (state, input) {
         (State::Running { agent }, Input::TerminateAsked) => (state, vec![Effect::Terminate(agent)]),
@@ -64,9 +63,10 @@ pub(super) fn step(state: State, input: Input, now: Duration) -> (State, Vec<Eff
             let reports = [exited(pid, Some(exit)), GuardStatus::Ending];
             (ending(agent, now), reports.map(Effect::Report).into())
         }
-        // An orphan that ended by itself: the subreaper's daily work.
+        // An orphan that ended by itself: the normal work of a subreaper.
         (State::Running { .. }, Input::Reaped { .. }) => (state, vec![]),
-        // Cannot be while the agent is our child; if it is, nothing is left and its status is lost.
+        // Impossible while the agent is our child. If it happens, nothing is left and
+        // its status is lost.
         (State::Running { agent }, Input::NoneLeft) => {
             let clean = GuardStatus::Clean { killed: 0, millis: 0 };
             (State::Clean, [exited(agent, None), GuardStatus::Ending, clean].map(Effect::Report).into())

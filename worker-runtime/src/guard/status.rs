@@ -1,11 +1,13 @@
-//! What the guard tells the runtime: one JSON object per line on the status pipe.
+//! The guard's reports to the runtime: one JSON object per line on the status pipe.
 //!
-//! Must not do I/O. A runtime may read lines of an older guard: fields are only ever added, with a default.
+//! Does no I/O. A runtime may read lines of an older guard: fields may only be
+//! added, with a default.
 
 use serde::{Deserialize, Serialize};
 
-/// One line on the status pipe. Order: `spawned`, then `exited` and `ending` (either first), perhaps `incomplete`,
-/// last `clean`; or `spawnFailed` alone; or `clean` alone when the life pipe had ended before the start.
+/// One line on the status pipe. Order: `spawned`; then `exited` and `ending` in either order;
+/// possibly `incomplete`; last `clean`. Alternatively `spawnFailed` alone, or `clean` alone if the
+/// life pipe ended before the start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "camelCase")]
 pub enum GuardStatus {
@@ -14,18 +16,19 @@ pub enum GuardStatus {
         /// The agent's process id.
         pid: i32,
     },
-    /// The agent could not be started; the guard exits, nothing is left.
+    /// The agent could not be started; the guard exits and no process is left.
     SpawnFailed {
-        /// The system's error number, 0 if there is none.
+        /// The system's error number, or 0 without one.
         errno: i32,
-        /// What could not be done, with the program's name.
+        /// What failed, with the program's name.
         message: String,
     },
-    /// The agent itself ended: exactly one of `code` and `signal` is there, unless the status could not be learnt.
+    /// The agent itself ended. Exactly one of `code` and `signal` is present, unless
+    /// the status is unknown.
     Exited {
         /// The agent's process id.
         pid: i32,
-        /// Its exit code.
+        /// The agent's exit code.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<i32>,
         /// The signal that ended it.
@@ -36,14 +39,14 @@ pub enum GuardStatus {
     Ending,
     /// The tree could not be ended in time; the guard keeps trying.
     Incomplete {
-        /// What is still there (the first 64).
+        /// The first 64 remaining processes.
         pids: Vec<i32>,
     },
-    /// Nothing is left: `waitpid` answered ECHILD.
+    /// No process is left: `waitpid` returned ECHILD.
     Clean {
-        /// How many processes the guard's SIGKILL ended.
+        /// Number of processes that the guard's SIGKILL ended.
         killed: u32,
-        /// From `ending` to here, in milliseconds.
+        /// Time since `ending`, in milliseconds.
         millis: u64,
     },
     /// A line of a newer guard.

@@ -1,6 +1,7 @@
-//! The guard as a process: wait for the runtime, for a signal and for children, and do what the state says.
+//! The guard's process: waits for the runtime, signals and children, and carries out the
+//! effects of the state.
 //!
-//! Must not decide: that is [`super::state`]. Linux only.
+//! Decides nothing; [`super::state`] does. Linux only.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -25,13 +26,14 @@ use super::status::GuardStatus;
 use super::tree::{self, Tree};
 use super::{END, TERMINATE, spawn};
 
-/// How many of those that withstand are looked at for the report.
+/// Maximum number of surviving processes inspected for the report.
 const LOOKED_AT: usize = 64;
 
-/// Runs the guard to its end. Returns only when nothing of the tree is left, or nothing was started.
+/// Runs the guard to its end. Returns when the tree is gone, or if nothing was started.
 ///
 /// # Errors
-/// When its descriptors are not what they must be; nothing was started then.
+///
+/// Its descriptors are wrong; nothing was started.
 pub(super) fn run(options: Options) -> io::Result<()> {
     let Inherited { life, mut status, lock } = inherited::take()?;
     let (signals, null) = match prepare() {
@@ -76,10 +78,10 @@ pub(super) fn run(options: Options) -> io::Result<()> {
     Ok(())
 }
 
-/// Becomes what a guard is: named, in a session of its own, a subreaper, deaf to signals.
+/// Sets up the guard's process: name, own session, subreaper, blocked signals.
 fn prepare() -> Result<(SignalFd, File), (&'static str, Errno)> {
     prctl::set_name(c"subagent-guard").map_err(|errno| ("prctl(PR_SET_NAME)", errno))?;
-    // Fails if it leads a group already: started by hand.
+    // Fails for a group leader, when started by hand.
     let _ = setsid();
     prctl::set_child_subreaper(true).map_err(|errno| ("prctl(PR_SET_CHILD_SUBREAPER)", errno))?;
     let signals = signals::take_over().map_err(|errno| ("signalfd", errno))?;
@@ -88,7 +90,7 @@ fn prepare() -> Result<(SignalFd, File), (&'static str, Errno)> {
     Ok((signals, null))
 }
 
-/// True if the writer of the life pipe is gone already: nobody would read what the agent says.
+/// True if the writer of the life pipe is gone: no process would read the agent's output.
 fn hung_up(life: &File) -> bool {
     let mut fds = [PollFd::new(life.as_fd(), PollFlags::POLLIN)];
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
@@ -96,16 +98,17 @@ fn hung_up(life: &File) -> bool {
         && fds[0].revents().is_some_and(|events| events.intersects(gone))
 }
 
-/// Gives up the agent's pipes, so that their ends mean the agent's end, and its cwd, so that it can be unmounted.
+/// Releases the agent's pipes, so that their end means the agent's end, and its cwd, so that
+/// it can be unmounted.
 fn let_go_of_stdio(null: &File) {
-    // Cannot fail with open descriptors; and if so, the agent runs and must be guarded all the same.
+    // Cannot fail with open descriptors. Even then the agent runs and must be guarded.
     let _ = dup2_stdin(null);
     let _ = dup2_stdout(null);
     let _ = dup2_stderr(null);
     let _ = chdir("/");
 }
 
-/// A reader that is gone is no reason to stop: the runtime's end is told by the life pipe.
+/// A reader that is gone is not an error: the life pipe reports the runtime's end.
 fn report(status: &mut File, line: &GuardStatus) {
     if let Ok(mut line) = serde_json::to_vec(line) {
         line.push(b'\n');
@@ -119,7 +122,7 @@ struct Guard {
     status: File,
     signals: SignalFd,
     started: Instant,
-    /// Held until the process ends.
+    /// The lock is held until the process ends.
     _lock: OwnedFd,
 }
 
@@ -135,7 +138,7 @@ impl Guard {
             match result {
                 Ok(_) => {}
                 Err(Errno::EINTR) => continue,
-                // Deaf and blind: the one safe thing to do is to end what would be unguarded.
+                // Without these events the guard cannot watch the tree, so it ends the tree.
                 Err(_) => return self.apply(Input::EndAsked),
             }
             if life {
@@ -156,7 +159,7 @@ impl Guard {
                     match *byte {
                         TERMINATE => self.apply(Input::TerminateAsked),
                         END => self.apply(Input::EndAsked),
-                        // A word of a newer runtime.
+                        // A byte of a newer runtime.
                         _ => {}
                     }
                 }
@@ -173,7 +176,7 @@ impl Guard {
         self.reap();
     }
 
-    /// Reaps all that has ended; true if that was at least one.
+    /// Reaps all ended children. Returns true if there was at least one.
     fn reap(&mut self) -> bool {
         let mut any = false;
         loop {
@@ -189,7 +192,7 @@ impl Guard {
         }
     }
 
-    /// The kill loop.
+    /// Kills descendants in a loop until none is left.
     fn end(&mut self) {
         if subagent_failpoint::sabotaged("guard.spare") {
             return report(&mut self.status, &GuardStatus::Clean { killed: 0, millis: 0 });
@@ -208,7 +211,7 @@ impl Guard {
         }
     }
 
-    /// Reaps while processes go on ending, until none did for so long.
+    /// Reaps while processes keep ending, until none did for the length of `pause`.
     fn settle(&mut self, pause: Duration) {
         let until = Instant::now() + pause.max(SETTLE);
         while matches!(self.state, State::Ending { .. }) && Instant::now() < until {
@@ -216,7 +219,7 @@ impl Guard {
             if poll(&mut fds, timeout(pause)) != Ok(1) {
                 return;
             }
-            // Asked to end: we are at it.
+            // A request to end is being carried out already.
             let _ = signals::drain(&self.signals);
             self.reap();
         }
@@ -234,9 +237,9 @@ impl Guard {
     }
 }
 
-/// SIGTERM to the agent's group, and SIGCONT, since one that is stopped could not act on it.
+/// Sends SIGTERM to the agent's group, and SIGCONT, because a stopped process could not react.
 ///
-/// The agent is not reaped yet, so its number (and that of its group) means no other.
+/// The agent is not reaped yet, so its pid and group id are not reused.
 fn terminate(agent: Pid) {
     for signal in [Signal::SIGTERM, Signal::SIGCONT] {
         // It may have moved to another group itself.

@@ -1,8 +1,8 @@
-//! The tree below this process: find it, freeze it, kill it.
+//! The process tree below this process: finds, stops and kills it.
 //!
-//! Must not touch a process that is not a descendant. A number alone proves nothing, since it may have been given to
-//! another process: our own children keep theirs until we reap them (which nobody does during a sweep), everybody
-//! else is held by a process descriptor while its parent is looked up.
+//! Must not touch a process that is not a descendant. A pid alone proves nothing, because it may be
+//! reused. Our own children keep theirs until we reap them, which does not happen during a sweep.
+//! All others are held by a pidfd while their parent is looked up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,20 +12,21 @@ use nix::unistd::Pid;
 
 use super::{pidfd, procfs};
 
-/// So often a sweep looks for processes that were born while it froze the others. What is born after that is found
-/// by the next sweep: to bound it means that a tree that grows faster than we freeze is thinned out meanwhile.
+/// Maximum number of passes per sweep that look for processes born while the others were stopped.
+/// The next sweep finds later ones. The limit ensures that a tree that grows faster than we stop
+/// it is reduced meanwhile.
 const MAX_PASSES: usize = 8;
 
-/// How to learn who is whose child.
+/// How the children of a process are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Listing {
-    /// The kernel's lists of children: costs as much as the tree is large.
+    /// The kernel's lists of children; the cost grows with the tree.
     ChildrenFiles,
-    /// Kernels without those lists: the parents of all processes of the system.
+    /// The parents of all processes, for kernels without these lists.
     AllProcesses,
 }
 
-/// How a process stands to us, as known in one sweep.
+/// The relation of a process to us, as known in one sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kinship {
     Child,
@@ -34,7 +35,7 @@ enum Kinship {
 
 type Members = BTreeMap<i32, Kinship>;
 
-/// The descendants of this process, without the spared ones and what is below those.
+/// The descendants of this process, without spared ones and their descendants.
 pub(super) struct Tree<'a> {
     me: i32,
     listing: Listing,
@@ -48,16 +49,17 @@ impl<'a> Tree<'a> {
         Self { me: Pid::this().as_raw(), listing, spare }
     }
 
-    /// Our own children that are not spared, ended ones included.
+    /// Returns our own children that are not spared, including ended ones.
     pub(super) fn children(&self) -> Vec<i32> {
         let mut children = self.families().children_of(self.me);
         children.retain(|pid| !self.spare.contains(pid));
         children
     }
 
-    /// Sends SIGSTOP to all descendants until no new ones show up, then SIGKILL to all of them; gives those found.
+    /// Sends SIGSTOP to all descendants until no new ones appear, then SIGKILL to
+    /// all. Returns those found.
     ///
-    /// First everybody stands still, so that no parent can answer the death of its child with a new one.
+    /// Stops everything first, so that no parent can replace a killed child.
     pub(super) fn sweep(&self) -> Vec<i32> {
         let mut members = Members::new();
         for _ in 0..MAX_PASSES {
@@ -71,7 +73,7 @@ impl<'a> Tree<'a> {
         members.into_keys().collect()
     }
 
-    /// One walk from the top, parents before their children; gives the number of new members.
+    /// Walks once from the top, parents before children. Returns the number of new members.
     fn freeze(&self, members: &mut Members) -> usize {
         let families = self.families();
         let mut new = 0;
@@ -98,17 +100,18 @@ impl<'a> Tree<'a> {
         new
     }
 
-    /// Signals a descendant; false if this process is not one (any more).
+    /// Signals a descendant. Returns false if this process is not a descendant (any more).
     ///
-    /// True also when the signal was refused: to a child of another user, say. It stays a member, it may be ours to
-    /// end later, and its children may be now.
+    /// Also returns true if the signal was refused, for example for another user's child. It stays
+    /// a member: we may be able to end it later, and its children now.
     fn send(&self, pid: i32, kinship: Kinship, signal: Signal, members: &Members) -> bool {
         if kinship == Kinship::Child {
             return kill(Pid::from_raw(pid), signal) != Err(Errno::ESRCH);
         }
         match pidfd::open(pid) {
             Ok(process) => self.is_below(pid, members) && !is_gone(pidfd::send(&process, signal)),
-            // Linux before 5.3: between look and signal the system would have to give away all other numbers.
+            // Linux before 5.3: a pid could only be reused here if the system assigned
+            // all others in between.
             Err(error) if error.raw_os_error() == Some(Errno::ENOSYS as i32) => {
                 self.is_below(pid, members) && kill(Pid::from_raw(pid), signal) != Err(Errno::ESRCH)
             }
@@ -118,7 +121,8 @@ impl<'a> Tree<'a> {
 
     fn is_below(&self, pid: i32, members: &Members) -> bool {
         let mut buffer = [0; procfs::STAT_BYTES];
-        // One that we may not look at is left alone until its parent is gone: then it is our child.
+        // A process that we may not inspect is left alone until its parent is gone and
+        // it is our child.
         procfs::stat(pid, &mut buffer)
             .is_ok_and(|stat| stat.ppid == self.me || members.contains_key(&stat.ppid))
     }
@@ -136,7 +140,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Those of `pids` that have not ended (a zombie has).
+/// Filters `pids` to those that have not ended (zombies have ended).
 pub(super) fn alive(pids: impl IntoIterator<Item = i32>) -> impl Iterator<Item = i32> {
     pids.into_iter().filter(|pid| {
         let mut buffer = [0; procfs::STAT_BYTES];
@@ -148,7 +152,7 @@ pub(super) fn alive(pids: impl IntoIterator<Item = i32>) -> impl Iterator<Item =
 }
 
 enum Families {
-    /// Each family is looked up when it is asked for.
+    /// Each family is looked up on demand.
     Asked,
     Known(BTreeMap<i32, Vec<i32>>),
 }
@@ -158,7 +162,8 @@ impl Families {
         match self {
             Self::Asked => {
                 let mut children = Vec::new();
-                // What was read before an error counts; the rest is found in the next pass, or as our own child.
+                // Children read before an error count. The next pass finds the others, or they
+                // become our own children.
                 let _ = procfs::children(pid, &mut children);
                 children
             }
@@ -191,7 +196,8 @@ mod tests {
 
     #[test]
     fn both_ways_to_list_find_the_same_tree() {
-        // `cat` ends with the shell's stdin; the subshell keeps a second generation there until then.
+        // `cat` ends with the shell's stdin. The subshell keeps a second
+        // generation there until then.
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$; (sh -c 'echo $$; cat; :'; :); :"]);
         let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -211,7 +217,7 @@ mod tests {
     fn a_stranger_is_no_member_and_gets_no_signal() {
         let tree = Tree::below_self(&[]);
         let parent = Pid::parent().as_raw();
-        // SIGCONT: if this fails, it must do no harm.
+        // SIGCONT does no harm if this test fails.
         assert!(!tree.send(parent, Kinship::Further, Signal::SIGCONT, &Members::new()));
         assert!(!tree.children().contains(&parent));
     }

@@ -1,6 +1,6 @@
 //! Records that are not written yet: numbered, encoded, in order.
 //!
-//! Must not do I/O: the conversation writes into it, the journal writes it out.
+//! Does no I/O: the conversation adds records, and the journal writes them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use subagent_protocol::record::{Record, RecordType};
 
 use super::bound;
 
-/// A buffer that grew above this in a burst is given back.
+/// A buffer that grew above this in a burst is released.
 const KEPT_BYTES: usize = 16 * 1024;
 
 /// An ordered run of records.
@@ -26,23 +26,24 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Nothing yet; the first record gets this number.
+    /// Creates an empty batch whose first record gets the number `next`.
     pub(crate) fn new(next: u64) -> Self {
         Self { bytes: Vec::new(), scratch: Vec::new(), first: next, next, at: now(), types: 0 }
     }
 
-    /// Takes the clock's time for the records that follow.
+    /// Sets the current time for the following records.
     pub(crate) fn set_time(&mut self) {
         self.at = now();
     }
 
-    /// Takes another clock's time for the records that follow.
+    /// Sets another time for the following records.
     #[cfg(feature = "testing")]
     pub(crate) fn set_time_to(&mut self, at: i64) {
         self.at = at;
     }
 
-    /// Appends a record whose body is kept to the letter; one that is too long for its reader is cut, or becomes noise.
+    /// Appends a record with a verbatim body. A body that is too long is shortened
+    /// or replaced by noise.
     pub(crate) fn push(&mut self, t: RecordType, turn: Option<u64>, kind: Option<&str>, body: &RawValue) {
         let (kept, body) = bound::fit(t, body, bound::MAX_BODY_BYTES);
         let kind = kind.filter(|_| kept == t);
@@ -55,37 +56,35 @@ impl Batch {
         self.types |= bit(t);
     }
 
-    /// Appends a record.
     pub(crate) fn push_body<T: Serialize>(&mut self, t: RecordType, turn: Option<u64>, body: &T) {
         self.push(t, turn, None, &to_raw(body));
     }
 
-    /// The encoded records.
+    /// Returns the encoded records.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The number of its first record.
+    /// Returns the number of its first record.
     pub(crate) fn first(&self) -> u64 {
         self.first
     }
 
-    /// The number that the next record will get.
+    /// Returns the number of the next record.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether a record is in it that must get through although the disk is full.
+    /// Whether it contains a record that must be written even on a full disk.
     pub(crate) fn is_critical(&self) -> bool {
         self.types & !ORDINARY != 0
     }
 
-    /// Forgets what was written.
+    /// Removes the records after they were written.
     pub(crate) fn clear(&mut self) {
         self.first = self.next;
         self.types = 0;
@@ -95,7 +94,7 @@ impl Batch {
         self.scratch.shrink_to(KEPT_BYTES);
     }
 
-    /// Gives a number to a record that is written elsewhere. Only for an empty batch.
+    /// Assigns a number to a record that is written elsewhere. Only for an empty batch.
     pub(super) fn skip(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -103,21 +102,21 @@ impl Batch {
         number
     }
 
-    /// Forgets what was not written, and its numbers.
+    /// Removes records that were not written, and frees their numbers.
     pub(crate) fn take_back(&mut self) {
         self.next = self.first;
         self.clear();
     }
 
-    /// Drops the records that tell of progress alone, so that those that must get through fit into the reserve;
-    /// gives how many it dropped.
+    /// Drops records that only report progress, so that the essential ones fit into the reserve.
+    /// Returns how many it dropped.
     pub(crate) fn shed(&mut self) -> u64 {
         let before = self.next - self.first;
         self.rewrite(self.first, |t| !ordinary(t));
         before - (self.next - self.first)
     }
 
-    /// Numbers its records anew.
+    /// Renumbers its records from `first` on.
     pub(super) fn renumber(&mut self, first: u64) {
         self.rewrite(first, |_| true);
     }
@@ -126,7 +125,7 @@ impl Batch {
         let old = std::mem::take(&mut self.bytes);
         let mut rest = old.as_slice();
         (self.first, self.next, self.types) = (first, first, 0);
-        // Our own encoding of a moment ago: it ends where the buffer ends.
+        // We encoded these bytes ourselves, so decoding ends exactly at the end of the buffer.
         while let Decoded::Record { json, size } = codec::decode(rest, usize::MAX) {
             rest = &rest[size..];
             let Ok(mut record) = serde_json::from_slice::<Record<'_>>(json) else { continue };
@@ -178,14 +177,14 @@ impl Batch {
     }
 }
 
-/// A body as JSON text.
-// Strings, numbers and JSON into memory: there is nothing that could fail.
+/// Returns a body as JSON text.
+// Serializing strings, numbers and JSON into memory cannot fail.
 #[allow(clippy::expect_used)]
 pub(crate) fn to_raw<T: Serialize>(body: &T) -> Box<RawValue> {
     to_raw_value(body).expect("the body of a record can be written into memory")
 }
 
-// See above.
+// Cannot fail, as above.
 #[allow(clippy::expect_used)]
 fn write_json(buffer: &mut Vec<u8>, record: &Record<'_>) {
     serde_json::to_writer(buffer, record).expect("a record can be written into memory");
@@ -204,13 +203,13 @@ const ORDINARY: u32 = bit(RecordType::Update)
     | bit(RecordType::TerminalExited)
     | bit(RecordType::OptionSet);
 
-/// Whether it only tells of progress.
+/// Whether the record only reports progress.
 pub(super) const fn ordinary(t: RecordType) -> bool {
     bit(t) & ORDINARY != 0
 }
 
 fn now() -> i64 {
-    // A clock before 1970 is wrong anyway; order never comes from it.
+    // A clock before 1970 is wrong anyway. The order never depends on it.
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
@@ -218,7 +217,7 @@ fn now() -> i64 {
 
 #[cfg(test)]
 pub(crate) mod reading {
-    //! What tests want to know of a batch.
+    //! Decodes a batch for tests.
 
     use subagent_protocol::surrogates;
 
@@ -234,7 +233,7 @@ pub(crate) mod reading {
         pub(crate) body: serde_json::Value,
     }
 
-    /// All records of a buffer, which must end with the last of them.
+    /// Decodes all records of a buffer, which must end with the last of them.
     pub(crate) fn records(mut bytes: &[u8]) -> Vec<Read> {
         let mut all = Vec::new();
         while !bytes.is_empty() {
@@ -287,7 +286,7 @@ mod tests {
         let mut batch = Batch::new(u64::MAX - 9);
         batch.push(RecordType::Update, Some(u64::MAX), Some(&"\u{1}".repeat(64)), &to_raw(&largest));
         let Decoded::Record { json, size } = codec::decode(batch.bytes(), codec::MAX_RECORD_BYTES) else {
-            panic!("its reader does not take it");
+            panic!("its reader rejects it");
         };
         assert!(size == batch.bytes().len() && json.ends_with(b"xxx\"}"));
         batch.clear();

@@ -1,6 +1,7 @@
-//! How large a record may be: never larger than its reader takes, or everything behind it would be lost with it.
+//! Limits the size of a record to what its reader accepts. A larger record would make
+//! everything after it unreadable.
 //!
-//! Pure. Must not change what is small enough.
+//! Pure. Does not change bodies within the limit.
 
 use std::borrow::Cow;
 
@@ -12,20 +13,20 @@ use subagent_protocol::record::{Noise, NoiseReason, RecordType};
 use super::batch::{ordinary, to_raw};
 use crate::shorten;
 
-/// Room for what stands around a body: number, time, type, turn and kind.
+/// Space for the fields around a body: number, time, type, turn and kind.
 const HEAD_BYTES: usize = 4096;
-/// The longest body.
+/// Maximum length of a body, in bytes.
 pub(super) const MAX_BODY_BYTES: usize = MAX_RECORD_BYTES - HEAD_BYTES;
-/// What is kept of a body that is too long and must keep its shape: it fits into the room that is kept for such
-/// records when the disk is full.
+/// Length of a shortened body that must keep its shape, in bytes. It fits into the reserve
+/// for a full disk.
 const SHORT_BYTES: usize = 32 * 1024;
-/// How much of any other one is shown.
+/// Bytes shown of any other body.
 const SHOWN_BYTES: usize = 4096;
 
-/// The body as it is when it has at most `most` bytes.
+/// Returns the body unchanged if it has at most `most` bytes.
 ///
-/// Else progress becomes a record of its size, as a line that is too long does; a record that others depend on keeps its
-/// type, and the texts in it are cut.
+/// Otherwise progress becomes a noise record with its size, like a line that is too long. A record
+/// that others depend on keeps its type, and its texts are shortened.
 pub(super) fn fit(t: RecordType, body: &RawValue, most: usize) -> (RecordType, Cow<'_, RawValue>) {
     let text = body.get();
     if text.len() <= most {

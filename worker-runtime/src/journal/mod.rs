@@ -1,7 +1,8 @@
-//! The journal: what this runtime did and heard, written before anyone is told.
+//! The journal: what this runtime did and received, written before any process is notified.
 //!
-//! One `write(2)` per batch. Nothing is synced: what was written survives the death of this process, and a loss of
-//! power is told by the boot id in each segment. Must not know ACP or decide what a full disk means for a turn.
+//! Each batch is one `write(2)`. Nothing is synced: written records survive the death of this
+//! process, and the boot id in each segment reveals a power loss. Does not know ACP, nor decide
+//! what a full disk means for a turn.
 
 pub(crate) mod batch;
 mod bound;
@@ -18,41 +19,40 @@ use subagent_protocol::record::{RecordType, Sealed, Segment};
 use batch::Batch;
 use segment::SegmentFile;
 
-/// What all segments of this journal say of themselves.
+/// The header data shared by all segments.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
-    /// Whose journal it is.
+    /// The worker that owns the journal.
     pub(crate) worker_id: WorkerId,
-    /// Which runtime of the worker writes it.
+    /// The worker's runtime that writes it.
     pub(crate) incarnation: u64,
-    /// This boot.
+    /// The id of the current boot.
     pub(crate) boot_id: String,
 }
 
-/// Where a journal begins, and how large it may get.
+/// Location and size limits of a journal.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// The worker's directory.
     pub(crate) directory: PathBuf,
-    /// The number of the first segment.
+    /// Number of the first segment.
     pub(crate) segment: u64,
-    /// The number of the first record.
+    /// Number of the first record.
     pub(crate) first_record: u64,
-    /// A segment is closed when it is longer than this.
+    /// A segment above this size is closed.
     pub(crate) segment_bytes: u64,
-    /// All segments that still exist may be as long as this together.
+    /// Maximum size of all existing segments together, in bytes.
     pub(crate) quota_bytes: u64,
 }
 
-/// The writer.
 #[derive(Debug)]
 pub(crate) struct Journal {
     place: Place,
     identity: Identity,
-    /// What is to be written next.
+    /// The records to write next.
     pub(crate) batch: Batch,
     file: SegmentFile,
-    /// The current segment takes nothing more; the next one must be made first, beginning with this record.
+    /// The current segment accepts no more records. The next one must be created first and
+    /// begins with this record.
     next: Option<NextSegment>,
     last: u64,
     over_quota: bool,
@@ -65,10 +65,11 @@ struct NextSegment {
 }
 
 impl Journal {
-    /// Makes the first segment and writes its head.
+    /// Creates the first segment and writes its head.
     ///
     /// # Errors
-    /// The system's, with the path.
+    ///
+    /// The system's error, with the path.
     pub(crate) fn begin(place: Place, identity: Identity) -> io::Result<Self> {
         let first = NextSegment { segment: place.segment, first_record: place.first_record };
         let file = begin_segment(&place, &identity, first)?;
@@ -77,15 +78,16 @@ impl Journal {
         Ok(Self { place, identity, batch, file, next: None, last: first.first_record, over_quota })
     }
 
-    /// Where the journal ends: what is before this is written.
+    /// Returns the end of the written journal.
     pub(crate) fn end(&self) -> JournalEnd {
         JournalEnd { segment: self.file.number(), offset: self.file.offset(), number: self.last }
     }
 
-    /// Writes the batch. After an error all of it is kept and nothing of it is in the file: call it again.
+    /// Writes the batch. After an error the batch is kept and the file is unchanged: call it again.
     ///
     /// # Errors
-    /// The system's: the disk is full or broken.
+    ///
+    /// The system's error: the disk is full or broken.
     pub(crate) fn commit(&mut self) -> io::Result<()> {
         if self.batch.is_empty() {
             return Ok(());
@@ -107,7 +109,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Goes on in the next segment if the tail of a failed write could not be removed: a reader stops there.
+    /// Continues in the next segment if the tail of a failed write could not be removed,
+    /// because readers stop there.
     fn leave_broken(&mut self) {
         if self.file.is_broken() {
             let first_record = self.batch.first();
@@ -116,7 +119,8 @@ impl Journal {
         }
     }
 
-    /// Ends the segment and tries to begin the next one. What fails is tried again at the next [`Self::commit`].
+    /// Closes the segment and tries to begin the next one. The next
+    /// [`Self::commit`] retries a failure.
     fn seal(&mut self) {
         if subagent_failpoint::check("journal.before_seal").is_err() {
             return;
@@ -124,7 +128,7 @@ impl Journal {
         let segment = self.file.number() + 1;
         self.batch.push_body(RecordType::Sealed, None, &Sealed { next: segment });
         if self.file.append(self.batch.bytes(), true).is_err() {
-            // It stays open, longer than it should be.
+            // The segment stays open, longer than intended.
             self.batch.take_back();
             self.leave_broken();
             return;
@@ -146,14 +150,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether there is more of the journal on disk than is allowed, as of the last look.
+    /// Whether the journal exceeded its quota at the last check.
     pub(crate) fn over_quota(&self) -> bool {
         self.over_quota
     }
 
-    /// Looks again: the daemon deletes what it has taken.
+    /// Checks again: the daemon deletes segments it has read.
     pub(crate) fn look_at_quota(&mut self) {
-        // A directory that cannot be listed is noticed by whoever watches it; until then nothing changes.
+        // The watch notices a directory that cannot be listed; nothing changes until then.
         if let Ok(bytes) = disk_bytes(&self.place) {
             self.over_quota = bytes > self.place.quota_bytes;
         }
@@ -176,13 +180,13 @@ fn begin_segment(place: &Place, identity: &Identity, next: NextSegment) -> io::R
     SegmentFile::create(&place.directory, next.segment, head.bytes())
 }
 
-/// How long all segments of the directory are together.
+/// Returns the total length of all segments in the directory.
 fn disk_bytes(place: &Place) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(&place.directory)? {
         let entry = entry?;
         if entry.path().extension().is_some_and(|extension| extension == "journal") {
-            // One that was deleted meanwhile takes no room.
+            // A segment deleted meanwhile takes no space.
             bytes += entry.metadata().map_or(0, |metadata| metadata.len());
         }
     }

@@ -1,7 +1,7 @@
-//! One file of the journal: appends as a whole or not at all, with room kept behind its end.
+//! One file of the journal. Appends completely or not at all, with space reserved behind its end.
 //!
-//! Must not look into what it writes. A full disk gives short writes: whatever fails leaves the file as it was, or
-//! says that it is broken.
+//! Does not interpret its content. A full disk causes short writes: a failure leaves the file as it
+//! was, or marks it as broken.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,16 +12,16 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc::off_t;
 
-/// Room for the records that must get through, allocated behind every ordinary batch.
+/// Space for essential records, allocated behind every ordinary batch.
 pub(super) const RESERVE_BYTES: u64 = 64 * 1024;
 
-/// An open segment.
+/// An open segment file.
 #[derive(Debug)]
 pub(super) struct SegmentFile {
     file: File,
     number: u64,
     offset: u64,
-    /// Blocks are allocated up to here.
+    /// Blocks are allocated up to this offset.
     reserved: Reserved,
     broken: bool,
 }
@@ -29,15 +29,16 @@ pub(super) struct SegmentFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reserved {
     UpTo(u64),
-    /// The file system cannot do it: there is no reserve.
+    /// The file system cannot reserve space.
     Unsupported,
 }
 
 impl SegmentFile {
-    /// Makes the file and writes its head. A file that exists is never touched.
+    /// Creates the file and writes its head. Never touches an existing file.
     ///
     /// # Errors
-    /// The system's, with the path; nothing is left then.
+    ///
+    /// The system's error, with the path; no file is left.
     pub(super) fn create(directory: &Path, number: u64, head: &[u8]) -> io::Result<Self> {
         let path = path(directory, number);
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -46,7 +47,7 @@ impl SegmentFile {
         let mut segment = Self { file, number, offset: 0, reserved: Reserved::UpTo(0), broken: false };
         subagent_failpoint::hit("segment.after_create");
         if let Err(error) = segment.append(head, false) {
-            // Ours, made a moment ago, and nobody was told of it.
+            // We have just created it, and no other process knows it.
             let _ = std::fs::remove_file(&path);
             return Err(named(error));
         }
@@ -54,17 +55,15 @@ impl SegmentFile {
         Ok(segment)
     }
 
-    /// The number in its name.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Its length.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether it ends with something that is no record.
+    /// Whether it ends with an incomplete record.
     pub(super) fn is_broken(&self) -> bool {
         self.broken
     }
@@ -75,10 +74,11 @@ impl SegmentFile {
         self.file = file;
     }
 
-    /// Appends all of `bytes`. What is `critical` may use the reserve when there is no room beyond it.
+    /// Appends all of `bytes`. A `critical` append may use the reserve on a full disk.
     ///
     /// # Errors
-    /// The system's; the file is as long as before then, or broken.
+    ///
+    /// The system's error; the file has its former length or is marked as broken.
     pub(super) fn append(&mut self, bytes: &[u8], critical: bool) -> io::Result<()> {
         let end = self.offset + bytes.len() as u64;
         if let Err(error) = self.reserve(end + RESERVE_BYTES) {
@@ -97,22 +97,23 @@ impl SegmentFile {
         Ok(())
     }
 
-    /// Removes what a failed write left.
+    /// Removes the remains of a failed write.
     fn cut(&mut self) {
         if self.file.set_len(self.offset).is_err() {
             self.broken = true;
             return;
         }
         if let Reserved::UpTo(_) = self.reserved {
-            // Cutting gave the blocks behind the end back: take them again before anyone else does.
+            // Truncating freed the blocks behind the end: reserves them again
+            // before others use them.
             self.reserved = Reserved::UpTo(self.offset);
             let _ = self.reserve(self.offset + RESERVE_BYTES);
         }
     }
 
-    /// Gives back what is allocated behind the end.
+    /// Releases the space behind the end.
     pub(super) fn release_reserve(&mut self) {
-        // It is only room: a file system that keeps it does no harm.
+        // Only reserved space: keeping it does no harm.
         let _ = self.file.set_len(self.offset);
     }
 
@@ -121,7 +122,7 @@ impl SegmentFile {
         if reserved >= up_to {
             return Ok(());
         }
-        // Twice what is needed, so that a stream of small batches allocates once in a while only.
+        // Reserves twice what is needed, so that a stream of small batches rarely allocates.
         match self.allocate(up_to + RESERVE_BYTES).or_else(|_| self.allocate(up_to)) {
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
                 self.reserved = Reserved::Unsupported;
@@ -149,7 +150,7 @@ impl SegmentFile {
     }
 }
 
-/// The file of a segment.
+/// Returns the path of a segment's file.
 pub(super) fn path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number}.journal"))
 }

@@ -1,4 +1,4 @@
-//! The journal on real files: what is written, cut off, sealed and held back.
+//! The journal on real files: written, truncated, closed and held back.
 
 use std::process::Command;
 
@@ -78,7 +78,7 @@ fn a_segment_that_exists_is_not_touched() {
 fn a_next_segment_that_cannot_be_made_is_made_later() {
     let directory = TempDir::new().unwrap();
     let mut journal = Journal::begin(place(&directory, 600), identity()).unwrap();
-    // In the way of the next segment.
+    // A file that blocks the next segment.
     fs::write(directory.path().join("4.journal"), "").unwrap();
     push_update(&mut journal, 500);
     journal.commit().unwrap();
@@ -111,8 +111,8 @@ fn the_quota_counts_what_is_still_there() {
     assert!(!journal.over_quota());
 }
 
-/// A limit on the size of files makes `write` short and then fail, as a full disk does. It is a limit of the whole
-/// process, so the test runs itself once more.
+/// A file size limit makes `write` short and then fail, as a full disk does. The limit applies to
+/// the whole process, so the test runs itself once more.
 #[test]
 fn a_full_disk_leaves_whole_records_only() {
     const INSIDE: &str = "SUBAGENT_TEST_FILE_SIZE_LIMIT";
@@ -127,7 +127,7 @@ fn a_full_disk_leaves_whole_records_only() {
     }
     use nix::sys::resource::{Resource, setrlimit};
     use nix::sys::signal::{SigSet, Signal};
-    // Without this the limit kills.
+    // Without this, exceeding the limit kills the process.
     let mut xfsz = SigSet::empty();
     xfsz.add(Signal::SIGXFSZ);
     xfsz.thread_block().unwrap();
@@ -148,7 +148,7 @@ fn a_full_disk_leaves_whole_records_only() {
     let whole = read(&directory, 3);
     assert_eq!(whole.len(), written + 1, "nothing of the failed batch is in the file");
     assert_eq!(journal.end().offset, fs::metadata(segment::path(directory.path(), 3)).unwrap().len());
-    // The end of the turn gets through in the room that was kept.
+    // The end of the turn fits into the reserve.
     assert_eq!(journal.batch.shed(), 1);
     let end = TurnEnd::Answered { stop_reason: None, usage: None, meta: None };
     journal.batch.push_body(RecordType::TurnEnd, Some(1), &end);
@@ -165,7 +165,7 @@ fn nothing_is_written_behind_what_a_failed_seal_has_left() {
     journal.commit().unwrap();
     let whole = journal.end();
     let first = segment::path(directory.path(), 3);
-    // Half of the record, and it can neither be finished nor be cut off.
+    // Half a record, which can neither be completed nor removed.
     journal.file.write_to(fs::File::open(&first).unwrap());
     journal.seal();
     let mut torn = fs::OpenOptions::new().append(true).open(&first).unwrap();

@@ -1,6 +1,7 @@
-//! One connection: frames in, frames out, as one task.
+//! One connection as a task: frames in, frames out.
 //!
-//! Must not decide anything. Of the journal's ends only the newest is ever sent: a slow daemon holds nobody up.
+//! Decides nothing. Sends only the newest end of the journal, so that a slow daemon
+//! delays no other work.
 
 use std::io;
 use std::time::Duration;
@@ -15,45 +16,41 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::acp::lines::{Line, LineSplitter};
 
-/// A peer that says nothing is not kept.
+/// How long a peer may take for its hello.
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
-/// A peer that does not read its refusal is not waited for.
+/// How long a peer may take to read its refusal.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
-/// Commands of a connection whose replies it has not taken; behind them it is not heard.
+/// Maximum number of commands per connection without a delivered reply. Reading stops at the limit.
 const MAX_OPEN_COMMANDS: usize = 64;
 const READ_BYTES: usize = 8 * 1024;
 
-/// Something that a connection has for the runtime.
+/// An event of a connection for the runtime.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// The connection.
     pub(crate) connection: u64,
-    /// What it is.
     pub(crate) kind: EventKind,
 }
 
-/// What a connection may have.
 #[derive(Debug)]
 pub(crate) enum EventKind {
-    /// The first frame. The answer goes into `out`.
+    /// The first frame. Frames to the peer go into `out`.
     Hello {
-        /// The peer's protocol.
+        /// The peer's protocol version.
         protocol: u32,
-        /// Its generation.
+        /// The peer's daemon generation.
         generation: u64,
-        /// What it wants us to be doing.
+        /// The state that the peer wants for this runtime.
         desired: Desired,
-        /// Where frames to it go.
+        /// The sender of frames to the peer.
         out: mpsc::UnboundedSender<FromRuntime>,
     },
-    /// A command.
+    /// A command of the peer.
     Command {
-        /// Its id.
+        /// The command's id for its reply.
         id: u64,
-        /// What to do.
         command: Command,
     },
-    /// It is over.
+    /// The connection has ended.
     Closed,
 }
 
@@ -69,20 +66,19 @@ pub(crate) async fn serve(
     events: mpsc::Sender<Event>,
     ends: watch::Receiver<JournalEnd>,
 ) {
-    // How it ended does not matter: the daemon connects again.
+    // The reason does not matter: the daemon connects again.
     let _ = Connection { stream: &stream, connection, events: &events }.run(ends).await;
     let _ = events.send(Event { connection, kind: EventKind::Closed }).await;
 }
 
-/// Tells a peer that it is not served.
 pub(crate) async fn turn_away(stream: Stream, refusal: Refusal, generation: u64) {
     let frame = FromRuntime::Refused { refusal, generation };
     let refuse = async {
-        // Closing a socket with its hello unread would look like an error to the peer.
+        // Closing a socket with an unread hello would look like an error to the peer.
         let _ = Input::new().frame(&stream).await;
         write(&stream, &frame).await
     };
-    // A courtesy: whether it is read does not matter.
+    // A courtesy: it does not matter whether the peer reads it.
     let _ = tokio::time::timeout(REFUSAL_PATIENCE, refuse).await;
 }
 
@@ -104,10 +100,11 @@ impl Connection<'_> {
         };
         // The only sender: the runtime drops it to end this connection.
         self.tell(EventKind::Hello { protocol, generation, desired, out }).await?;
-        // Replies that were not read yet; and those that need no runtime.
+        // Replies not read yet, and frames that need no runtime.
         let open = Semaphore::new(MAX_OPEN_COMMANDS);
         let (own, mut own_frames) = mpsc::unbounded_channel();
-        // Commands are heard while a slow peer does not read: the two halves do not wait for each other.
+        // Reads commands while a slow peer does not read: the two halves do not
+        // wait for each other.
         tokio::select! {
             result = self.read(&mut input, &open, &own) => result,
             result = self.write(&mut frames, &mut own_frames, &open, &mut ends) => result,
@@ -121,7 +118,7 @@ impl Connection<'_> {
         own: &mpsc::UnboundedSender<FromRuntime>,
     ) -> io::Result<()> {
         while let Some(line) = input.frame(self.stream).await? {
-            // Given back with the reply.
+            // The permit returns with the reply.
             open.acquire().await.map_err(io::Error::other)?.forget();
             match serde_json::from_slice(&line) {
                 Ok(ToRuntime::Command { id, command }) => {
@@ -147,7 +144,7 @@ impl Connection<'_> {
         open: &Semaphore,
         ends: &mut watch::Receiver<JournalEnd>,
     ) -> io::Result<()> {
-        // What the peer knows of the journal; nothing before the answer to its hello.
+        // The journal's end that the peer knows; `None` before the reply to its hello.
         let mut known: Option<JournalEnd> = None;
         loop {
             let frame = tokio::select! {
@@ -184,7 +181,7 @@ impl Connection<'_> {
     }
 }
 
-/// Frames that were read and not handed out yet.
+/// Received frames that were not returned yet.
 struct Input {
     splitter: LineSplitter,
     lines: std::collections::VecDeque<Vec<u8>>,
@@ -195,7 +192,7 @@ impl Input {
         Self { splitter: LineSplitter::new(MAX_LINE_BYTES), lines: std::collections::VecDeque::new() }
     }
 
-    /// The next frame, `None` at the end. Cancel safe: what was read is kept.
+    /// Returns the next frame; `None` at the end. Cancel safe: bytes already read are kept.
     async fn frame(&mut self, mut stream: &Stream) -> io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(line) = self.lines.pop_front() {

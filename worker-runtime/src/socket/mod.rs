@@ -1,6 +1,6 @@
-//! The command socket: where it lies, who may connect, and one task per connection.
+//! The command socket: its location, its permitted peers, and one task per connection.
 //!
-//! Must not carry events: only commands, their replies, and how long the journal now is.
+//! Carries no events: only commands, their replies, and the length of the journal.
 
 mod connection;
 mod peer;
@@ -18,7 +18,7 @@ use interprocess::os::unix::local_socket::ListenerOptionsExt;
 pub(crate) use connection::{Event, EventKind, serve, turn_away};
 pub(crate) use peer::{Verdict, judge};
 
-/// The bound socket.
+/// The bound command socket.
 pub(crate) struct Endpoint {
     path: PathBuf,
     listener: Listener,
@@ -26,10 +26,12 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Binds it. A file that lies there is a dead predecessor's: whoever holds the worker's lock owns the path.
+    /// Binds the socket. Replaces an existing file, which belongs to a dead predecessor: the holder
+    /// of the worker's lock owns the path.
     ///
     /// # Errors
-    /// The system's, with the path.
+    ///
+    /// The system's error, with the path.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         subagent_failpoint::check("runtime_socket.before_bind").map_err(named)?;
@@ -38,7 +40,7 @@ impl Endpoint {
             _ => {}
         }
         let name = path.to_fs_name::<GenericFilePath>().map_err(named)?;
-        // Removing it is our own business: the library would also remove a successor's.
+        // We remove the file ourselves: the library would also remove a successor's.
         let options = ListenerOptions::new().name(name).mode(0o600).reclaim_name(false);
         let listener = options.create_tokio().map_err(named)?;
         let metadata = fs::symlink_metadata(path).map_err(named)?;
@@ -46,24 +48,24 @@ impl Endpoint {
         Ok(Self { path: path.to_owned(), listener, file: (metadata.dev(), metadata.ino()) })
     }
 
-    /// Whether its file is still there.
+    /// Whether its file still exists.
     pub(crate) fn is_there(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.file)
     }
 
-    /// Removes its file.
     pub(crate) fn remove(&self) {
         if self.is_there() {
             subagent_failpoint::hit("runtime_socket.before_unlink");
-            // It may be gone in this moment; that is what was wanted.
+            // It may be gone by now, which is the intended result.
             let _ = fs::remove_file(&self.path);
         }
     }
 
-    /// The next connection.
+    /// Returns the next connection.
     ///
     /// # Errors
-    /// The system's: too many open files, for instance.
+    ///
+    /// The system's error, for example too many open files.
     pub(crate) async fn accept(&self) -> io::Result<Stream> {
         self.listener.accept().await
     }

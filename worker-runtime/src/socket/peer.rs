@@ -1,8 +1,8 @@
-//! Who is at the other end of a connection.
+//! Decides whether the peer of a connection is trusted.
 //!
-//! An agent runs as the same user as its owner and could connect to command its own worker, or another one. Every
-//! process that an agent started has its guard as an ancestor; a guard that is also above this runtime is no reason
-//! to refuse (then the daemon itself runs below an agent, and everything of it with it).
+//! An agent runs as the same user as its owner, so it could connect and command its own worker or
+//! another one. Every process that an agent started has its guard as an ancestor. A guard that is
+//! also above this runtime is no reason to refuse: the daemon itself then runs below an agent.
 
 use std::fs;
 use std::io;
@@ -12,22 +12,22 @@ use nix::sys::socket::{getsockopt, sockopt};
 
 use crate::guard::ancestry;
 
-/// What to do with a peer.
+/// The decision about a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It may command.
+    /// The peer may send commands.
     Trusted,
-    /// It runs below an agent: it is told so.
+    /// The peer runs below an agent and gets a refusal.
     BelowGuard,
-    /// It is somebody else's, or gone: it is told nothing.
+    /// The peer belongs to another user or is gone. It gets no answer.
     Dropped,
 }
 
-/// Looks at the peer of a connection.
+/// Inspects the peer of a connection.
 pub(crate) fn judge(socket: impl AsFd) -> Verdict {
     match look(&socket) {
         Ok(verdict) => verdict,
-        // Whoever cannot be looked at has gone, or hides.
+        // A process that cannot be inspected is gone or hides.
         Err(_) => Verdict::Dropped,
     }
 }
@@ -39,7 +39,7 @@ fn look(socket: &impl AsFd) -> io::Result<Verdict> {
         return Ok(Verdict::Dropped);
     }
     let pid = credentials.pid();
-    // With a handle the number cannot have been given to somebody else meanwhile; without, its start time tells.
+    // With a pidfd the pid cannot be reused meanwhile. Without one, the start time reveals a reuse.
     let handle = getsockopt(socket, sockopt::PeerPidfd).ok();
     let before = ancestry::start_time(pid)?;
     let guards = ancestry::guards_above(pid)?;
@@ -57,7 +57,7 @@ fn look(socket: &impl AsFd) -> io::Result<Verdict> {
     Ok(if guards.iter().all(|guard| own.contains(guard)) { Verdict::Trusted } else { Verdict::BelowGuard })
 }
 
-/// Whether the handle still means this number: not so when the process has been reaped.
+/// Whether the pidfd still refers to this pid; it does not once the process was reaped.
 fn is_handle_of(handle: &OwnedFd, pid: i32) -> io::Result<bool> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd()))?;
     let line = info.lines().find_map(|line| line.strip_prefix("Pid:"));

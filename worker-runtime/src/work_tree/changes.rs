@@ -1,4 +1,4 @@
-//! What has changed in a work tree since its base was recorded.
+//! The changes of a work tree since its base was recorded.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -11,36 +11,38 @@ use subagent_protocol::work_tree::TreeBase;
 use super::limits::Limits;
 use super::{record, snapshot};
 
-/// More is not read of an answer.
+/// Maximum output read from git, in bytes.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// A file that has changed.
+/// A changed file of the work tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// Its path in the work tree.
+    /// Path in the work tree.
     pub path: String,
-    /// Its path before, if it was renamed.
+    /// The path before a rename.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_path: Option<String>,
-    /// `added`, `modified`, `deleted`, `renamed`, or `retyped` (a file became a link, for example).
+    /// `added`, `modified`, `deleted`, `renamed`, or `retyped` (for example a file
+    /// that became a link).
     pub status: String,
-    /// Lines that were added; `None` for a binary file.
+    /// Number of added lines; `None` for a binary file.
     pub added: Option<u64>,
-    /// Lines that were deleted; `None` for a binary file.
+    /// Number of deleted lines; `None` for a binary file.
     pub deleted: Option<u64>,
-    /// The change as `git diff` prints it.
+    /// The change as printed by `git diff`; empty without patches.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub patch: String,
 }
 
-/// What has changed.
+/// The changed files of a work tree.
 pub type Changes = Vec<Change>;
 
-/// Compares a work tree with what was recorded of it in a folder. Patches only if they are wanted.
+/// Compares a work tree with the base recorded in a folder. Adds patches only on request.
 ///
 /// # Errors
-/// Why it cannot be compared, as a part of a sentence.
+///
+/// Why it cannot be compared, as part of a sentence.
 pub fn compare(
     folder: &Path,
     env: &[(OsString, OsString)],
@@ -54,7 +56,7 @@ pub fn compare(
     };
     let root = Path::new(&root);
     let failed = |error: std::io::Error| format!("no temporary file can be written: {error}");
-    // The base stays as it is: the index and the objects of this comparison are thrown away.
+    // The base stays unchanged: index and objects of this comparison are temporary.
     let scratch = Scratch::new(folder).map_err(failed)?;
     let mut git = record::own(folder, root, env, limits.until);
     git.places.retain(|(name, _)| *name != "GIT_INDEX_FILE");
@@ -82,7 +84,7 @@ pub fn compare(
     Ok(changes)
 }
 
-/// A folder for one comparison. It goes with this value.
+/// A folder for one comparison; removed on drop.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -99,7 +101,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays goes with the worker.
+        // Remaining files are deleted with the worker.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -108,7 +110,7 @@ fn fields(bytes: &[u8]) -> impl Iterator<Item = String> {
     bytes.split(|byte| *byte == 0).map(|field| String::from_utf8_lossy(field).into_owned())
 }
 
-/// Reads `--name-status -z`.
+/// Parses the output of `--name-status -z`.
 fn names(bytes: &[u8]) -> Changes {
     let mut fields = fields(bytes);
     let mut changes = Vec::new();
@@ -131,7 +133,7 @@ fn names(bytes: &[u8]) -> Changes {
     changes
 }
 
-/// Reads `--numstat -z`, which has the files in the same order.
+/// Parses the output of `--numstat -z`, which lists the files in the same order.
 fn count(changes: &mut [Change], bytes: &[u8]) {
     let mut fields = fields(bytes);
     for change in changes {
@@ -140,13 +142,14 @@ fn count(changes: &mut [Change], bytes: &[u8]) {
         change.added = parts.next().and_then(|count| count.parse().ok());
         change.deleted = parts.next().and_then(|count| count.parse().ok());
         if change.old_path.is_some() {
-            // Both its names follow.
+            // Both names of a rename follow.
             fields.nth(1);
         }
     }
 }
 
-/// Reads `-p`, which has the files in the same order: a file of another type is deleted and added.
+/// Parses the output of `-p`, in the same order. A retyped file appears as a
+/// deletion and an addition.
 fn add_patches(changes: &mut [Change], bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut patches: Vec<String> = Vec::new();

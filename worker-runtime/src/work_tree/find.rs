@@ -1,4 +1,4 @@
-//! What git says of the repository around a folder.
+//! Finds the repository around a folder.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use crate::git::{Failure, Git, Settings};
 
-/// More is not read of an answer.
+/// Maximum output read from git, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
-/// Settings that say how files become objects, and which files belong to the tree.
+/// Settings that decide how files become objects, and which files belong to the tree.
 const WANTED: &str =
     r"^core\.(autocrlf|eol|safecrlf|filemode|symlinks|ignorecase|trustctime|checkstat|excludesfile)$";
 
@@ -20,20 +20,21 @@ pub(super) struct Repository {
     pub(super) root: PathBuf,
     /// The git directory of this work tree.
     pub(super) git_dir: PathBuf,
-    /// That of all its work trees.
+    /// The git directory shared by all work trees.
     pub(super) common_dir: PathBuf,
-    /// `sha1` or `sha256`.
+    /// The object format, `sha1` or `sha256`.
     pub(super) format: String,
     /// The commit that is checked out.
     pub(super) head: Option<String>,
-    /// Names and values.
+    /// Names and values of [`WANTED`] settings.
     pub(super) settings: Vec<(String, String)>,
 }
 
 /// Finds the repository around a folder.
 ///
 /// # Errors
-/// Why there is none, as a part of a sentence.
+///
+/// Why there is none, as part of a sentence.
 pub(super) fn repository(
     cwd: &Path,
     env: &[(OsString, OsString)],
@@ -67,13 +68,14 @@ pub(super) fn repository(
     })
 }
 
-/// The settings in `scope NUL name LF value NUL ...`. The repository may not name a file.
+/// Parses settings of the form `scope NUL name LF value NUL ...`. Settings of the repository must
+/// not name a file.
 fn settings(text: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(text);
     let mut parts = text.split('\0');
     let mut found = Vec::new();
     while let (Some(scope), Some(setting)) = (parts.next(), parts.next()) {
-        // Without a value it is true.
+        // A setting without a value is true.
         let (name, value) = setting.split_once('\n').unwrap_or((setting, "true"));
         let is_word = value.chars().all(|char| char.is_ascii_alphanumeric());
         if is_word || (name == "core.excludesfile" && matches!(scope, "global" | "system")) {

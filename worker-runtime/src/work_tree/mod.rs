@@ -1,7 +1,8 @@
-//! The state of a git work tree: recorded when a worker's first turn begins, and compared with later.
+//! The state of a git work tree: recorded when a worker's first turn begins, for later comparison.
 //!
-//! Must not change the user's repository (index, objects, refs, stash, work tree), and must not run anything that is
-//! named there. So everything is written into a git directory of ours that borrows the repository's objects.
+//! Must not change the user's repository (index, objects, refs, stash, work tree), and must not
+//! run programs named there. Everything is therefore written to our own git directory, which
+//! borrows the repository's objects.
 
 mod changes;
 mod find;

@@ -1,4 +1,4 @@
-//! Recording a base.
+//! Records the base of a work tree.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -16,28 +16,28 @@ use super::limits::Limits;
 use super::snapshot;
 use crate::git::{Failure, Git, Settings};
 
-/// The largest index that is copied.
+/// Maximum size of an index that is copied, in bytes.
 const MAX_INDEX: u64 = 256 * 1024 * 1024;
-/// The same of `info/exclude`.
+/// Maximum size of `info/exclude`, in bytes.
 const MAX_EXCLUDE: u64 = 1024 * 1024;
-/// The longest answer of `git pack-objects`, and the largest file with a base.
+/// Maximum output of `git pack-objects`, and maximum size of a base file, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// Records the state of the work tree around a folder, or why it cannot be.
+/// Records the state of the work tree around a folder, or the reason why that failed.
 pub fn record(cwd: &Path, folder: &Path, env: &[(OsString, OsString)], limits: Limits) -> TreeBase {
     let base = recorded(cwd, folder, env, limits).unwrap_or_else(|reason| {
-        // What is there of it is of no use.
+        // Removes remains of an earlier attempt.
         let _ = fs::remove_dir_all(folder).and_then(|()| create(folder));
         TreeBase::Missing { reason }
     });
     let text = serde_json::to_vec(&base).unwrap_or_default();
-    // A base that is not there is one that is missing.
+    // If it cannot be written, the base counts as missing.
     let unfinished = folder.join("base.json.new");
     let _ = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, folder.join(FILE)));
     base
 }
 
-/// Reads what was recorded in a folder; `None` if nothing was.
+/// Reads the base recorded in a folder; `None` if there is none.
 pub fn read(folder: &Path) -> Option<TreeBase> {
     let text = copy_of(&folder.join(FILE), MAX_ANSWER as u64).ok()?;
     serde_json::from_slice(&text).ok()
@@ -57,7 +57,7 @@ fn recorded(
     prepare(folder, &found).map_err(failed)?;
     let git = own(folder, &found.root, env, limits.until);
     let tree = snapshot::write(&git, limits).or_else(|failure| {
-        // Its index may be in several files, which are not copied.
+        // Its index may consist of several files, which are not copied.
         let Some(head) = found.head.as_deref().filter(|_| matches!(failure, Failure::Refused { .. })) else {
             return Err(String::from(failure));
         };
@@ -65,7 +65,7 @@ fn recorded(
         git.run(&["read-tree", head], b"", MAX_ANSWER)?;
         snapshot::write(&git, limits).map_err(String::from)
     })?;
-    // Objects that only the index of the repository names would be lost with it.
+    // Objects that only the repository's index names would be lost with it.
     let wanted =
         found.head.as_deref().map_or_else(|| format!("{tree}\n"), |head| format!("{tree}\n^{head}\n"));
     let pack = folder.join("objects/pack/pack");
@@ -74,7 +74,7 @@ fn recorded(
     Ok(TreeBase::Recorded { root: root.to_owned(), head: found.head.clone(), tree, recorded_at: now() })
 }
 
-/// Git with the git directory in this folder.
+/// Returns git with the git directory in this folder.
 pub(super) fn own<'a>(
     folder: &Path,
     root: &'a Path,
@@ -89,7 +89,7 @@ pub(super) fn own<'a>(
     Git { folder: root, env, settings: Settings::Own, places, until, held: &[] }
 }
 
-/// Makes a git directory that borrows the objects of a repository, with its index and its rules for files.
+/// Creates a git directory that borrows a repository's objects, with its index and its file rules.
 fn prepare(folder: &Path, found: &Repository) -> io::Result<()> {
     for inner in ["objects/info", "objects/pack", "refs", "info"] {
         create(&folder.join(inner))?;
@@ -110,7 +110,7 @@ fn prepare(folder: &Path, found: &Repository) -> io::Result<()> {
         config.push_str(&format!("[extensions]\n\tobjectFormat = {}\n", found.format));
     }
     fs::write(folder.join("config"), config)?;
-    // With the index git sees which files are unchanged without reading them.
+    // With the index, git recognizes unchanged files without reading them.
     let _ = copy_index(&found.git_dir.join("index"), &folder.join("index"));
     if let Ok(bytes) = copy_of(&found.common_dir.join("info/exclude"), MAX_EXCLUDE) {
         fs::write(folder.join("info/exclude"), bytes)?;
@@ -118,16 +118,18 @@ fn prepare(folder: &Path, found: &Repository) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies an index with its time. Git reads files that are not older than the index: they may have changed since.
+/// Copies an index with its modification time. Git reads files that are not older than the index,
+/// because they may have changed since.
 pub(crate) fn copy_index(from: &Path, to: &Path) -> io::Result<()> {
-    // Before the content, which may be replaced meanwhile: an older time makes git read more files.
+    // Read before the content, which may be replaced meanwhile: an older time only makes
+    // git read more files.
     let time = fs::symlink_metadata(from)?.modified()?;
     let bytes = copy_of(from, MAX_INDEX)?;
     fs::write(to, bytes)?;
     File::options().write(true).open(to)?.set_modified(time)
 }
 
-/// The content of a regular file.
+/// Returns the content of a regular file.
 fn copy_of(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
     let meta = file.metadata()?;
@@ -145,6 +147,6 @@ fn create(folder: &Path) -> io::Result<()> {
 
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    // In whole seconds, as it is written.
+    // In whole seconds, as it is stored.
     Timestamp(i64::try_from(since.as_secs()).unwrap_or(0).saturating_mul(1000))
 }

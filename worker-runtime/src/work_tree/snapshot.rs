@@ -1,4 +1,4 @@
-//! A tree object of what is in a work tree now.
+//! Creates a tree object of the present work tree.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -10,21 +10,22 @@ use nix::unistd::{AccessFlags, access};
 use super::limits::Limits;
 use crate::git::{Failure, Git};
 
-/// Room for the names of changed files.
+/// Maximum length of the list of changed files, in bytes.
 const MAX_NAMES: usize = 16 * 1024 * 1024;
-/// The longest name of an object, with its line end.
+/// Maximum length of an object name with its line end.
 const MAX_ID: usize = 128;
 
-/// Brings the index up to date with the work tree, and writes its tree.
+/// Updates the index from the work tree and writes its tree.
 ///
-/// Not with `git add`: that runs `git status` in submodules, with their config.
+/// Does not use `git add`, which runs `git status` in submodules, with their config.
 ///
 /// # Errors
-/// Why not.
+///
+/// See [`Failure`] for the reasons.
 pub(super) fn write(git: &Git<'_>, limits: Limits) -> Result<String, Failure> {
     let list = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"];
     let names = git.run(&list, b"", MAX_NAMES)?;
-    // A file may be listed more than once. A folder is a repository of its own.
+    // A file may be listed more than once. A folder is a separate repository.
     let names: BTreeSet<&[u8]> =
         names.split(|byte| *byte == 0).filter(|name| !name.is_empty() && !name.ends_with(b"/")).collect();
     if names.len() > limits.files {
@@ -35,7 +36,7 @@ pub(super) fn write(git: &Git<'_>, limits: Limits) -> Result<String, Failure> {
         let path = git.folder.join(OsStr::from_bytes(name));
         if let Ok(meta) = fs::symlink_metadata(&path) {
             bytes += meta.len();
-            // Git would give up at the first file that it cannot read.
+            // Git would stop at the first file it cannot read.
             if meta.is_file() && access(&path, AccessFlags::R_OK).is_err() {
                 continue;
             }

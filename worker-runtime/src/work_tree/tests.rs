@@ -1,4 +1,4 @@
-//! With the real git: what a base holds, what it leaves alone, and what it must never run.
+//! With the real git: what a base contains, what it leaves unchanged, and what it must never run.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use subagent_protocol::work_tree::TreeBase;
 use super::*;
 use crate::git::TOO_LARGE;
 
-/// The limits of a base, with time for a machine that does much else.
+/// The limits of a base, with time for a busy machine.
 fn patient() -> Limits {
     Limits { until: Instant::now() + Duration::from_secs(60), ..Limits::of_base() }
 }
@@ -74,7 +74,7 @@ impl World {
         record(&self.root(), &self.base(), &self.env, patient())
     }
 
-    /// The changed files with their status and counts.
+    /// Returns the changed files with status and counts.
     fn changes(&self) -> Vec<String> {
         let changes = compare(&self.base(), &self.env, true, patient()).unwrap();
         let count = |lines: Option<u64>| lines.map_or("-".to_owned(), |lines| lines.to_string());
@@ -114,7 +114,7 @@ fn what_was_dirty_before_is_part_of_the_base() {
     assert_eq!(world.changes(), expected);
     let patch = &compare(&world.base(), &world.env, true, patient()).unwrap()[0].patch;
     assert!(patch.ends_with(" one\n mine\n+theirs\n"), "{patch}");
-    // What is committed meanwhile has still changed since the base.
+    // A later commit is still a change since the base.
     world.commit();
     assert_eq!(world.changes(), expected);
     world.git(&["reset", "-q", "--hard", "HEAD~"]);
@@ -146,7 +146,7 @@ fn the_repository_stays_as_it_is() {
     assert!(matches!(world.record(), TreeBase::Recorded { .. }));
     assert_eq!(world.changes(), [""; 0]);
     assert!(before == all(), "something in the repository was changed");
-    // A staged object is kept that the repository loses.
+    // A staged object is kept even if the repository loses it.
     world.write("staged", "other\n");
     world.git(&["add", "staged"]);
     world.git(&["prune", "--expire=now"]);
@@ -161,7 +161,7 @@ fn nothing_that_the_repository_names_is_run() {
     fs::write(&script, format!("#!/bin/sh\necho \"$0\" >> {}\ncat\n", seen.display())).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
     let evil = script.to_str().unwrap();
-    // A repository below it, as a submodule.
+    // A repository inside, like a submodule.
     fs::create_dir(world.root().join("sub")).unwrap();
     world.git(&["-C", "sub", "init", "-q"]);
     world.git(&["-C", "sub", "commit", "-q", "--allow-empty", "-m", "x"]);

@@ -1,4 +1,4 @@
-//! Carries out one operation on a worktree at a time.
+//! Serializes the operations on a worktree.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::land::restore;
 use super::registration::Registration;
 use super::work::Work;
 
-/// Carries out an operation on a worktree that no other one works on meanwhile.
+/// Carries out an operation while no other one works on the worktree.
 pub(super) fn alone<'a, T>(
     work: &Work<'a>,
     name: &str,
@@ -22,7 +22,7 @@ pub(super) fn alone<'a, T>(
     }
     let folder = worktree.path.parent().unwrap_or(Path::new("/"));
     let path = match worktree.is_inside() {
-        // All that a process inside of a sandbox can write to.
+        // Processes in a sandbox can write only here.
         true => worktree.repository.join("subagent-lock"),
         false => folder.join(format!(".{}.lock", worktree.name)),
     };
@@ -31,7 +31,7 @@ pub(super) fn alone<'a, T>(
         let found = found.filter(|found| found.path.is_dir() && worktree.sandbox.is_none());
         let answer = found.map_or(Ok(()), |found| restore(work, &found)).and_then(|()| operation(work));
         if !worktree.path.exists() {
-            // The lock goes with the worktree; who waits for it sees that it is gone.
+            // The lock file is removed with the worktree; waiting processes notice that.
             let _ = std::fs::remove_file(&path);
         }
         answer

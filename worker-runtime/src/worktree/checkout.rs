@@ -10,30 +10,30 @@ use super::registration::Registration;
 use super::work::{Work, line};
 use super::{look, modules};
 
-/// A work tree: that of the worktree, or one of a submodule.
+/// A work tree: that of the worktree, or of a submodule.
 pub(super) struct Checkout {
     pub(super) top: PathBuf,
     pub(super) git_dir: PathBuf,
-    /// The same work tree of the repository that the worktree was made from.
+    /// The corresponding work tree in the main repository.
     pub(super) main: Option<PathBuf>,
     pub(super) ready: SystemTime,
     pub(super) deletions_count: bool,
 }
 
 impl Checkout {
-    /// The whole worktree.
+    /// Returns the top work tree of the worktree.
     pub(super) fn of(worktree: &Worktree, found: &Registration) -> Self {
         Self {
             top: found.path.clone(),
             git_dir: found.admin.clone(),
-            // From inside of a sandbox nothing can be kept in the main work tree.
+            // From inside a sandbox, nothing can be kept in the main work tree.
             main: (!worktree.is_inside()).then(|| worktree.main.clone()),
             ready: look::ready(found),
             deletions_count: true,
         }
     }
 
-    /// Those below that are repositories of their own: submodules, and others that git tracks as such.
+    /// Returns the repositories below: submodules, and others that git tracks as such.
     pub(super) fn below(&self, work: &Work<'_>) -> Result<Vec<Self>, Error> {
         let mut found = Vec::new();
         for module in modules::all(work, &self.top)? {
@@ -47,7 +47,7 @@ impl Checkout {
     }
 }
 
-/// The commit that is checked out.
+/// Returns the commit that is checked out.
 pub(super) fn head(work: &Work<'_>, top: &Path) -> Result<Option<String>, Error> {
     Ok(work.asked(top, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.map(|id| line(&id)))
 }

@@ -1,4 +1,4 @@
-//! Commits that exist nowhere but in a worktree: those of its `HEAD`, its branch and what these were before.
+//! Commits that exist only in a worktree: those of its `HEAD`, its branch and their reflogs.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,11 @@ use super::registration::Registration;
 use super::work::Work;
 use crate::git::Git;
 
-/// Refs that each work tree has for itself.
+/// Refs that each work tree has of its own.
 const OWN_REFS: [&str; 3] = ["refs/bisect/", "refs/rewritten/", "refs/worktree/"];
 
-/// The commits of a worktree that no other ref has. That of the main tree's changes is none of them.
+/// Returns the commits of a worktree that no other ref reaches, without the commit of
+/// the main tree's changes.
 pub(super) fn unique(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -22,7 +23,7 @@ pub(super) fn unique(
     let branch = format!("refs/heads/{}", worktree.branch);
     let git = git_of(work, worktree, found);
     if worktree.is_inside() {
-        // All refs are its own; what the repository has from which it borrows is elsewhere too.
+        // All refs are its own; the repository it borrows from has its own copies.
         let args = ["rev-list", "--ignore-missing", "--all", "--reflog", "--not", "--alternate-refs"];
         return Ok(lines(&work.feed(&git, &args, b"")?).collect());
     }
@@ -36,7 +37,7 @@ pub(super) fn unique(
     Ok(unique)
 }
 
-/// What its branch and its `HEAD` are and were.
+/// Returns the present and former commits of its branch and `HEAD`.
 pub(super) fn tips(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -57,12 +58,12 @@ pub(super) fn tips(
     Ok(tips)
 }
 
-/// Git with the worktree's git directory: its folder may be gone.
+/// Returns git with the worktree's git directory, because its folder may be gone.
 fn git_of<'a>(work: &'a Work<'_>, worktree: &'a Worktree, found: Option<&'a Registration>) -> Git<'a> {
     work.git_of(found.map_or(&worktree.repository, |found| &found.admin))
 }
 
-/// The commits of a submodule that the main work tree's repository of it does not have.
+/// Returns the commits of a submodule that the main work tree's copy of it does not have.
 pub(super) fn of_module(work: &Work<'_>, place: &Checkout) -> Result<Vec<String>, Error> {
     let mut input = String::from("HEAD\n");
     if let Some(main) = &place.main {
@@ -88,7 +89,7 @@ fn list(work: &Work<'_>, git: &Git<'_>, input: &str) -> Result<Vec<String>, Erro
     Ok(lines(&bytes).collect())
 }
 
-/// What a ref is, and what it was.
+/// Returns the present and former commits of a ref.
 fn history(work: &Work<'_>, git: &Git<'_>, name: &str) -> Result<BTreeSet<String>, Error> {
     let now = work.asked_of(git, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")])?;
     let Some(now) = now else { return Ok(BTreeSet::new()) };
@@ -108,7 +109,7 @@ fn other_refs(work: &Work<'_>, git: &Git<'_>, branch: &str) -> Result<Vec<String
         let (id, name) = line.split_once(' ')?;
         is_other(name).then(|| id.to_owned())
     });
-    // A tag may name something that is no commit, and a repository may have very many.
+    // A tag may name another object than a commit, and a repository may have many tags.
     Ok(others.collect::<BTreeSet<_>>().into_iter().collect())
 }
 

@@ -1,4 +1,4 @@
-//! `Create`: the branch, the worktree and its files. What was done already is not done again; what fails is undone.
+//! `Create`: the branch, the worktree and its files. Skips completed steps and undoes a failure.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> 
         if !found.path.is_dir() {
             return Err(errors::not_found(&found.path, "the folder of the worktree is gone"));
         }
-        // Its submodules too. The files may have changed since.
+        // Its submodules exist too. The files may have changed since.
         return Ok(());
     }
     if worktree.sandbox.is_some() && own::create::is_whole(worktree) {
@@ -29,7 +29,7 @@ pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> 
     }
     let name = format!("refs/heads/{}", worktree.branch);
     let tip = tip(work, worktree)?;
-    // A branch that an earlier attempt made is where it was made.
+    // A branch from an earlier attempt still points to the base.
     let is_ours = work.was_killed() && tip.as_ref() == Some(&worktree.base);
     if tip.is_some() && !is_ours {
         return Err(errors::exists("branch", &worktree.branch));
@@ -45,14 +45,14 @@ pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> 
         None => make(work, worktree),
     };
     made.inspect_err(|_| {
-        // The error is what counts. What stays is found by the next attempt.
+        // The original error counts. The next attempt finds remaining files.
         let _ = clear_made(work, worktree).and_then(|()| {
             work.run(&worktree.repository, &["update-ref", "-d", &name, &worktree.base]).map(drop)
         });
     })
 }
 
-/// The commit of the branch.
+/// Returns the commit of the branch.
 pub(super) fn tip(work: &Work<'_>, worktree: &Worktree) -> Result<Option<String>, Error> {
     let name = format!("refs/heads/{}", worktree.branch);
     let tip = work.asked(&worktree.repository, &["rev-parse", "--verify", "--quiet", &name])?;
@@ -72,7 +72,8 @@ fn make(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     found.write(OURS, worktree.name.as_bytes())
 }
 
-/// Which files are checked out is a setting of each work tree, which older versions of git do not take along.
+/// Copies the sparse checkout: it is a setting of each work tree, which older versions of
+/// git do not copy.
 fn keep_sparse(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Result<(), Error> {
     let patterns = line(&work.run(&worktree.main, &["rev-parse", "--git-path", "info/sparse-checkout"])?);
     let (from, to) = (worktree.main.join(patterns), found.admin.join("info/sparse-checkout"));
@@ -83,7 +84,7 @@ fn keep_sparse(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Re
     copied.map(drop).map_err(|error| errors::file(&to, &error))
 }
 
-/// Removes what a killed attempt has left. Refuses files and branches that are not ours.
+/// Removes the remains of a killed attempt. Refuses files and branches that are not ours.
 fn clear(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     let taken = || errors::exists("path", &worktree.path.display().to_string());
     let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
@@ -100,14 +101,14 @@ fn clear(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes what a killed attempt has made: the registration and files of an unfinished worktree. No agent has used them.
+/// Removes the registration and files of an unfinished worktree. No agent has used them.
 fn clear_made(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     let removed = |path: &Path| match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(errors::file(path, &error)),
         _ => Ok(()),
     };
     if let Some(found) = Registration::find(worktree)? {
-        // With a commit that was not there the worktree is another one.
+        // Another commit means that it is another worktree.
         let head = found.read("HEAD").unwrap_or_default();
         let head = String::from_utf8_lossy(&head).trim().to_owned();
         let is_new = head.is_empty() || head.bytes().all(|byte| byte == b'0');
@@ -120,14 +121,14 @@ fn clear_made(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
         return removed(&found.admin);
     }
     if worktree.sandbox.is_some() {
-        // A repository of its own that was not made whole.
+        // An incomplete separate repository.
         step();
         return removed(&worktree.path);
     }
     if !work.was_killed() {
         return Ok(());
     }
-    // Killed before git wrote where the worktree is.
+    // Killed before git recorded the worktree's location.
     let name = worktree.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for entry in fs::read_dir(worktree.repository.join("worktrees")).into_iter().flatten().flatten() {
         let (id, admin) = (entry.file_name(), entry.path());

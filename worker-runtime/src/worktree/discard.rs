@@ -1,4 +1,4 @@
-//! `Discard`: keeps all that is in a worktree under a ref, and removes it.
+//! `Discard`: keeps the content of a worktree under a ref and removes the worktree.
 
 use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
@@ -20,7 +20,7 @@ pub(super) fn discard(work: &Work<'_>, worktree: &Worktree, time: Timestamp) -> 
     let begun = begun.map(|name| String::from_utf8_lossy(&name).into_owned());
     if begun.is_none() && look::look(work, worktree)?.is_clean() {
         let _ = remove::remove(work, worktree)?;
-        // One that was discarded by an attempt that was killed at its end.
+        // An earlier attempt was killed after its last step.
         return Ok(Answer::Discarded(retired::of(work, worktree, time)?));
     }
     let at = tip(work, worktree)?;
@@ -31,7 +31,7 @@ pub(super) fn discard(work: &Work<'_>, worktree: &Worktree, time: Timestamp) -> 
             let there = look::registered(worktree)?;
             let commit = match there.is_some() {
                 true => Some(of_folder(&keeping, found)?),
-                // What was in the folder was kept before it was removed.
+                // The folder's content was kept before its removal.
                 false if begun.is_some() => None,
                 false => Some(of_git(&keeping, found)?),
             };
@@ -63,7 +63,8 @@ pub(super) fn discard(work: &Work<'_>, worktree: &Worktree, time: Timestamp) -> 
     Ok(Answer::Discarded(Some(name)))
 }
 
-/// Commits that the branch and the reflogs have alone, and that of the main tree's changes.
+/// Returns the commits that only the branch and the reflogs have, and that of
+/// the main tree's changes.
 pub(super) fn of_branch(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -79,13 +80,13 @@ pub(super) fn of_branch(
         .collect())
 }
 
-/// A commit of all that is in the folder, with all commits that it has alone.
+/// Returns a commit of the folder's content with all commits that only it has.
 pub(super) fn of_folder(keeping: &Keeping<'_>, found: &Registration) -> Result<String, Error> {
     let place = Checkout::of(keeping.worktree, found);
     keeping.all(&place, of_branch(keeping.work, keeping.worktree, Some(found))?)
 }
 
-/// Keeps what git has of a worktree whose folder is gone: its commits and its index.
+/// Keeps the commits and the index of a worktree whose folder is gone.
 fn of_git(keeping: &Keeping<'_>, found: &Registration) -> Result<String, Error> {
     let work = keeping.work;
     let git = work.git_of(&found.admin);
@@ -99,11 +100,12 @@ fn of_git(keeping: &Keeping<'_>, found: &Registration) -> Result<String, Error> 
     keeping.commit(&git, &tree, head.into_iter().chain([index]).chain(parents), "Commits")
 }
 
-/// Whether a commit of a folder that is partly removed has what the commit of the whole folder has not.
+/// Whether the commit of a partly removed folder has content that the commit of
+/// the whole folder lacks.
 fn has_more(work: &Work<'_>, worktree: &Worktree, whole: &str, part: &str) -> Result<bool, Error> {
     let args = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=d", whole, part];
     let more = work.run(&worktree.repository, &args)?;
-    // Its index is the same as long as it is there, and so is the commit of it.
+    // The index is unchanged while it exists, and so is its commit.
     let args = ["rev-list", "--count", &format!("{part}^@"), "--not", whole];
     Ok(!more.is_empty() || line(&work.run(&worktree.repository, &args)?) != "0")
 }

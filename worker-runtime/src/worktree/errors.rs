@@ -1,4 +1,4 @@
-//! What can go wrong, as errors with codes.
+//! The errors of worktree operations, with codes.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use subagent_protocol::{Code, Error};
 
 use crate::git::Failure;
 
-/// How git says that a disk is full.
+/// The texts by which git reports a full disk.
 const FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 
 impl From<Failure> for Error {
@@ -33,7 +33,7 @@ impl From<Failure> for Error {
     }
 }
 
-/// A call on a file failed.
+/// A file operation failed.
 pub(super) fn file(path: &Path, error: &io::Error) -> Error {
     Error::new(Code::GitFailed, format!("{}: {error}", path.display()))
         .with("path", path.display().to_string())
@@ -48,7 +48,7 @@ pub(super) fn busy(reason: &str, message: impl Into<String>) -> Error {
     Error::new(Code::WorktreeBusy, message).with("reason", reason).retryable()
 }
 
-/// A lock file or a lock of ours that is held.
+/// A lock file, or one of our locks, is held.
 pub(super) fn locked(path: &Path) -> Error {
     let message = format!("another program holds the lock {}", path.display());
     busy("locked", message)
@@ -72,7 +72,7 @@ pub(super) fn argument(field: &str, message: impl Into<String>) -> Error {
     Error::new(Code::InvalidArgument, message).with("field", field)
 }
 
-/// A landing that is refused.
+/// A landing was refused.
 pub(super) fn refused(reason: &str, message: impl Into<String>) -> Error {
     Error::new(Code::LandRefused, message).with("reason", reason)
 }

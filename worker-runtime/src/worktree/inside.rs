@@ -1,4 +1,4 @@
-//! What is done in the repository of an agent: this process is in the agent's sandbox.
+//! Operations in an agent's repository. This process runs in the agent's sandbox.
 
 use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
@@ -9,7 +9,7 @@ use super::own::ask::{Request, Said, Target, Wish};
 use super::work::{Env, Patience, Work, line};
 use super::{discard, land, look, patch, usable};
 
-/// Does it; this process is inside.
+/// Carries out a request inside the sandbox.
 pub(super) fn answer(request: Request, env: &Env, patience: Patience) -> Said {
     let work = Work::new(env, patience);
     let Request { worktree, wish } = request;
@@ -41,7 +41,7 @@ pub(super) fn answer(request: Request, env: &Env, patience: Patience) -> Said {
     said.unwrap_or_else(|error: Error| Said::Failed(error))
 }
 
-/// Moves a branch to where it is in the main repository, unless the agent has checked it out.
+/// Moves a branch to its commit in the main repository, unless the agent has checked it out.
 fn renew(work: &Work<'_>, worktree: &Worktree, target: &Target) -> Result<(), Error> {
     let name = format!("refs/heads/{}", target.branch);
     let head = work.asked(&worktree.path, &["symbolic-ref", "--quiet", "HEAD"])?;

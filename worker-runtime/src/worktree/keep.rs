@@ -1,11 +1,17 @@
-//! Makes a commit of all that is in a work tree, as a stash is one.
+//! Creates a commit of everything in a work tree, similar to a stash.
 //!
-//! Its tree has the files as they are, byte by byte: without the filters of git, and with untracked files and ignored
-//! ones that are newer than the setup. Its parents are, in this order: `HEAD`; a commit of the index, in which the sides
-//! of an unmerged file are `.subagent-unmerged/SIDE/PATH`; commits that only the branch, the reflogs or an operation
-//! under way had; and commits like this one of repositories below that are submodules of no other work tree.
+//! Its tree contains the files byte by byte, without git's filters. It includes untracked files,
+//! and ignored files that are newer than the setup.
 //!
-//! `git worktree add PATH REF` gets the files back, `git log REF^2` the index, and `git log REF` all commits.
+//! Its parents are, in this order:
+//!
+//! 1. `HEAD`;
+//! 2. a commit of the index, with the sides of unmerged files as `.subagent-unmerged/SIDE/PATH`;
+//! 3. commits that only the branch, the reflogs or an unfinished operation had;
+//! 4. commits like this one for repositories below that are no submodules of another work tree.
+//!
+//! `git worktree add PATH REF` restores the files, `git log REF^2` shows the index, and `git log
+//! REF` shows all commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,18 +41,18 @@ const NAMING: [&str; 8] = [
     "rebase-apply/orig-head",
 ];
 
-/// What a commit is made for.
+/// The purpose of a commit.
 pub(super) struct Keeping<'a> {
     pub(super) work: &'a Work<'a>,
     pub(super) worktree: &'a Worktree,
     pub(super) time: Timestamp,
 }
 
-/// A change of an index, as `update-index --index-info` reads it. The path is the key.
+/// Index changes in the format of `update-index --index-info`, by path.
 type Entries = BTreeMap<Vec<u8>, String>;
 
 impl Keeping<'_> {
-    /// Makes the commit of a work tree. `parents` are commits that it has to keep too.
+    /// Creates the commit of a work tree. `parents` are further commits to keep.
     pub(super) fn all(&self, place: &Checkout, mut parents: Vec<String>) -> Result<String, Error> {
         let work = self.work;
         let scratch = Scratch::new(&self.worktree.repository)?;
@@ -83,7 +89,8 @@ impl Keeping<'_> {
         self.commit(&work.git(&place.top), &tree, head.into_iter().chain([index]).chain(parents), "Files")
     }
 
-    /// Writes a commit. It does not depend on who makes it and when, so that it is the same when it is made again.
+    /// Writes a commit. It does not depend on author and time, so a repetition
+    /// creates the same commit.
     pub(super) fn commit(
         &self,
         git: &Git<'_>,
@@ -104,7 +111,7 @@ impl Keeping<'_> {
         Ok(line(&self.work.feed(git, &["hash-object", "-t", "commit", "-w", "--stdin"], text.as_bytes())?))
     }
 
-    /// Makes a commit of an index as it is.
+    /// Creates a commit of an unchanged index.
     pub(super) fn index(
         &self,
         git: &Git<'_>,
@@ -132,7 +139,8 @@ impl Keeping<'_> {
         self.commit(git, &tree, head.map(str::to_owned).into_iter(), "Index")
     }
 
-    /// What differs from the index, as entries with objects that are written; and repositories that git does not track.
+    /// Returns the differences from the index as entries whose objects are written, and
+    /// repositories that git does not track.
     fn entries(&self, place: &Checkout, git: &Git<'_>) -> Result<(Entries, Vec<PathBuf>), Error> {
         let list = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"];
         let listed = self.work.feed(git, &list, b"")?;
@@ -199,14 +207,14 @@ impl Keeping<'_> {
         Ok(())
     }
 
-    /// Keeps a repository below in that of the work tree around it; the commit.
+    /// Keeps a repository in that of the work tree around it. Returns the commit.
     fn below(&self, around: &Checkout, below: &Checkout) -> Result<String, Error> {
         let commit = self.all(below, self.tips(below)?)?;
         self.fetch(below, &around.top, &commit, None)?;
         Ok(commit)
     }
 
-    /// Keeps a submodule in the repository that the main work tree has of it, if it has something of its own.
+    /// Keeps a submodule's own content in the main work tree's copy of the submodule.
     fn in_main(&self, below: &Checkout, main: &Path) -> Result<(), Error> {
         let tips = self.tips(below)?;
         let status = ["status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=none"];
@@ -221,7 +229,7 @@ impl Keeping<'_> {
         Ok(())
     }
 
-    /// Keeps commits of submodules in the repositories that the main work tree has of them.
+    /// Keeps commits of submodules in the main work tree's copies of them.
     pub(super) fn commits_in_main(&self, place: &Checkout) -> Result<(), Error> {
         for below in place.below(self.work)? {
             self.commits_in_main(&below)?;
@@ -237,7 +245,7 @@ impl Keeping<'_> {
         Ok(())
     }
 
-    /// The commits of a repository below that only it has, and that no other of these leads to by itself.
+    /// Returns the commits that only this repository has, without ancestors of other results.
     fn tips(&self, below: &Checkout) -> Result<Vec<String>, Error> {
         let unique: BTreeSet<String> = commits::of_module(self.work, below)?.into_iter().collect();
         let refs = self.work.run(&below.top, &["for-each-ref", "--format=%(objectname)"])?;
@@ -247,7 +255,7 @@ impl Keeping<'_> {
         Ok(tips.filter(|tip| unique.contains(tip)).collect::<BTreeSet<_>>().into_iter().collect())
     }
 
-    /// Brings a commit to another repository, with a ref there if it has to have one.
+    /// Copies a commit to another repository; adds a ref there if requested.
     fn fetch(&self, from: &Checkout, to: &Path, commit: &str, with_ref: Option<()>) -> Result<(), Error> {
         let name = retired::name(self.worktree, self.time);
         self.work.run(&from.top, &["update-ref", &name, commit])?;
@@ -262,7 +270,7 @@ impl Keeping<'_> {
     }
 }
 
-/// The commits that files of a git directory name.
+/// Returns the commits named by files of a git directory.
 pub(super) fn named(work: &Work<'_>, top: &Path, git_dir: &Path) -> Result<Vec<String>, Error> {
     let mut ids = String::new();
     for file in NAMING {
@@ -280,7 +288,8 @@ pub(super) fn named(work: &Work<'_>, top: &Path, git_dir: &Path) -> Result<Vec<S
     Ok(commits::lines(&work.feed(&work.git(top), &args, ids.as_bytes())?).collect())
 }
 
-/// Whether a folder of a path is a link now: git's file is gone then, what is there is another one.
+/// Whether a folder of the path is now a link: git's file is gone then, and the path
+/// leads to another one.
 fn is_below_link(top: &Path, name: &Path) -> bool {
     let folders = name.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     folders.map(|folder| top.join(folder)).any(|folder| folder.is_symlink())

@@ -1,4 +1,5 @@
-//! Locks between our own operations. The lock file says which operation runs, so that the next one knows if it was killed.
+//! Locks between our own operations. The lock file names the running operation, so that the next
+//! one detects a kill.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -14,15 +15,15 @@ use subagent_protocol::Error;
 
 use super::errors;
 
-/// A lock, held.
+/// A lock that is held.
 pub(super) struct Lock {
     file: File,
-    /// When the last operation began, if it was killed.
+    /// Start of the last operation, if it was killed.
     pub(super) killed: Option<SystemTime>,
 }
 
 impl Lock {
-    /// Takes the lock. Makes its file and folder.
+    /// Takes the lock. Creates its file and folder.
     pub(super) fn take(path: &Path, operation: &str, patience: Duration) -> Result<Self, Error> {
         let failed = |error: std::io::Error| errors::file(path, &error);
         let until = Instant::now() + patience;
@@ -52,7 +53,7 @@ impl Lock {
         }
     }
 
-    /// For processes that hold it too.
+    /// Returns a descriptor for child processes, which then hold the lock too.
     pub(super) fn inherited(&self) -> std::io::Result<OwnedFd> {
         self.file.try_clone().map(OwnedFd::from)
     }
@@ -60,12 +61,12 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Only an operation that was killed leaves its text.
+        // Only a killed operation leaves its text.
         let _ = self.file.set_len(0);
     }
 }
 
-/// Waits in a thread: the system's call has no deadline.
+/// Waits in a thread: the system call has no deadline.
 fn lock(file: File, until: Instant) -> std::io::Result<Option<File>> {
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => return Ok(Some(file)),
@@ -80,7 +81,7 @@ fn lock(file: File, until: Instant) -> std::io::Result<Option<File>> {
                 other => break other,
             }
         };
-        // One that comes too late is dropped with the message.
+        // A lock that arrives too late is dropped with the message.
         let _ = sender.send(result.map(|()| file));
     });
     match locked.recv_timeout(until.saturating_duration_since(Instant::now())) {

@@ -1,4 +1,4 @@
-//! `Look`: what is in a worktree that would be lost with it.
+//! `Look`: the content that would be lost with a worktree.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,9 +17,9 @@ use super::status::{self, parts, path};
 use super::work::Work;
 use super::{commits, errors};
 
-/// The bytes that git looks at to know a binary file.
+/// Bytes that git inspects to detect a binary file.
 const TEXT_CHECK: usize = 8000;
-/// How many of the changed files are named.
+/// Maximum number of changed files named.
 const MAX_NAMES: usize = 100;
 
 pub(super) fn look(work: &Work<'_>, worktree: &Worktree) -> Result<Contents, Error> {
@@ -30,7 +30,7 @@ pub(super) fn look(work: &Work<'_>, worktree: &Worktree) -> Result<Contents, Err
         return Ok(Contents { commits, uncommitted, ..Contents::default() });
     };
     let is_removed = found.read(REMOVING).is_some();
-    // What a removal that was killed has deleted was found to be nothing to keep.
+    // Deletions by a killed removal were found not worth keeping.
     let place = Checkout { deletions_count: !is_removed, ..Checkout::of(worktree, &found) };
     let mut contents = Contents { exists: true, ..Contents::default() };
     contents.commits = commits::unique(work, worktree, Some(&found))?.len() as u64;
@@ -40,7 +40,7 @@ pub(super) fn look(work: &Work<'_>, worktree: &Worktree) -> Result<Contents, Err
     Ok(contents)
 }
 
-/// Files that were staged in a worktree whose folder is gone.
+/// Counts the staged files of a worktree whose folder is gone.
 fn staged(work: &Work<'_>, gone: &Registration) -> Result<u64, Error> {
     if gone.read("index").is_none() {
         return Ok(0);
@@ -50,10 +50,11 @@ fn staged(work: &Work<'_>, gone: &Registration) -> Result<u64, Error> {
     Ok(parts(&staged).count() as u64)
 }
 
-/// The registration of a worktree whose folder is there.
+/// Returns the registration of a worktree whose folder exists.
 ///
 /// # Errors
-/// When the folder is there, and git does not know it: nothing can be said of what is in it.
+///
+/// The folder exists, but git does not know it, so its content is unknown.
 pub(super) fn registered(worktree: &Worktree) -> Result<Option<Registration>, Error> {
     let found = Registration::find(worktree)?;
     let top = found.as_ref().map_or(&worktree.path, |found| &found.path);
@@ -72,14 +73,15 @@ pub(super) fn registered(worktree: &Worktree) -> Result<Option<Registration>, Er
     }
 }
 
-/// When the setup ended: ignored files that are not newer are of no value. All count if it never ended.
+/// Returns the end of the setup. Ignored files that are not newer have no value. All count if
+/// the setup never ended.
 pub(super) fn ready(found: &Registration) -> SystemTime {
     let ready = fs::metadata(found.admin.join(READY)).and_then(|meta| meta.modified());
     ready.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 impl Checkout {
-    /// Counts what is not committed, here and below. Returns the untracked files.
+    /// Counts uncommitted changes here and below. Returns the untracked files.
     fn count(
         &self,
         work: &Work<'_>,
@@ -116,7 +118,7 @@ impl Checkout {
         Ok(untracked)
     }
 
-    /// Ignored files that are newer than the setup.
+    /// Returns ignored files that are newer than the setup.
     pub(super) fn ignored(&self, work: &Work<'_>) -> Result<Vec<PathBuf>, Error> {
         let list = ["ls-files", "-z", "--others", "--ignored", "--exclude-standard"];
         let mut found = Vec::new();
@@ -130,7 +132,7 @@ impl Checkout {
     }
 }
 
-/// Whether a file, or one in a folder, was changed or came here later: what the setup made is older than its end.
+/// Whether a file, or one in a folder, changed or appeared after the setup's end.
 fn is_newer(file: &Path, ready: SystemTime) -> bool {
     let Ok(meta) = file.symlink_metadata() else { return false };
     if meta.is_dir() {
@@ -152,7 +154,7 @@ fn count_lines(
 ) -> Result<(), Error> {
     let diff = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"];
     let args: Vec<&str> = diff.into_iter().chain([&*worktree.base, "--"]).collect();
-    // The base may be gone, or the files may be half removed: that takes nothing from what matters.
+    // The base may be gone, or the files may be half removed. The essential counts are still valid.
     let Some(counts) = work.asked(&found.path, &args)? else { return Ok(()) };
     let counts = numbers(&counts);
     contents.files = counts.files.len() as u64;
@@ -167,7 +169,7 @@ fn count_lines(
     Ok(())
 }
 
-/// What `--numstat -z --no-renames` says.
+/// Parses the output of `--numstat -z --no-renames`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbers {
     pub(super) files: Vec<String>,
@@ -180,7 +182,7 @@ pub(super) fn numbers(bytes: &[u8]) -> Numbers {
     for entry in parts(bytes) {
         let text = String::from_utf8_lossy(entry);
         let mut fields = text.splitn(3, '\t');
-        // A binary file has `-`.
+        // A binary file has `-` here.
         let mut count = || fields.next().and_then(|count| count.parse().ok()).unwrap_or(0_u64);
         numbers.added += count();
         numbers.removed += count();
@@ -189,7 +191,7 @@ pub(super) fn numbers(bytes: &[u8]) -> Numbers {
     numbers
 }
 
-/// The lines of a new file; none of a binary one.
+/// Counts the lines of a new file; 0 for a binary one.
 fn lines(file: &Path) -> u64 {
     let is_file = file.symlink_metadata().is_ok_and(|meta| meta.is_file());
     let Some(mut file) = is_file.then(|| fs::File::open(file).ok()).flatten() else { return 0 };

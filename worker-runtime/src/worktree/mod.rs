@@ -1,11 +1,13 @@
-//! `subagent-runtime worktree`: one operation on a git worktree, see [`subagent_protocol::worktree`].
+//! `subagent-runtime worktree`: one operation on a
+//! git worktree, see [`subagent_protocol::worktree`].
 //!
-//! Must not know workers, and must not lose a byte: what it removes is in a commit that a ref keeps.
+//! Knows no workers. Must not lose a byte: removed content is in a commit that a ref keeps.
 //!
-//! A worktree whose agent is in a sandbox is a repository of its own, see `own`.
+//! A worktree whose agent is in a sandbox is a separate repository, see `own`.
 //!
-//! In the worktree's own git directory (`.git/worktrees/ID`) we keep `subagent` (its name: it is ours and was made
-//! whole), `subagent-ready` (its time: when the setup ended) and `subagent-removing` (a removal has begun).
+//! In the worktree's git directory (`.git/worktrees/ID`) we keep `subagent` (its content is the
+//! worktree's name: it is ours and complete), `subagent-ready` (its time is the end of the setup)
+//! and `subagent-removing` (a removal has begun).
 
 mod alone;
 mod checkout;
@@ -46,11 +48,12 @@ pub use self::patch::patch;
 pub use self::plan::repository;
 use self::work::{Env, PATIENT, Patience, Work};
 
-/// Reads an operation from the standard input, carries it out, and writes the answer. With the word `inside` it is one
-/// that a process like this asks for in the sandbox of an agent.
+/// Reads an operation from standard input, carries it out, and writes the result. With the word
+/// `inside`, a process like this one requests it from within an agent's sandbox.
 ///
 /// # Errors
-/// When the input is no operation, or the answer cannot be written.
+///
+/// The input is not an operation, or the result cannot be written.
 pub(crate) fn run(word: Option<OsString>) -> io::Result<()> {
     match word {
         Some(word) if word == own::ask::INSIDE => told(|request, env| inside::answer(request, env, PATIENT)),
@@ -58,7 +61,7 @@ pub(crate) fn run(word: Option<OsString>) -> io::Result<()> {
     }
 }
 
-/// Reads one request from the standard input, and writes its answer.
+/// Reads one request from standard input and writes its result.
 fn told<R: DeserializeOwned, A: Serialize>(answer: impl FnOnce(R, &Env) -> A) -> io::Result<()> {
     let mut text = Vec::new();
     let _ = io::stdin().lock().read_to_end(&mut text)?;
@@ -79,7 +82,7 @@ fn answer(operation: Operation, env: &Env, patience: Patience) -> Answer {
         Operation::Create { worktree, setup } => alone(&work, "create", &worktree, |work| {
             create::create(work, &worktree)?;
             match worktree.sandbox {
-                // Nothing in it is an agent's so far.
+                // No agent has touched its content yet.
                 Some(_) => usable::make(work, &worktree.from_inside(), &setup),
                 None => usable::make(work, &worktree, &setup),
             }

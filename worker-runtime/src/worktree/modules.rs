@@ -1,5 +1,5 @@
-//! Submodules of a worktree: each has a repository of its own in `.git/worktrees/ID/modules`, cloned from the one that
-//! the main work tree has, without the network.
+//! Submodules of a worktree. Each has its own repository in `.git/worktrees/ID/modules`, cloned
+//! from the main work tree's copy without network access.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,7 @@ use super::registration::{OURS, Registration};
 use super::status::{parts, path};
 use super::work::{Work, line, step};
 
-/// A folder of a work tree that is a repository of its own.
+/// A folder of a work tree that is a separate repository.
 #[derive(Debug)]
 pub(super) struct Module {
     /// Its folder in the work tree.
@@ -23,7 +23,7 @@ pub(super) struct Module {
     pub(super) commit: String,
 }
 
-/// The submodules in the index of a work tree, with and without a repository.
+/// Returns the submodules in a work tree's index, with and without a repository.
 pub(super) fn all(work: &Work<'_>, top: &Path) -> Result<Vec<Module>, Error> {
     let mut found: Vec<Module> = Vec::new();
     for entry in parts(&work.run(top, &["ls-files", "-z", "--stage"])?) {
@@ -50,9 +50,9 @@ impl SplitTab for [u8] {
     }
 }
 
-/// The git directory of the repository whose top folder this is.
+/// Returns the git directory of the repository with this top folder.
 pub(super) fn git_dir(work: &Work<'_>, top: &Path) -> Result<Option<PathBuf>, Error> {
-    // Without one of its own, git would find that of the folders above.
+    // Without its own git directory, git would find that of a parent folder.
     if top.join(".git").symlink_metadata().is_err() {
         return Ok(None);
     }
@@ -63,7 +63,7 @@ pub(super) fn git_dir(work: &Work<'_>, top: &Path) -> Result<Option<PathBuf>, Er
     }))
 }
 
-/// Makes the submodules that the main work tree has.
+/// Initializes the submodules that the main work tree has.
 pub(super) fn initialise(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Result<(), Error> {
     below(work, &worktree.main, &found.path, &found.admin)
 }
@@ -81,7 +81,7 @@ fn below(work: &Work<'_>, main: &Path, top: &Path, git_dir_of_top: &Path) -> Res
     Ok(())
 }
 
-/// Clones what is on this disk, and checks out the commit.
+/// Clones from the local disk and checks out the commit.
 fn clone(
     work: &Work<'_>,
     from: &Path,
@@ -107,7 +107,7 @@ fn clone(
     let mut args: Vec<&std::ffi::OsStr> = args.into_iter().collect();
     args.extend([&*separate, "--".as_ref(), from.as_os_str(), top.as_os_str()]);
     work.run(main, &args)?;
-    // The commit may be one that no branch has: all objects are there.
+    // The commit may be on no branch; all objects are present.
     work.run(top, &["update-ref", "--no-deref", "HEAD", commit])?;
     work.run(top, &["reset", "--quiet", "--hard"])?;
     match work.asked(main, &["config", "--get", "remote.origin.url"])? {

@@ -1,4 +1,5 @@
-//! The changes of a worktree as a patch, uncommitted and untracked files included. Changes nothing in it.
+//! The changes of a worktree as a patch, including uncommitted and untracked files.
+//! Changes nothing in it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -11,11 +12,12 @@ use super::scratch::Scratch;
 use super::work::{PATIENT, Work};
 use super::{errors, look, own};
 
-/// A patch from the worktree's base to its files as they are, in the form that `git apply` takes. `runtime` is the program
-/// `subagent-runtime`, which is run in the sandbox of a confined worktree.
+/// Returns a patch from the worktree's base to its present files, in the format of `git apply`.
+/// `runtime` is the program `subagent-runtime`, which runs in the sandbox of a confined worktree.
 ///
 /// # Errors
-/// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, `GIT_FAILED`.
+///
+/// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, or `GIT_FAILED`, as stable codes.
 pub fn patch(worktree: &Worktree, env: &[(OsString, OsString)], runtime: &Path) -> Result<Vec<u8>, Error> {
     let work = Work::new(env, PATIENT).with_runtime(runtime);
     alone(&work, "patch", worktree, |work| match &worktree.sandbox {
@@ -29,7 +31,7 @@ pub(super) fn of(work: &Work<'_>, worktree: &Worktree) -> Result<Vec<u8>, Error>
     let found = found.ok_or_else(|| errors::not_found(&worktree.path, "the worktree is gone"))?;
     let scratch = Scratch::new(&worktree.repository)?;
     let mut git = work.git(&found.path);
-    // An index of our own: that of the worktree stays as it is.
+    // A temporary index: the worktree's index stays unchanged.
     git.places.push(("GIT_INDEX_FILE", scratch.path("index").into()));
     work.feed(&git, &["read-tree", "HEAD"], b"")?;
     work.feed(&git, &["add", "--all"], b"")?;

@@ -1,4 +1,4 @@
-//! `Plan`: what a new worktree would be made from.
+//! `Plan`: the sources of a new worktree.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,12 +14,11 @@ use super::work::{PATIENT, Work, line};
 use super::{errors, status};
 use crate::git::Failure;
 
-/// The oldest git that has what is needed.
+/// The oldest supported version of git.
 const OLDEST: (u32, u32) = (2, 30);
 /// The message of the commit of uncommitted changes.
 const MESSAGE: &str = "Changes that were not committed";
 
-/// What the caller wants.
 pub(super) struct Wanted {
     pub(super) branch: Option<String>,
     pub(super) base: Option<String>,
@@ -56,7 +55,7 @@ pub(super) fn plan(work: &Work<'_>, cwd: &Path, root: &Path, wanted: &Wanted) ->
     let taken = taken(work, &found.top, &folder)?;
     let base = match wanted.with_changes {
         true if base != head => {
-            return Err(errors::argument("base", "uncommitted changes are taken along on top of HEAD only"));
+            return Err(errors::argument("base", "uncommitted changes can only be included on top of HEAD"));
         }
         true => with_changes(work, &found, &head)?,
         false => base,
@@ -68,7 +67,7 @@ pub(super) fn plan(work: &Work<'_>, cwd: &Path, root: &Path, wanted: &Wanted) ->
         main: found.top,
         folder,
         prefix: found.prefix,
-        // Without uncommitted changes the base stays HEAD.
+        // Without uncommitted changes the base is `HEAD`.
         with_changes: wanted.with_changes && base != head,
         base,
         source_branch,
@@ -76,7 +75,7 @@ pub(super) fn plan(work: &Work<'_>, cwd: &Path, root: &Path, wanted: &Wanted) ->
     })
 }
 
-/// The version of git, if it is new enough.
+/// Returns the version of git, if it is new enough.
 pub(super) fn version(work: &Work<'_>, folder: &Path) -> Result<(u32, u32), Error> {
     let text = line(&work.run(folder, &["version"])?);
     let mut numbers = text.split(|char: char| !char.is_ascii_digit()).filter_map(|part| part.parse().ok());
@@ -91,7 +90,8 @@ pub(super) fn version(work: &Work<'_>, folder: &Path) -> Result<(u32, u32), Erro
 /// Finds the common git directory of the repository around a folder.
 ///
 /// # Errors
-/// `WORKTREE_NEEDS_GIT{reason}`, `GIT_FAILED`.
+///
+/// `WORKTREE_NEEDS_GIT{reason}`, or `GIT_FAILED` for other failures.
 pub fn repository(folder: &Path, env: &[(OsString, OsString)]) -> Result<PathBuf, Error> {
     Ok(find(&Work::new(env, PATIENT), folder)?.repository)
 }
@@ -105,7 +105,7 @@ fn find(work: &Work<'_>, cwd: &Path) -> Result<Found, Error> {
             let message = format!("{} is in no git repository", cwd.display());
             return Err(errors::needs_git("noRepository", message));
         }
-        // A repository of another user, for example: git says what to do.
+        // For example another user's repository: git's message says what to do.
         Err(failure) => return Err(failure.into()),
     };
     match &*answer {
@@ -122,7 +122,7 @@ fn find(work: &Work<'_>, cwd: &Path) -> Result<Found, Error> {
     let asked = ["--show-toplevel", "--absolute-git-dir", "--git-common-dir", "--show-prefix"];
     let mut paths = Vec::new();
     for what in asked {
-        // One at a time: paths may have line ends.
+        // One at a time: paths may contain line ends.
         let mut bytes = work.run(cwd, &["rev-parse", what])?;
         let _ = bytes.pop();
         paths.push(PathBuf::from(OsString::from_vec(bytes)));
@@ -160,7 +160,8 @@ fn refuse_invalid(work: &Work<'_>, top: &Path, branch: &str) -> Result<(), Error
     Ok(())
 }
 
-/// Refuses a branch that exists, or that git cannot make beside one that exists: `a` and `a/b` exclude each other.
+/// Refuses a branch that exists or conflicts with an existing one: `a` and
+/// `a/b` exclude each other.
 fn refuse_taken(work: &Work<'_>, top: &Path, branch: Option<&str>) -> Result<(), Error> {
     let name = branch.map_or_else(|| format!("{BRANCH_PREFIX}name"), str::to_owned);
     let parents =
@@ -180,7 +181,7 @@ fn refuse_taken(work: &Work<'_>, top: &Path, branch: Option<&str>) -> Result<(),
     Ok(())
 }
 
-/// `REPOSITORY-HASH`: the same for all work trees of a repository.
+/// Returns `REPOSITORY-HASH`, the same for all work trees of a repository.
 fn folder_name(found: &Found) -> String {
     let of_main = found.repository.file_name().is_some_and(|name| name == ".git");
     let named = if of_main { found.repository.parent() } else { Some(&*found.repository) };
@@ -209,7 +210,8 @@ fn taken(work: &Work<'_>, top: &Path, folder: &Path) -> Result<Vec<String>, Erro
     Ok(taken.into_iter().collect())
 }
 
-/// A commit of what is not committed, on top of `HEAD`; `HEAD` if there is nothing. Nothing but objects is written.
+/// Returns a commit of uncommitted changes on top of `HEAD`, or `HEAD` without
+/// any. Writes only objects.
 fn with_changes(work: &Work<'_>, found: &Found, head: &str) -> Result<String, Error> {
     status::refuse_under_way(work, &found.top, &found.git_dir)?;
     let scratch = Scratch::new(&found.repository)?;
@@ -223,7 +225,7 @@ fn with_changes(work: &Work<'_>, found: &Found, head: &str) -> Result<String, Er
     Ok(line(&commit))
 }
 
-/// The tree of a commit.
+/// Returns the tree of a commit.
 pub(super) fn commit_tree(work: &Work<'_>, folder: &Path, commit: &str) -> Result<Option<String>, Error> {
     let name = format!("{commit}^{{tree}}");
     Ok(work.asked(folder, &["rev-parse", "--verify", "--quiet", &name])?.map(|id| line(&id)))

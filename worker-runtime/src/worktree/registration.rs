@@ -1,4 +1,4 @@
-//! What git knows of a worktree: its folder in `.git/worktrees`.
+//! Git's data about a worktree: its folder in `.git/worktrees`.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,11 +9,11 @@ use subagent_protocol::worktree::Worktree;
 
 use super::errors;
 
-/// The file with the name of the worktree: it is ours, and was made whole.
+/// The file that contains the worktree's name and marks it as ours and complete.
 pub(super) const OURS: &str = "subagent";
 /// The file whose time is the end of the setup.
 pub(super) const READY: &str = "subagent-ready";
-/// The file that says that its removal has begun.
+/// The file that marks the beginning of its removal.
 pub(super) const REMOVING: &str = "subagent-removing";
 
 /// A worktree that git knows.
@@ -26,7 +26,8 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Finds a worktree: by its name, which stays when it is moved; by its path before it was made whole.
+    /// Finds a worktree by its name, which stays when it is moved, or by its path
+    /// while it is incomplete.
     pub(super) fn find(worktree: &Worktree) -> Result<Option<Self>, Error> {
         if worktree.is_inside() {
             let found = Self { admin: worktree.repository.clone(), path: worktree.path.clone() };
@@ -53,30 +54,30 @@ impl Registration {
         Ok(by_path)
     }
 
-    /// Whether it was made whole by us.
+    /// Whether we created it completely.
     pub(super) fn is_whole(&self) -> bool {
         self.admin.join(OURS).exists()
     }
 
-    /// The git directory with what all work trees of the repository share.
+    /// Returns the git directory shared by all work trees of the repository.
     pub(super) fn common(&self) -> PathBuf {
         let folder = self.admin.parent().filter(|folder| folder.ends_with("worktrees"));
         folder.and_then(Path::parent).unwrap_or(&self.admin).to_owned()
     }
 
-    /// Reads one of the files in its git directory.
+    /// Reads a file in its git directory.
     pub(super) fn read(&self, name: &str) -> Option<Vec<u8>> {
         fs::read(self.admin.join(name)).ok()
     }
 
-    /// Writes one, whole or not at all.
+    /// Writes such a file atomically.
     pub(super) fn write(&self, name: &str, text: &[u8]) -> Result<(), Error> {
         let path = self.admin.join(name);
         super::work::step();
         write_whole(&path, text).map_err(|error| errors::file(&path, &error))
     }
 
-    /// Why a lock of the user forbids to remove it.
+    /// Returns an error if the user has locked the worktree.
     pub(super) fn refuse_if_locked(&self) -> Result<(), Error> {
         match self.read("locked") {
             Some(reason) => {
@@ -92,7 +93,7 @@ impl Registration {
     }
 }
 
-/// Replaces a file so that it has its old content or the new one at any time.
+/// Replaces a file atomically: it always has its old or its new content.
 pub(super) fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".new");
@@ -102,15 +103,15 @@ pub(super) fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
     fs::rename(&unfinished, path)
 }
 
-/// The worktree of a folder of `.git/worktrees`; none if that is damaged or unfinished.
+/// Returns the worktree of a folder in `.git/worktrees`; `None` if that is damaged or incomplete.
 fn path_of(admin: &Path) -> Option<PathBuf> {
     let text = fs::read(admin.join("gitdir")).ok()?;
     let path = Path::new(std::ffi::OsStr::from_bytes(text.strip_suffix(b"\n").unwrap_or(&text)));
-    // Newer versions of git can be told to write relative paths.
+    // Newer versions of git can write relative paths.
     admin.join(path).parent().map(Path::to_owned)
 }
 
-/// A path whose folder has no links.
+/// Resolves links in the path's folder.
 fn resolved(path: &Path) -> PathBuf {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     match (folder, path.file_name()) {
@@ -119,7 +120,7 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// Writes the file `.git` of a worktree again that a removal has deleted.
+/// Restores a worktree's `.git` file that a removal has deleted.
 pub(super) fn restore_link(found: &Registration) -> Result<(), Error> {
     let link = found.path.join(".git");
     if link.exists() {

@@ -1,4 +1,4 @@
-//! `Remove`: takes away a worktree that has nothing of its own, with its branch.
+//! `Remove`: removes a worktree without content of its own, with its branch.
 
 use std::fs;
 use std::io;
@@ -26,7 +26,7 @@ pub(super) fn remove(work: &Work<'_>, worktree: &Worktree) -> Result<Answer, Err
         found.write(REMOVING, b"")?;
         if contents.exists && !take_away(work, worktree, &found)? {
             let _ = fs::remove_file(found.admin.join(REMOVING));
-            // It has changed since the look.
+            // It has changed since the check.
             return look::look(work, worktree).map(Answer::Found);
         }
         forget(&found)?;
@@ -38,12 +38,12 @@ pub(super) fn remove(work: &Work<'_>, worktree: &Worktree) -> Result<Answer, Err
     Ok(Answer::Removed)
 }
 
-/// Lets git remove the folder, which looks again whether something would be lost; false if so.
+/// Makes git remove the folder, which checks again for content. Returns false if git refuses.
 fn take_away(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Result<bool, Error> {
     let top = Checkout { deletions_count: false, ..Checkout::of(worktree, found) };
     let modules = top.below(work)?;
     for module in &modules {
-        // They are clean, as the whole is. An empty folder is one that is not initialised.
+        // They are clean, like the whole worktree. An empty folder is an uninitialized submodule.
         step();
         empty(&module.top).map_err(|error| errors::file(&module.top, &error))?;
     }
@@ -52,7 +52,7 @@ fn take_away(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Resu
         step();
         fs::remove_dir_all(&own).map_err(|error| errors::file(&own, &error))?;
     }
-    // After a removal that was killed: files that are missing are no changes.
+    // After a killed removal, missing files are not changes.
     work.run(&found.path, &["reset", "--quiet", "--hard"]).map(drop)?;
     let path = found.path.as_os_str();
     let args = [path_arg("worktree"), path_arg("remove"), path];
@@ -67,7 +67,7 @@ fn path_arg(text: &str) -> &std::ffi::OsStr {
     text.as_ref()
 }
 
-/// Removes what git has of a worktree whose folder is gone.
+/// Removes git's data about a worktree whose folder is gone.
 pub(super) fn forget(found: &Registration) -> Result<(), Error> {
     step();
     match fs::remove_dir_all(&found.admin) {
@@ -76,7 +76,7 @@ pub(super) fn forget(found: &Registration) -> Result<(), Error> {
     }
 }
 
-/// Deletes the branch if it still is where it was seen. One that is checked out elsewhere stays.
+/// Deletes the branch if it has not moved. Keeps a branch that is checked out elsewhere.
 pub(super) fn delete_branch(work: &Work<'_>, worktree: &Worktree, at: Option<&str>) -> Result<(), Error> {
     let Some(at) = at else { return Ok(()) };
     let name = format!("refs/heads/{}", worktree.branch);

@@ -1,4 +1,4 @@
-//! Refs that keep what was in worktrees: `refs/subagent/retired/NAME/TIME`.
+//! Refs that keep the content of worktrees: `refs/subagent/retired/NAME/TIME`.
 
 use std::path::Path;
 
@@ -9,22 +9,22 @@ use subagent_protocol::worktree::{Answer, RETIRED_REFS, Worktree};
 use super::work::{Work, line};
 use super::{commits, errors};
 
-/// How often a time may be taken before it is an error: each is another content.
+/// Maximum number of refs with the same time, each for different content.
 const MAX_SAME: u32 = 1000;
 
-/// The name of a ref that keeps a worktree.
+/// Returns the name of a ref that keeps a worktree.
 pub(super) fn name(worktree: &Worktree, time: Timestamp) -> String {
     format!("{RETIRED_REFS}{}/{}", worktree.name, stamp(time))
 }
 
-/// The ref of this time, if there is one.
+/// Returns the ref of this time, if it exists.
 pub(super) fn of(work: &Work<'_>, worktree: &Worktree, time: Timestamp) -> Result<Option<String>, Error> {
     let name = name(worktree, time);
     let there = work.asked(&worktree.repository, &["show-ref", "--verify", "--quiet", &name])?;
     Ok(there.map(|_| name))
 }
 
-/// Lists the refs of a repository, and deletes those of before a time.
+/// Lists the refs of a repository and deletes those from before a time.
 pub(super) fn prune(work: &Work<'_>, repository: &Path, before: Option<Timestamp>) -> Result<Answer, Error> {
     if !repository.is_dir() {
         return Err(errors::not_found(repository, "the repository is gone"));
@@ -33,7 +33,7 @@ pub(super) fn prune(work: &Work<'_>, repository: &Path, before: Option<Timestamp
     let list = work.run(repository, &["for-each-ref", "--format=%(objectname) %(refname)", RETIRED_REFS])?;
     for entry in commits::lines(&list) {
         let Some((id, name)) = entry.split_once(' ') else { continue };
-        // One whose name has no time is not ours to delete.
+        // A ref without a time in its name is not ours.
         let is_old = before.is_some_and(|before| time_of(name).is_some_and(|time| time < before));
         if is_old {
             work.run(repository, &["update-ref", "-d", name, id])?;
@@ -43,7 +43,8 @@ pub(super) fn prune(work: &Work<'_>, repository: &Path, before: Option<Timestamp
     Ok(Answer::Pruned { kept, deleted })
 }
 
-/// Keeps a commit under a ref; returns its name. One that is there is never changed: another content has another name.
+/// Keeps a commit under a ref and returns its name. Never changes an existing ref: different
+/// content gets another name.
 pub(super) fn keep(
     work: &Work<'_>,
     repository: &Path,
@@ -68,7 +69,7 @@ pub(super) fn keep(
     Err(errors::busy("locked", format!("there are {MAX_SAME} refs of the same time below {name}")))
 }
 
-/// Keeps the commit of the main tree's changes: its content may be nowhere else by now.
+/// Keeps the commit of the main tree's changes, whose content may exist nowhere else by now.
 pub(super) fn keep_base(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     let args = ["rev-list", "--max-count=1", "--format=%ct", "--no-walk", &worktree.base];
     let Some(made) = work.asked(&worktree.repository, &args)? else { return Ok(()) };
@@ -83,14 +84,14 @@ pub(super) fn keep_base(work: &Work<'_>, worktree: &Worktree) -> Result<(), Erro
     Ok(())
 }
 
-/// A time as a part of a ref: `20261125T201500Z`.
+/// Formats a time for a ref: `20261125T201500Z`.
 pub(super) fn stamp(time: Timestamp) -> String {
-    // `2026-11-25T20:15:00+00:00`
+    // For example `2026-11-25T20:15:00+00:00`.
     let text: String = time.to_string().chars().take(19).filter(|char| !"-:".contains(*char)).collect();
     text + "Z"
 }
 
-/// The time in the name of a ref.
+/// Parses the time in a ref's name.
 pub(super) fn time_of(name: &str) -> Option<Timestamp> {
     let stamp = name.rsplit('/').next()?.split('-').next()?;
     let digits: Vec<char> = stamp.chars().collect();

@@ -1,4 +1,4 @@
-//! A folder in `.git/subagent` for the files of one operation, such as an index of its own.
+//! A folder in `.git/subagent` for one operation's files, such as a temporary index.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use subagent_protocol::Error;
 
 use super::errors;
 
-/// The folder of ours in a repository.
+/// The name of our folder in a repository.
 pub(super) const FOLDER: &str = "subagent";
 
-/// A folder that goes with this value. One that a killed operation left goes with the next one.
+/// A folder that is removed on drop. The next operation removes the remains of a killed one.
 pub(super) struct Scratch {
     folder: PathBuf,
-    /// Held as long as the folder is used.
+    /// Held while the folder is used.
     _lock: File,
 }
 
@@ -24,7 +24,7 @@ impl Scratch {
         let failed = |error: std::io::Error| errors::file(&all, &error);
         fs::create_dir_all(&all).map_err(failed)?;
         sweep(&all);
-        // A number of the system: a process may have several.
+        // Random, because a process may have several.
         let mut random = [0_u8; 8];
         getrandom::fill(&mut random).map_err(|error| failed(std::io::Error::other(error)))?;
         let folder = all.join(format!("scratch.{:016x}", u64::from_ne_bytes(random)));
@@ -53,7 +53,7 @@ fn sweep(all: &Path) {
         }
         let Ok(lock) = File::open(entry.path()) else { continue };
         let age = lock.metadata().and_then(|meta| meta.modified()).ok().and_then(|made| made.elapsed().ok());
-        // A younger one may be made just now, and not be locked so far.
+        // A newer one may have been created just now and not be locked yet.
         let is_old = age.is_some_and(|age| age.as_secs() > 60);
         if is_old && rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = fs::remove_dir_all(entry.path());

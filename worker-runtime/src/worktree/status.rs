@@ -1,4 +1,4 @@
-//! What is under way in a work tree, and an index of which nothing is hidden.
+//! Unfinished operations of a work tree, and an index without hidden files.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::work::Work;
 use crate::git::Git;
 use crate::work_tree::record::copy_index;
 
-/// Files of a git directory that say what is under way.
+/// Files of a git directory that mark an unfinished operation.
 const SIGNS: [(&str, &str); 7] = [
     ("rebase-merge", "rebase"),
     ("rebase-apply", "rebase"),
@@ -21,12 +21,12 @@ const SIGNS: [(&str, &str); 7] = [
     ("BISECT_LOG", "bisect"),
 ];
 
-/// What is under way in the work tree of this git directory.
+/// Returns the unfinished operation of this git directory.
 pub(super) fn under_way(git_dir: &Path) -> Option<&'static str> {
     SIGNS.iter().find(|(file, _)| git_dir.join(file).exists()).map(|(_, what)| *what)
 }
 
-/// Refuses a work tree in which something is under way that an operation would disturb.
+/// Refuses a work tree with an unfinished operation that ours would disturb.
 pub(super) fn refuse_under_way(work: &Work<'_>, top: &Path, git_dir: &Path) -> Result<(), Error> {
     let refused = |reason: &str, message: String| {
         Err(errors::busy(reason, message)
@@ -42,7 +42,8 @@ pub(super) fn refuse_under_way(work: &Work<'_>, top: &Path, git_dir: &Path) -> R
     Ok(())
 }
 
-/// Git with a copy of the index of a work tree, in which no file is marked as unchanged or as not to be looked at.
+/// Returns git with a copy of a work tree's index. In the copy, no file is marked as
+/// assumed unchanged or skipped.
 pub(super) fn with_own_index<'a>(
     work: &'a Work<'_>,
     top: &'a Path,
@@ -68,7 +69,8 @@ pub(super) fn with_own_index<'a>(
     Ok(git)
 }
 
-/// The files in `ls-files -v -z` that are hidden and exist: those of a sparse checkout do not.
+/// Returns files of `ls-files -v -z` that are hidden and exist. Those left out by a sparse
+/// checkout do not exist.
 fn hidden(list: &[u8], top: &Path) -> Vec<u8> {
     let mut found = Vec::new();
     for entry in list.split(|byte| *byte == 0) {
@@ -83,13 +85,13 @@ fn hidden(list: &[u8], top: &Path) -> Vec<u8> {
     found
 }
 
-/// A path that git printed.
+/// Returns a path printed by git.
 pub(super) fn path(name: &[u8]) -> &Path {
     use std::os::unix::ffi::OsStrExt as _;
     Path::new(std::ffi::OsStr::from_bytes(name))
 }
 
-/// The parts of an answer with `-z`.
+/// Splits the output of a command with `-z`.
 pub(super) fn parts(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty())
 }

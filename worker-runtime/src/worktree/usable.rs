@@ -1,4 +1,4 @@
-//! What makes a worktree usable: copies of files that git does not have, and the user's commands.
+//! Makes a worktree usable: copies untracked files and runs the user's commands.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +18,7 @@ use super::work::{Work, step};
 use super::{errors, status};
 use crate::git::listen;
 
-/// The longest step of a file system's clock, that of FAT.
+/// Longest clock step of a file system: that of FAT.
 const LONGEST_STEP: Duration = Duration::from_secs(2);
 /// The variable with the top folder of the main work tree.
 const MAIN: &str = "SUBAGENT_WORKTREE_MAIN";
@@ -41,14 +41,14 @@ pub(super) fn make(work: &Work<'_>, worktree: &Worktree, setup: &Setup) -> Resul
     Ok(Answer::Ready)
 }
 
-/// Makes the time of a file later than that of all files so far. A file system's clock has steps (4 ms with Linux): what
-/// comes after this has the same time or a later one.
+/// Makes the time of a file later than that of all files so far. File system clocks advance in
+/// steps (4 ms on Linux); later files get the same time or a later one.
 fn tick(path: &Path) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
     let (first, until) = (file.metadata()?.modified()?, Instant::now() + LONGEST_STEP);
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     while file.metadata()?.modified()? <= first && Instant::now() < until {
-        // Nothing but time passes.
+        // Only time passes, so there is nothing to wait for.
         std::thread::park_timeout(Duration::from_millis(1));
         rustix::fs::futimens(&file, &Timestamps { last_access: now, last_modification: now })?;
     }
@@ -75,7 +75,7 @@ impl Failed {
     }
 }
 
-/// Runs a command of the user in a folder; how it failed, if it did.
+/// Runs a command of the user in a folder. Returns how it failed, if it did.
 pub(super) fn run(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -86,7 +86,7 @@ pub(super) fn run(
     let (output, writer) = io::pipe().map_err(failed)?;
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(folder).env_clear();
-    // Places of the git that started us are not those of the worktree.
+    // Locations from the calling git do not apply to the worktree.
     let places = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR"];
     shell.envs(work.env().iter().filter(|(name, _)| !places.iter().any(|place| name == place)).cloned());
     shell.env(MAIN, &worktree.main).stdin(Stdio::null());
@@ -94,14 +94,14 @@ pub(super) fn run(
     let held = work.held().iter().filter_map(|file| file.try_clone().ok()).collect();
     shell.preserved_fds(held);
     let child = shell.spawn().map_err(failed)?;
-    // With it go our ends of the pipe.
+    // Closes our ends of the pipe.
     drop(shell);
     let (status, output) = listen::until_end(child, output, work.until())?;
     let (exit_code, signal) = (status.code(), status.signal());
     Ok((!status.success()).then_some(Failed { exit_code, signal, output }))
 }
 
-/// Copies files of the main work tree that git does not track. What is there already stays.
+/// Copies untracked files of the main work tree. Keeps existing files.
 fn copy(work: &Work<'_>, worktree: &Worktree, to: &Path, globs: &[String]) -> Result<(), Error> {
     let mut args = vec!["ls-files", "-z", "--others", "--"];
     for glob in globs {
@@ -121,7 +121,7 @@ fn copy(work: &Work<'_>, worktree: &Worktree, to: &Path, globs: &[String]) -> Re
     for name in status::parts(&work.feed(&git, &args, b"")?) {
         let name = status::path(name);
         let (from, to) = (worktree.main.join(name), to.join(name));
-        // A folder is a repository of its own, which is no file to copy.
+        // A folder is a separate repository and not copied.
         if name.as_os_str().as_encoded_bytes().ends_with(b"/") || to.symlink_metadata().is_ok() {
             continue;
         }
@@ -139,7 +139,7 @@ pub(super) fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     if !meta.is_file() {
         return Ok(());
     }
-    // Whole or not at all: what is there already is not copied again.
+    // Atomically: existing files are not copied again.
     let mut name = to.file_name().unwrap_or_default().to_owned();
     name.push(".subagent-new");
     let unfinished = to.with_file_name(name);

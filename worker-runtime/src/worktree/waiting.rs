@@ -1,4 +1,4 @@
-//! Waits for the lock files of another git.
+//! Waits for another git's lock files.
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-/// Looked again at the latest then: a network file system tells nothing of what others do.
+/// Maximum time between two checks: a network file system reports no changes by other machines.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The lock file that git could not make because it exists.
+/// Returns the lock file that git could not create because it exists.
 pub(super) fn lock_in(said: &str) -> Option<PathBuf> {
     let (_, rest) = said.split_once("Unable to create '")?;
     let (path, rest) = rest.split_once("': ")?;
     (path.ends_with(".lock") && rest.starts_with("File exists")).then(|| PathBuf::from(path))
 }
 
-/// Waits until a file is gone; false if it still exists at the deadline.
+/// Waits until a file is gone. Returns false if it still exists at the deadline.
 pub(super) fn until_gone(path: &Path, until: Instant) -> bool {
     let Ok(inotify) = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK) else {
         return path.symlink_metadata().is_err();

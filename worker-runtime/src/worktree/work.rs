@@ -1,4 +1,4 @@
-//! What an operation has: the caller's environment, its deadline, and the locks that it holds.
+//! The context of an operation: the caller's environment, its deadline, and its locks.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -14,12 +14,12 @@ use crate::git::{Failure, Git, Settings};
 /// The environment of the caller.
 pub(super) type Env = [(OsString, OsString)];
 
-/// No operation takes longer. The caller's deadline is shorter.
+/// Upper limit for any operation. The caller's deadline is shorter.
 const DEADLINE: Duration = Duration::from_secs(3600);
 /// Maximum length of an answer of git.
 const MAX_ANSWER: usize = 512 * 1024 * 1024;
 
-/// How long is waited for others.
+/// How long an operation waits for others.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     /// For another operation on the same worktree.
@@ -28,7 +28,7 @@ pub(super) struct Patience {
     pub(super) git: Duration,
 }
 
-/// As long as it makes sense.
+/// The patience of ordinary operations.
 pub(super) const PATIENT: Patience =
     Patience { operation: Duration::from_secs(30), git: Duration::from_secs(10) };
 
@@ -38,12 +38,12 @@ pub(super) struct Work<'a> {
     patience: Patience,
     until: Instant,
     begun: SystemTime,
-    /// Inherited by git: what a killed operation left runs to its end before the next operation begins.
+    /// Inherited by git: remains of a killed operation finish before the next operation begins.
     held: Vec<OwnedFd>,
-    /// When an earlier operation began that was killed.
+    /// Start of an earlier operation that was killed.
     killed: Option<SystemTime>,
     repository: PathBuf,
-    /// `subagent-runtime`, if that is another program than this one.
+    /// The program `subagent-runtime`, if this process is another program.
     runtime: Option<PathBuf>,
 }
 
@@ -54,12 +54,12 @@ impl<'a> Work<'a> {
         Self { env, patience, until, begun, held: Vec::new(), killed: None, repository, runtime: None }
     }
 
-    /// For a program that is not `subagent-runtime`, which is this one.
+    /// For callers other than `subagent-runtime` itself.
     pub(super) fn with_runtime(self, runtime: &Path) -> Self {
         Self { runtime: Some(runtime.to_owned()), ..self }
     }
 
-    /// The program `subagent-runtime`.
+    /// Returns the path of `subagent-runtime`.
     pub(super) fn runtime(&self) -> std::io::Result<PathBuf> {
         self.runtime.clone().map_or_else(std::env::current_exe, Ok)
     }
@@ -83,7 +83,7 @@ impl<'a> Work<'a> {
         operation(&Self { env, patience, until, begun, held, killed, repository, runtime })
     }
 
-    /// Whether an earlier operation of this worktree was killed.
+    /// Whether an earlier operation on this worktree was killed.
     pub(super) const fn was_killed(&self) -> bool {
         self.killed.is_some()
     }
@@ -109,7 +109,7 @@ impl<'a> Work<'a> {
         Git { folder, env, settings: Settings::Trusted, places: Vec::new(), until, held: &self.held }
     }
 
-    /// Git that knows a git directory, with or without its work tree.
+    /// Returns git for a git directory, with or without its work tree.
     pub(super) fn git_of<'b>(&'b self, git_dir: &'b Path) -> Git<'b> {
         Git { places: vec![("GIT_DIR", git_dir.into())], ..self.git(git_dir) }
     }
@@ -119,7 +119,7 @@ impl<'a> Work<'a> {
         self.feed(&self.git(folder), args, b"")
     }
 
-    /// The same with input, and with places of its own.
+    /// The same with input and its own location variables.
     pub(super) fn feed<S: AsRef<OsStr>>(
         &self,
         git: &Git<'_>,
@@ -129,12 +129,12 @@ impl<'a> Work<'a> {
         self.ask(git, args, stdin)?.map_err(Error::from)
     }
 
-    /// Runs a git whose failure is an answer too.
+    /// Runs git; a failure is returned as `None`.
     pub(super) fn asked<S: AsRef<OsStr>>(&self, folder: &Path, args: &[S]) -> Result<Option<Vec<u8>>, Error> {
         self.asked_of(&self.git(folder), args)
     }
 
-    /// The same with places of its own.
+    /// The same with its own location variables.
     pub(super) fn asked_of<S: AsRef<OsStr>>(
         &self,
         git: &Git<'_>,
@@ -147,7 +147,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The same, where its failure matters. The outer error is a lock that stays.
+    /// The same for callers that inspect the failure. The outer error is a lock that stays.
     pub(super) fn ask<S: AsRef<OsStr>>(
         &self,
         git: &Git<'_>,
@@ -170,8 +170,9 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Whether a lock file was left by a git of ours that was killed: all of these have ended, the lock was made after
-    /// they began, and it stayed for as long as we wait. The index of a work tree of the user is never among them.
+    /// Whether a killed git of ours left this lock file. All of ours have ended, the lock was
+    /// created after they began, and it stayed for our whole waiting time. Never true for the index
+    /// of a user's work tree.
     fn is_left_over(&self, lock: &Path) -> bool {
         let Some(killed) = self.killed else { return false };
         let made = lock.symlink_metadata().and_then(|meta| meta.modified());
@@ -182,12 +183,12 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The text of an answer that is one line.
+/// Returns the text of a single-line output.
 pub(super) fn line(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('\n').to_owned()
 }
 
-/// A step that changes the disk: tests kill the process there.
+/// A step that changes the disk. Tests kill the process here.
 pub(super) fn step() {
     #[cfg(test)]
     crate::git::killed::step();

@@ -1,6 +1,6 @@
-//! How often a runtime allocates for an agent's line, and for an append to the journal. A limit is a table's row: what was
-//! counted when it was set, and the most that is allowed. A line that costs one allocation more is noticed; if that is how
-//! it must be, change the row.
+//! Counts a runtime's allocations per agent line and per journal append. Each row of the table has
+//! the count at the time it was written and the allowed maximum. If a change needs more
+//! allocations, it changes the row.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is a test")]
 
@@ -17,7 +17,7 @@ const CALL: &str = r#"{"sessionId":"s","update":{"sessionUpdate":"tool_call_upda
 #[test]
 fn a_line_becomes_a_record_with_few_allocations() {
     in_own_process(|| {
-        // Name, params, allocations for a chunk of 256 lines: then, and at most.
+        // Name, parameters, allocations for a chunk of 256 lines: original count, maximum.
         let limits =
             [("message", MESSAGE, 518, 600), ("thought", THOUGHT, 518, 600), ("tool call", CALL, 262, 400)];
         for (name, params, then, limit) in limits {

@@ -1,4 +1,5 @@
-//! What a runtime reads, damaged: no input panics, hangs or fills the memory, and what came before the damage is kept.
+//! Damaged input for a runtime: it never panics, hangs or fills the memory, and keeps the
+//! data before the damage.
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 

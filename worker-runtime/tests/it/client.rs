@@ -1,4 +1,4 @@
-//! What an agent asks of its client, through a real runtime: files of the workspace, and terminals.
+//! Client requests of an agent through a real runtime: files of the workspace, and terminals.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use subagent_protocol::record::RecordType as T;
 use tempfile::TempDir;
 
-/// A worker in a workspace of its own.
+/// A worker in its own workspace.
 struct Office {
     workspace: TempDir,
     worker: Worker,
@@ -30,7 +30,7 @@ impl Office {
         self.workspace.path().join(name)
     }
 
-    /// Gives the answers to these requests, which the agent makes one after the other in a turn.
+    /// Returns the responses to these requests, which the agent makes in order within a turn.
     fn answers(&self, calls: &Value) -> Vec<Value> {
         let mut daemon = self.worker.ready();
         let turn = self.worker.journal().iter().filter(|record| record.t == T::Dispatching).count() + 1;
@@ -40,7 +40,7 @@ impl Office {
         texts.iter().map(|text| serde_json::from_str(text).unwrap()).collect()
     }
 
-    /// Begins a turn that does not end, with these requests.
+    /// Begins a turn with these requests that does not end.
     fn begin(&self, calls: &Value) {
         assert_eq!(self.worker.ready().prompt(1, &format!("script {calls}")), None);
     }
@@ -63,7 +63,7 @@ fn wait() -> Value {
     json!(["terminal/wait_for_exit", {"terminalId": "term_1_1"}])
 }
 
-/// A command that writes its pid and stays, with a child that has left its session.
+/// A command that writes its pid and stays, with a child in another session.
 const STUBBORN: &str = "trap '' TERM HUP; echo $$ > main; setsid sh -c 'trap \"\" TERM HUP; echo $$ > child; exec sleep 1000' & exec sleep 1000";
 
 #[test]
@@ -214,7 +214,7 @@ fn no_end_of_whatever_kind_leaves_a_process_of_a_terminal() {
             "terminate" => assert_eq!(office.worker.ready().terminate(), None),
             "kill the runtime" => shoot(runtime.pid().into()),
             "kill the agent" => shoot(started["agentPid"].as_i64().unwrap()),
-            // The agent waits for its terminal, and does not see the cancel: it is ended.
+            // The agent waits for its terminal and ignores the cancel, so it is ended.
             "cancel" => assert_eq!(office.worker.ready().cancel(1), None),
             _ => shoot(started["guard"]["pid"].as_i64().unwrap()),
         }
@@ -261,7 +261,7 @@ fn a_guard_that_is_killed_loses_nothing_but_the_exit_status() {
 fn a_terminal_outlives_its_turn_and_a_cancel() {
     let office = Office::new();
     let _runtime = office.worker.run();
-    // One of them prints as fast as it can: nobody else waits for it.
+    // One of them prints as fast as it can; the others do not wait for it.
     office.answers(
         &json!([["terminal/create", {"command": STUBBORN}], ["terminal/create", {"command": "yes"}]]),
     );
@@ -288,7 +288,7 @@ fn a_withdrawn_request_gets_one_answer() {
     let create = json!(["terminal/create", {"command": STUBBORN}]);
     assert_eq!(daemon.prompt(3, &format!("withdraw {create}")), None);
     office.worker.wait_for_nth(T::TurnEnd, 3);
-    // Whether it was withdrawn in time or not, nobody has its id.
+    // No client has its id, whether it was withdrawn in time or not.
     until("the end of what was withdrawn", || {
         let pids = ["main", "child"].map(|name| fs::read_to_string(office.path(name)).unwrap_or_default());
         (!pids.iter().filter_map(|pid| pid.trim().parse().ok()).any(is_alive)).then_some(())
@@ -306,7 +306,7 @@ fn an_agent_that_asks_and_does_not_listen_fills_no_memory() {
     let often = json!([60, "fs/read_text_file", {"path": office.path("large")}]);
     assert_eq!(daemon.prompt(1, &format!("ask-often {often}")), None);
     office.worker.wait_for(T::TurnEnd);
-    assert_eq!(office.worker.texts(Some(1)), ["60"], "whoever reads in the end gets all of them");
+    assert_eq!(office.worker.texts(Some(1)), ["60"], "the last reader gets all of them");
     let often = json!([10_000, "terminal/create", {"command": "exec sleep 1000"}]);
     assert_eq!(daemon.prompt(2, &format!("ask-often {often}")), None);
     office.worker.wait_for_nth(T::TurnEnd, 2);

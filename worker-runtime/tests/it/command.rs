@@ -1,6 +1,8 @@
-//! `subagent-runtime command`: one command of the user, its deadline, and that nothing of it is left.
+//! `subagent-runtime command`: one command of the user, its deadline, and the end
+//! of all its processes.
 //!
-//! The witness that nothing is left is a pipe whose write end every process of the command has: its end of file.
+//! The proof that none is left is the end of file of a pipe whose write end every process
+//! of the command holds.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
@@ -17,7 +19,7 @@ use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
 
 use crate::support::{PATIENCE, example};
 
-/// A run, and the witness of its processes.
+/// A run with the pipe that all its processes hold.
 struct Run {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -65,7 +67,7 @@ impl Run {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// The pipe `held`, once a process of the command has it open for writing.
+    /// Opens the pipe `held`, once a process of the command has it open for writing.
     fn witness(&self) -> fs::File {
         witness(self.folder.path())
     }
@@ -91,7 +93,7 @@ fn readable(pipe: &impl AsFd) {
     assert_eq!(poll(&mut fds, timeout), Ok(1), "nothing came within {PATIENCE:?}");
 }
 
-/// Reads what is held to its end: then no process has it any more.
+/// Reads the pipe to its end: then no process holds it.
 fn assert_gone(mut held: fs::File) {
     let mut bytes = [0; 4096];
     loop {
@@ -197,7 +199,7 @@ fn the_end_of_the_caller_ends_the_command() {
 
 #[test]
 fn a_caller_that_is_killed_leaves_nothing() {
-    // The stand-in for a daemon holds the other end of the run's standard input.
+    // The substitute for a daemon holds the other end of the run's standard input.
     let folder = tempfile::tempdir().unwrap();
     let script = "exec 3>held; echo begun >&3; (setsid sleep 1000 &); sleep 1000";
     let mut line = serde_json::to_vec(&command(folder.path(), &["sh", "-c", script])).unwrap();

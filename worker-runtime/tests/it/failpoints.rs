@@ -1,4 +1,4 @@
-//! A runtime that dies at its worst moments: what its journal says then.
+//! Runtimes that die at critical moments, and their journals.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 use crate::support::{Worker, until};
 use subagent_protocol::record::RecordType as T;
 
-/// Runs a worker whose runtime dies at the named point, and gives its journal.
+/// Runs a worker whose runtime dies at the named point. Returns its journal.
 fn dies_at(point: &str, drive: impl FnOnce(&Worker)) -> Vec<T> {
     let worker = Worker::new(&[]);
     let mut runtime = worker.run_with(&[("SUBAGENT_FAILPOINTS", &format!("{point}=exit(42)"))]);
@@ -16,7 +16,7 @@ fn dies_at(point: &str, drive: impl FnOnce(&Worker)) -> Vec<T> {
     worker.types()
 }
 
-/// The daemon does not hear back from a runtime that dies.
+/// Sends a prompt without waiting for a reply: the runtime dies.
 fn prompt(worker: &Worker, text: &str) {
     let mut daemon = worker.ready();
     daemon.send_text(&format!(
@@ -40,7 +40,7 @@ fn a_runtime_that_the_system_does_not_tell_of_its_files_looks_by_itself() {
     let mut worker = Worker::new(&[]);
     worker.start.limits.segment_bytes = 100_000;
     worker.start.limits.journal_quota_bytes = 300_000;
-    // Once at its beginning, and each time that it tries again.
+    // Once at the beginning and at every retry.
     let mut runtime = worker.run_with(&[("SUBAGENT_FAILPOINTS", "watch.before_begin=error(24)")]);
     let mut daemon = worker.ready();
     fs::remove_file(&worker.start.socket).unwrap();
@@ -77,7 +77,7 @@ fn an_answer_without_its_record_was_never_written() {
 #[test]
 fn only_a_tree_that_is_gone_is_reported_as_ended() {
     let terminate = |worker: &Worker| {
-        // A socket that is closed with unread frames takes back what was written to it.
+        // Closing a socket with unread frames discards data that was written to it.
         let mut daemon = worker.ready();
         daemon.send_text(r#"{"t":"command","id":1,"command":{"c":"terminate","reason":"r"}}"#);
         while daemon.receive().is_some() {}

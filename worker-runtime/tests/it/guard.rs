@@ -1,12 +1,12 @@
-//! The guard as the runtime uses it: a real process, real trees of the most stubborn kind.
+//! The guard as the runtime uses it: a real process with real, stubborn process trees.
 //!
-//! The witness that nothing is left is never the guard's own word: every process of a tree holds the write end of the
-//! stderr pipe, so its end of file, given by the kernel, says that all are gone.
+//! The proof that no process is left is independent of the guard. Every process of a tree holds the
+//! write end of the stderr pipe, so the kernel's end of file shows that all are gone.
 //!
-//! They were seen red with the guard broken on purpose: 8 fail without the subreaper (all with a detached process),
-//! 4 when the agent inherits the guard's signal mask, 2 when the guard keeps the agent's pipes open.
+//! Deliberate damage makes these tests fail: 8 without the subreaper (all with a detached process),
+//! 4 if the agent inherits the guard's signal mask, 2 if the guard keeps the agent's pipes open.
 #![cfg(target_os = "linux")]
-// The lints' exception for tests does not see helper functions and modules.
+// The lints' exception for tests does not cover helper functions and modules.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_wrap)]
 
 use std::io::{Read, Write};
@@ -19,10 +19,10 @@ use nix::sys::signal::Signal;
 use subagent_runtime::guard::GuardStatus;
 use subagent_runtime::guard::ancestry::guards_above;
 
-/// The promise: none left within 5 s. Measured: milliseconds.
+/// Maximum time until no process is left. Measured: milliseconds.
 const BOUND: Duration = Duration::from_secs(5);
 
-/// Each hostile shape, with how many of its processes announce themselves.
+/// Each hostile mode, with the number of its processes that announce themselves.
 const SHAPES: [(&[&str], usize); 12] = [
     (&["ignore-term"], 1),
     (&["double-fork-setsid"], 3),
@@ -127,7 +127,7 @@ fn the_agents_end_is_told() {
 
 #[test]
 fn a_t_on_the_life_pipe_is_sigterm_for_the_group_and_not_the_end() {
-    // The second process is in the agent's group, too; the agent itself takes note and goes on.
+    // The second process is in the agent's group too; the agent itself ignores the signal.
     let script = "trap : TERM; \"$0\" await-term & wait; exec cat";
     let mut guarded = Guarded::start(&["sh", "-c", script, &example("hostile")]);
     guarded.await_lines(1);
@@ -195,7 +195,7 @@ fn the_agent_inherits_nothing_of_the_guards() {
     let files = ["/proc/self/status", "/proc/self/limits", "/proc/self/oom_score_adj", "/proc/self/stat"];
     let guard = example("guard");
     let options = ["--umask", "027", "--nofile", "321", "--", "cat"];
-    // Started as from a shell that ignores some signals: the agent must not.
+    // Starts it like a shell that ignores some signals. The agent must not ignore them.
     let ignoring = ["sh", "-c", "trap '' HUP INT CHLD; exec \"$@\"", "sh", &guard];
     let mut guarded = Guarded::start_with(&[&ignoring[..], &options, &files].concat());
     let told = guarded.rest_of_status();
@@ -210,7 +210,8 @@ fn the_agent_inherits_nothing_of_the_guards() {
         line[name.len()..].split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(field("SigBlk:"), ["0000000000000000"]);
-    // 32 and 33 are the C library's own: its posix_spawn() leaves them ignored, and programs cannot set them.
+    // 32 and 33 belong to the C library: its posix_spawn() leaves them ignored, and
+    // programs cannot set them.
     let ignored = u64::from_str_radix(&field("SigIgn:")[0], 16).unwrap();
     assert_eq!(ignored & !(0b11 << 31), 0, "{ignored:x}");
     assert_eq!(field("Umask:"), ["0027"]);
@@ -226,10 +227,10 @@ fn the_agent_inherits_nothing_of_the_guards() {
 #[test]
 fn the_agent_has_no_other_descriptor_than_its_three() {
     let guard = example("guard");
-    // 7 stands for a descriptor that a runtime let slip.
+    // Descriptor 7 simulates a leak of the runtime.
     let leaking = ["sh", "-c", "exec 7</dev/null; exec \"$@\"", "sh", &guard, "--", "ls", "/proc/self/fd"];
     let mut guarded = Guarded::start_with(&leaking);
-    // 3 is the folder that `ls` reads.
+    // Descriptor 3 is the folder that `ls` reads.
     assert_eq!(read_to_end(&mut guarded.stdout).lines().collect::<Vec<_>>(), ["0", "1", "2", "3"]);
 }
 
@@ -253,7 +254,7 @@ fn the_lock_is_free_only_when_all_are_gone() {
     guarded.close_life();
     assert!(!guarded.lock_is_free());
     guarded.signal_guard(Signal::SIGCONT);
-    // Whoever gets the lock finds nobody: stderr is at its end already, without waiting.
+    // When the lock is free, no process is left: stderr is at its end without waiting.
     assert!(guarded.lock_gets_free(BOUND));
     guarded.assert_gone(Duration::ZERO);
 }
@@ -293,7 +294,7 @@ fn a_guard_that_waits_costs_no_time() {
 
 #[test]
 fn below_a_guard_a_process_knows_it() {
-    // The tests may run below a guard themselves.
+    // The tests themselves may run below a guard.
     let above = guards_above(std::process::id() as i32).unwrap().len();
     let mut guarded = Guarded::start(&hostile(&["guards-above"]));
     let text = guarded.next_line();

@@ -1,6 +1,6 @@
-//! Starts a guard as the runtime does, and looks at it from outside.
+//! Starts a guard as the runtime does, and inspects it from outside.
 //!
-//! Every wait has a bound; what is started ends with its [`Guarded`].
+//! Every wait has a limit. All processes end with their [`Guarded`].
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
@@ -16,13 +16,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use subagent_runtime::guard::GuardStatus;
 
-/// No wait of a test is longer, whatever it waits for.
+/// Time limit for every wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A guard, seen from its runtime.
+/// A guard as its runtime sees it.
 pub(crate) struct Guarded {
     pub(crate) child: Child,
-    /// The agent's pid; 0 when it was not asked for at the start.
+    /// The agent's pid; 0 if the test did not wait for the start.
     pub(crate) agent: i32,
     pub(crate) stdin: Option<PipeWriter>,
     pub(crate) stdout: BufReader<Bounded>,
@@ -33,7 +33,7 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// A guard with this command as its agent, started.
+    /// Starts a guard with this command as its agent.
     pub(crate) fn start<T: AsRef<str>>(command: &[T]) -> Self {
         let mut arguments = vec![example("guard"), "--".to_owned()];
         arguments.extend(command.iter().map(|argument| argument.as_ref().to_owned()));
@@ -45,13 +45,13 @@ impl Guarded {
         guarded
     }
 
-    /// The command line as it is, with a guard's descriptors.
+    /// Starts this command line unchanged, with a guard's descriptors.
     pub(crate) fn start_with<T: AsRef<str>>(arguments: &[T]) -> Self {
         let (life, held) = io::pipe().unwrap();
         Self::launch(arguments, life, Some(held))
     }
 
-    /// The same, with a life pipe that has ended before.
+    /// The same with a life pipe that has ended already.
     pub(crate) fn start_abandoned<T: AsRef<str>>(arguments: &[T]) -> Self {
         let (life, _) = io::pipe().unwrap();
         Self::launch(arguments, life, None)
@@ -105,13 +105,13 @@ impl Guarded {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// All further lines until the guard's end.
+    /// Returns all further lines until the guard's end.
     pub(crate) fn rest_of_status(&mut self) -> Vec<GuardStatus> {
         let text = read_to_end(self.status.as_mut().unwrap());
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Reads the guard's last word, and gives `(killed, millis)` of it.
+    /// Reads the guard's last status and returns its `(killed, millis)`.
     pub(crate) fn assert_clean(&mut self) -> (u32, u64) {
         let told = self.rest_of_status();
         let Some(GuardStatus::Clean { killed, millis }) = told.last() else { panic!("{told:?}") };
@@ -142,7 +142,7 @@ impl Guarded {
         assert_eq!(self.next_line(), "echo\n");
     }
 
-    /// Waits until nobody holds stderr any more; gives how long that took.
+    /// Waits until no process holds stderr. Returns how long that took.
     pub(crate) fn assert_gone(&mut self, bound: Duration) -> Duration {
         let started = Instant::now();
         let mut said = String::new();
@@ -163,7 +163,7 @@ impl Guarded {
         self.lock_file().try_lock().is_ok()
     }
 
-    /// Waits for the lock.
+    /// Waits until the lock is free.
     pub(crate) fn lock_gets_free(&self, bound: Duration) -> bool {
         let (file, (sender, receiver)) = (self.lock_file(), mpsc::channel());
         thread::spawn(move || sender.send(file.lock().is_ok()));
@@ -174,7 +174,7 @@ impl Guarded {
         File::open(self.folder.path().join("guard.lock")).unwrap()
     }
 
-    /// Voluntary context switches of a guard that sleeps.
+    /// Returns the voluntary context switches of a sleeping guard.
     pub(crate) fn guard_wakeups(&self) -> String {
         await_state(self.child.id() as i32, "S");
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
@@ -185,7 +185,7 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         self.life = None;
-        // A guard that works is gone as soon as its status pipe ends; a broken one must not hold the tests up.
+        // A working guard ends with its status pipe; a broken one must not block the tests.
         if let Some(status) = &mut self.status
             && !thread::panicking()
         {
@@ -196,7 +196,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Waits until a process is in this state (nothing tells it but looking).
+/// Waits until a process is in this state, which only polling can detect.
 pub(crate) fn await_state(pid: i32, wanted: &str) {
     let started = Instant::now();
     loop {
@@ -209,7 +209,7 @@ pub(crate) fn await_state(pid: i32, wanted: &str) {
     }
 }
 
-/// A pipe whose reads do not wait for ever.
+/// A pipe whose reads have a time limit.
 pub(crate) struct Bounded(PipeReader);
 
 impl Bounded {
@@ -233,7 +233,7 @@ pub(crate) fn read_to_end(reader: &mut impl Read) -> String {
     text
 }
 
-/// Reads so many lines, which are there or come.
+/// Reads `count` lines and waits for them if necessary.
 pub(crate) fn take_lines(reader: &mut impl BufRead, count: usize) {
     for number in 0..count {
         let mut line = String::new();
@@ -242,7 +242,7 @@ pub(crate) fn take_lines(reader: &mut impl BufRead, count: usize) {
     }
 }
 
-/// The path of one of this package's examples, which `cargo test` builds beside the tests.
+/// Returns the path of an example of this package, which `cargo test` builds beside the tests.
 pub(crate) fn example(name: &str) -> String {
     let me = std::env::current_exe().unwrap();
     let path = me.parent().unwrap().join("../examples").join(name);

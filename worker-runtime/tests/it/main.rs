@@ -1,4 +1,4 @@
-//! The runtime and its guard as processes, damaged input for its readers, and counted allocations.
+//! The runtime and its guard as processes, damaged input for its parsers, and allocation counts.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this folder is a test")]
 

@@ -1,4 +1,4 @@
-//! A real runtime, a real guard and a small agent: what the daemon may rely on.
+//! A real runtime, a real guard and a small agent: the guarantees for the daemon.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -82,7 +82,7 @@ fn an_approval_is_asked_answered_and_written_down_before_it_is_told() {
     let id = &asked.body["requestId"];
     assert_eq!(asked.body["params"]["toolCall"]["kind"], "edit");
     assert_eq!(daemon.prompt(2, "busy"), Some(Refusal::Busy));
-    // A daemon that comes anew sees what is open.
+    // A daemon that reconnects sees the open turn.
     let (mut daemon, hello) = worker.hello();
     assert_eq!(serde_json::to_value(&hello.open_approvals).unwrap(), json!([id]));
     assert_eq!((hello.open_turn, hello.last_turn), (Some(1), 1));
@@ -295,7 +295,7 @@ fn a_daemon_that_does_not_read_holds_nobody_up() {
     let worker = Worker::new(&[]);
     let mut runtime = worker.run();
     let mut deaf = worker.ready();
-    // The journal grows often enough to fill the socket's buffer with notices that nobody takes.
+    // The journal grows often enough to fill the socket's buffer with unread notices.
     for turn in 1..=3 {
         deaf.send_text(&format!(
             r#"{{"t":"command","id":{turn},"command":{{"c":"prompt","turn":{turn},"turnId":"turn_0101010101","prompt":[{{"type":"text","text":"flood 20000"}}]}}}}"#
@@ -327,12 +327,12 @@ fn the_quota_stops_reading_until_the_daemon_has_taken_some() {
         sizes.map(|metadata| metadata.len()).sum::<u64>()
     };
     until("a journal above the quota", || (on_disk() > 500_000).then_some(()));
-    // Each of these goes once around the loop that would read the agent, too.
+    // Each of these runs the loop once, which would read the agent too.
     (0..50).for_each(|_| drop(worker.hello()));
     assert!(on_disk() < 1_000_000, "the whole flood has several times as much");
     assert!(!worker.types().contains(&T::TurnEnd));
-    // Everything that a daemon would have taken, again and again: read, then removed. The turn may end in a segment that
-    // is already sealed when it is looked at.
+    // Reads and removes segments repeatedly, as a daemon does. The turn may end in a segment
+    // that is already closed.
     let ends =
         |number: u32| fs::read(segment(number)).unwrap().windows(9).any(|bytes| bytes == b"\"turnEnd\"");
     let mut taken = 0;

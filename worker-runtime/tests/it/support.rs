@@ -1,4 +1,4 @@
-//! Starts a real runtime as the daemon does, drives its command socket, and reads its journal back.
+//! Starts a real runtime as the daemon does, drives its command socket, and reads its journal.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use subagent_protocol::start::{AgentCommand, GUARD_LOCK_FD, LOCK_FD, Limits, Run
 use subagent_protocol::state::Desired;
 use tempfile::TempDir;
 
-/// No step of any test takes this long, on a busy machine neither.
+/// Time limit of every step, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn example(name: &str) -> PathBuf {
@@ -28,7 +28,7 @@ pub(crate) fn example(name: &str) -> PathBuf {
     own.parent().unwrap().parent().unwrap().join("examples").join(name)
 }
 
-/// Waits for a condition. There is nothing that could wake us: files and processes of others are looked at.
+/// Waits for a condition by polling: files and other processes send no notification.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -55,13 +55,12 @@ pub(crate) struct Read {
     pub(crate) body: Value,
 }
 
-/// A worker's directory.
 pub(crate) struct Worker {
     pub(crate) directory: TempDir,
     pub(crate) start: RuntimeStart,
 }
 
-/// A runtime; killed when dropped, and everything below it with it.
+/// A running runtime. Dropping it kills it with everything below it.
 pub(crate) struct Runtime {
     pub(crate) child: Child,
 }
@@ -128,7 +127,7 @@ impl Worker {
         self.run_with(&[])
     }
 
-    /// With these variables in the runtime's own environment.
+    /// Runs it with these variables in the runtime's own environment.
     pub(crate) fn run_with(&self, env: &[(&str, &str)]) -> Runtime {
         let mut command = Command::new(example("runtime"));
         command.envs(env.iter().copied());
@@ -151,7 +150,7 @@ impl Worker {
         Connection { input: BufReader::new(stream.try_clone().unwrap()), output: stream, next: 0 }
     }
 
-    /// A connection that is served.
+    /// Opens a connection that is served.
     pub(crate) fn hello(&self) -> (Connection, RuntimeHello) {
         let mut connection = self.connect();
         connection.send(&ToRuntime::Hello {
@@ -166,7 +165,7 @@ impl Worker {
         (connection, hello)
     }
 
-    /// A connection to a runtime that has a session.
+    /// Opens a connection to a runtime that has a session.
     pub(crate) fn ready(&self) -> Connection {
         let (connection, _) = self.hello();
         self.wait_for(RecordType::Session);
@@ -185,7 +184,8 @@ impl Worker {
                 let k = record.k.map(std::borrow::Cow::into_owned);
                 all.push(Read { n: record.n, t: record.t, turn: record.turn, k, body });
             }
-            // A segment may have grown since it was read: only its own last record says that it ends.
+            // A segment may have grown since it was read; only its last record proves
+            // that it is complete.
             if all.last().is_none_or(|record| record.t != RecordType::Sealed) {
                 break;
             }
@@ -208,7 +208,7 @@ impl Worker {
         self.journal().into_iter().map(|record| record.t).collect()
     }
 
-    /// The texts of the agent, in order.
+    /// Returns the agent's texts in order.
     pub(crate) fn texts(&self, turn: Option<u64>) -> Vec<String> {
         let updates = self.journal().into_iter().filter(|r| r.t == RecordType::Update && r.turn == turn);
         updates.map(|r| r.body["update"]["content"]["text"].as_str().unwrap().to_owned()).collect()
@@ -228,7 +228,7 @@ impl Runtime {
         i32::try_from(self.child.id()).unwrap()
     }
 
-    /// Waits for its end and gives the exit code.
+    /// Waits for its end and returns the exit code.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         until("the end of the runtime", || self.child.try_wait().unwrap()).code()
     }
@@ -259,7 +259,7 @@ impl Connection {
         self.output.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// The next frame, none at the end of the connection.
+    /// Returns the next frame; `None` at the end of the connection.
     pub(crate) fn receive(&mut self) -> Option<FromRuntime> {
         let mut line = String::new();
         match self.input.read_line(&mut line) {

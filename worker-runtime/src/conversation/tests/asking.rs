@@ -1,4 +1,4 @@
-//! What waits until it is allowed: files and terminals of a worker with rules.
+//! Client requests that need a permission: files and terminals of a worker with rules.
 
 use super::super::asking::MOST_SHOWN_BYTES;
 use super::*;
@@ -25,7 +25,7 @@ fn run(id: u64, params: &Value) -> Value {
     json!({"id": id, "method": "terminal/create", "params": params})
 }
 
-/// It was found; gives the tool call of the question.
+/// Reports a resolved path. Returns the tool call of the question.
 fn found(talk: &mut Talk, call: u64, path: &str) -> Option<Value> {
     assert!(matches!(talk.conversation.take_call(call), Some(Step::Find(_))));
     assert_eq!(talk.conversation.take_call(call), None, "once");
@@ -62,7 +62,7 @@ fn what_is_allowed_is_done_where_it_was_found() {
             "content": [{"type": "diff", "path": "/w/link", "oldText": "old", "newText": "new"}],
         })
     );
-    assert_eq!(talk.conversation.take_call(1), None, "nobody has allowed it");
+    assert_eq!(talk.conversation.take_call(1), None, "no client or rule has allowed it");
     answer(&mut talk, Some("allow-once"), Some("edit"));
     assert_eq!(talk.types(), [T::AnswerWritten]);
     assert!(talk.actions.contains(&Action::Call(1)) && talk.sent().is_empty());
@@ -169,7 +169,7 @@ fn what_waits_ends_with_its_turn_and_with_its_request() {
         assert_eq!(talk.conversation.take_call(1), None);
         assert!(talk.conversation.open_approvals().is_empty());
     }
-    // In a turn that is being canceled nobody is asked any more.
+    // During a cancel, no permission is requested.
     let mut talk = talk(all());
     talk.command(Command::Cancel { turn: 5, reason: "r".to_owned() }).unwrap();
     talk.line(write(0, "/w/a", ""));
@@ -200,7 +200,7 @@ fn a_full_disk_takes_nothing_from_what_waits() {
     talk.line(write(1, "/w/b", ""));
     talk.forget();
     talk.command(Command::Cancel { turn: 5, reason: "r".to_owned() }).unwrap();
-    // The one whose record was given up has no response; the other one has.
+    // The request without a record has no response; the other one has.
     let failed: Vec<i64> = talk
         .sent()
         .iter()

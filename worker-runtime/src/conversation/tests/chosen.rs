@@ -1,4 +1,4 @@
-//! What was chosen of a session, and what the agent says of it.
+//! The chosen session options, and what the agent reports about them.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn options(text: &str) -> subagent_protocol::options::Options {
     serde_json::from_str(text).unwrap()
 }
 
-/// A session with modes of the older kind, and everything chosen that this JSON says.
+/// A session with modes of the older kind; `chosen` is the JSON of its options.
 fn opened_with(chosen: &str, result: Value) -> Talk {
     let mut talk = Talk::new(None, None);
     talk.conversation.config.options = options(chosen);
@@ -57,7 +57,7 @@ fn a_start_fails_with_what_cannot_be_set() {
         (&json!("BACKEND_TIMEOUT"), &json!("session/set_mode"))
     );
     assert!(error["details"]["logTail"].is_string(), "{error}");
-    // An agent that answers too late changes nothing any more.
+    // A late response changes nothing.
     talk.line(json!({"id": 3, "result": {}}));
     assert_eq!(talk.types().last(), Some(&T::Noise));
 }
@@ -92,7 +92,7 @@ fn options_are_set_one_after_the_other_also_in_a_turn_and_an_error_ends_the_comm
     );
     talk.update("current_mode_update");
     talk.forget();
-    // What still waits when the agent is ended is told as well.
+    // Options that still wait when the agent is ended are reported too.
     talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
     assert_eq!(told(&talk).pop(), Some((json!("c"), json!(true), json!("BACKEND_UNAVAILABLE"))));
     assert_eq!(talk.command(set("d", r#"{"mode": "ask"}"#)), Err(Refusal::Ending));
@@ -129,7 +129,7 @@ fn a_session_whose_start_ends_after_it_was_made_is_closed() {
     assert!(!talk.actions.contains(&Action::Terminate));
     talk.line(json!({"id": 3, "result": {}}));
     assert!(talk.actions.contains(&Action::CloseInput));
-    // While its history still comes, too.
+    // The same while the history still arrives.
     let mut talk = closing(closes, true);
     talk.line(json!({"id": 2, "result": null}));
     talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
@@ -137,7 +137,7 @@ fn a_session_whose_start_ends_after_it_was_made_is_closed() {
         (talk.methods(), &talk.sent()[0]["params"]["sessionId"]),
         (vec!["session/close".to_owned()], &json!("old"))
     );
-    // An agent that cannot close is ended as before.
+    // An agent that cannot close sessions is ended as before.
     let mut talk = closing(json!({}), false);
     talk.line(json!({"id": 2, "result": modes()}));
     assert!(talk.methods().is_empty() && talk.actions.contains(&Action::Terminate));
@@ -167,7 +167,7 @@ fn an_agent_that_opens_another_session_than_it_was_asked_for_is_held_to_it() {
         talk.forget();
         talk.prompt(5).unwrap();
         assert_eq!(talk.sent()[0]["params"]["sessionId"], "new");
-        // Whoever named the session wants no other.
+        // A client that named the session accepts no other one.
         let talk = answered(method, true, json!({"sessionId": "new"}));
         let error = &body(&talk, T::StartFailed)["error"];
         assert_eq!(error["code"], "SESSION_NOT_FOUND");

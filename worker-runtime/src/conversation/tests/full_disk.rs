@@ -1,4 +1,4 @@
-//! What becomes of a conversation whose journal cannot be written.
+//! A conversation whose journal cannot be written.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn a_prompt_that_was_refused_for_a_full_disk_is_not_taken_when_it_is_said_again(
     talk.input(Input::Storage(Storage::Ok));
     assert_eq!(talk.prompt(5), Err(Refusal::StorageFull), "its turn has failed");
     assert_eq!((talk.types(), talk.methods()), (vec![], vec![]));
-    // Whoever comes by another connection may not have heard that.
+    // A client on another connection may not have received that answer.
     talk.connection += 1;
     talk.prompt(5).unwrap();
 }

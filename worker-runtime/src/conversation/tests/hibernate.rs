@@ -1,4 +1,4 @@
-//! When a runtime hibernates, and what keeps it from that.
+//! When a runtime hibernates, and what prevents that.
 
 use subagent_protocol::client::{ExitStatus, TerminalExited};
 
@@ -18,7 +18,7 @@ fn nothing_is_open_so_the_session_is_closed_and_the_agent_ended() {
     assert_eq!(talk.sent()[0]["method"], "session/close");
     assert_eq!(talk.conversation.phase(), Phase::Ending);
     assert_eq!(hibernate(&mut talk, 4), Err(Refusal::Ending));
-    // An agent that does not answer is ended all the same.
+    // An agent that does not react is ended anyway.
     talk.input(Input::Timer(Timer::StopGrace));
     assert!(talk.actions.contains(&Action::CloseInput));
 }

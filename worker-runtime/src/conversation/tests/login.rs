@@ -1,4 +1,4 @@
-//! Agents that want a login, at their start and in the middle of their life.
+//! Agents that require a login, at their start and later.
 
 use super::*;
 
@@ -8,7 +8,8 @@ fn refused(id: u64) -> Value {
     json!({"id": id, "error": {"code": REFUSED, "message": "Login first"}})
 }
 
-/// A conversation whose agent offers these ways, as far as the answer to `initialize`; the launcher names one.
+/// A conversation up to the response to `initialize`, which offers these methods.
+/// The launcher names one.
 fn offering(session: Option<&str>, named: Option<&str>, methods: Value) -> Talk {
     let mut talk = Talk::new(session, None);
     let login = Login { launcher: Some("my agent".to_owned()), method: named.map(str::to_owned) };
@@ -39,7 +40,7 @@ fn the_way_that_the_launcher_names_is_gone_once_and_the_same_session_asked_for_a
     assert_eq!(talk.conversation.phase(), Phase::Ready);
     assert_eq!(body(&talk, T::Session)["contextLost"], false);
 
-    // An agent that refuses all the same is not asked without end, and no other session is taken instead.
+    // An agent that still refuses is not asked again, and the session is not replaced by a new one.
     let mut talk = offering(Some("old"), Some("key"), one_way());
     talk.line(refused(2));
     talk.line(json!({"id": 3, "result": {}}));
@@ -93,7 +94,7 @@ fn a_login_that_fails_or_hangs_is_the_error_of_the_start() {
     }
 }
 
-/// With a session and a turn whose prompt was refused.
+/// A session with a turn whose prompt was rejected.
 fn refused_in_turn(named: Option<&str>) -> Talk {
     let mut talk = offering(None, named, one_way());
     talk.line(json!({"id": 2, "result": {"sessionId": "s"}}));
@@ -108,7 +109,7 @@ fn a_prompt_is_not_sent_again_after_a_login() {
     let mut talk = refused_in_turn(Some("key"));
     assert_eq!((talk.methods(), talk.types()), (vec!["authenticate".to_owned()], vec![]));
     assert_eq!(talk.prompt(6), Err(Refusal::Busy));
-    // Its answer a second time is noise.
+    // A second response is noise.
     talk.line(refused(3));
     talk.line(json!({"id": 4, "result": {}}));
     assert_eq!(talk.types(), [T::Noise, T::TurnEnd]);
@@ -138,7 +139,7 @@ fn an_agent_that_nobody_could_log_in_is_ended_so_that_the_next_one_finds_the_log
         assert_eq!(talk.methods().last().map(String::as_str), Some("session/close"));
         assert_eq!(talk.prompt(6), Err(Refusal::Ending));
     }
-    // One that could not restore the session is left alone.
+    // An agent that cannot restore the session is not ended.
     let mut talk = Talk::ready(None, json!({}));
     talk.prompt(5).unwrap();
     talk.forget();
@@ -156,7 +157,7 @@ fn a_cancel_does_not_wait_for_a_login() {
     talk.line(json!({"id": 4, "result": {}}));
     assert_eq!(talk.types().last(), Some(&T::Noise));
     talk.prompt(6).unwrap();
-    // And a stop gives it the time of a step.
+    // A stop allows it the time of one step.
     let mut talk = refused_in_turn(Some("key"));
     talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
     talk.input(Input::Timer(Timer::StopGrace));

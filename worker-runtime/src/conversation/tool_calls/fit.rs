@@ -1,16 +1,17 @@
-//! Whether a permission request of an unknown id may be for a call: whether the two contradict each other. Pure.
+//! Whether a permission request with an unknown id fits a call: whether the two
+//! contradict each other. Pure.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{MEMBERS, Members};
 
-/// Kinds that say nothing of what a call does.
+/// Kinds that do not say what a call does.
 const VAGUE: [&str; 2] = ["other", "think"];
-/// What ends a text that an agent shortened.
+/// The endings of a text that an agent shortened.
 const ELLIPSES: [&str; 2] = ["...", "…"];
 
-/// Whether nothing that a request says differs from what was said of a call.
+/// Whether no member of the request contradicts the call.
 pub(super) fn fits(request: &[Option<&RawValue>; MEMBERS.len()], call: &Members) -> bool {
     let pair = |name: &str| {
         let place = MEMBERS.iter().position(|member| *member == name)?;
@@ -33,14 +34,14 @@ fn is_vague(kind: &Value) -> bool {
     kind.as_str().is_none_or(|kind| VAGUE.contains(&kind))
 }
 
-/// Whether they name an argument in common, and all of these are alike.
+/// Whether they share an argument, and all shared arguments are alike.
 fn same_input((one, other): (Value, Value)) -> bool {
     let (Value::Object(one), Value::Object(other)) = (&one, &other) else { return one == other };
     let mut common = Map::iter(one).filter_map(|(name, value)| Some((value, other.get(name)?))).peekable();
     common.peek().is_some() && common.all(|(one, other)| alike(one, other))
 }
 
-/// Whether two values are the same, or one of them is the other one shortened.
+/// Whether two values are equal, or one is the other shortened.
 fn alike(one: &Value, other: &Value) -> bool {
     let (Value::String(one), Value::String(other)) = (one, other) else { return one == other };
     one == other || begins(one, other) || begins(other, one)
@@ -51,7 +52,7 @@ fn begins(short: &str, long: &str) -> bool {
     stem.is_some_and(|stem| !stem.trim().is_empty() && long.starts_with(stem))
 }
 
-/// Whether they name a path in common.
+/// Whether they share a path.
 fn same_places((one, other): (Value, Value)) -> bool {
     let paths = |value: &Value| -> Vec<String> {
         let places = value.as_array().into_iter().flatten();

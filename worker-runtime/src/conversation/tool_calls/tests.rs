@@ -1,4 +1,4 @@
-//! What a permission request gets beside it.
+//! The values that are added to a permission request.
 
 use serde_json::{Value, json};
 
@@ -117,11 +117,11 @@ fn a_call_that_was_asked_for_or_is_of_an_earlier_turn_is_open_no_more() {
     begins(&mut calls, &call("a", "first"));
     assert!(request(&mut calls, &json!({"toolCallId": "1"})).is_some());
     assert_eq!(request(&mut calls, &json!({"toolCallId": "2"})), None);
-    // An agent that never speaks of a call before it asks.
+    // An agent that does not mention a call before its request.
     assert_eq!(request(&mut calls, &call("b", "second")), None);
     goes_on(&mut calls, &json!({"toolCallId": "b", "status": "in_progress"}));
     assert_eq!(request(&mut calls, &json!({"toolCallId": "3"})), None);
-    // One that has the same id for all of its requests.
+    // An agent that uses the same id for all requests.
     begins(&mut calls, &call("d", "fourth"));
     assert_eq!(request(&mut calls, &json!({"toolCallId": "1"})), Some(call("d", "fourth")));
     begins(&mut calls, &call("c", "third"));

@@ -1,4 +1,4 @@
-//! What a landing changes in a work tree, and what is there.
+//! The changes of a landing in a work tree, and the files present there.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -27,19 +27,19 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// As `update-index --index-info` reads it.
+    /// Formats an entry for `update-index --index-info`.
     pub(super) fn line(entry: Option<&Self>, path: &[u8], none: &str) -> Vec<u8> {
         let (mode, id) = entry.map_or(("0", none), |entry| (&*entry.mode, &*entry.id));
         [format!("{mode} {id} 0\t").as_bytes(), path, b"\0"].concat()
     }
 
-    /// A submodule: its work tree is its own.
+    /// Whether it is a submodule, which has a separate work tree.
     pub(super) fn is_module(entry: Option<&Self>) -> bool {
         entry.is_some_and(|entry| entry.mode == "160000")
     }
 }
 
-/// What differs between two commits.
+/// Returns the differences between two commits.
 pub(super) fn between(
     work: &Work<'_>,
     folder: &Path,
@@ -62,7 +62,7 @@ pub(super) fn between(
     Ok(changes)
 }
 
-/// The paths of those whose file is not as one side has it. Files are compared by content, with git's filters.
+/// Returns the paths whose file differs from the given side. Compares content, with git's filters.
 pub(super) fn differing<'a>(
     work: &Work<'_>,
     repository: &Path,
@@ -94,7 +94,7 @@ pub(super) fn differing<'a>(
     Ok(differing)
 }
 
-/// The files that differ from an index.
+/// Returns the files that differ from an index.
 fn differing_from_index(work: &Work<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u8>>, Error> {
     // Fails if a file differs.
     match work.ask(git, &["update-index", "-q", "--refresh"], b"")? {
@@ -105,7 +105,7 @@ fn differing_from_index(work: &Work<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u
     Ok(parts(&names).map(<[u8]>::to_vec).collect())
 }
 
-/// Whether a file is there: not through a link, which would be another one.
+/// Whether a file exists. A file behind a link is another one.
 fn is_there(top: &Path, name: &[u8]) -> bool {
     let mut folder = top.to_owned();
     let mut parts = path(name).components().peekable();
@@ -119,7 +119,7 @@ fn is_there(top: &Path, name: &[u8]) -> bool {
     true
 }
 
-/// The files of the user in a work tree that a landing would change: staged, changed, or not known to git.
+/// Returns the user's files that a landing would change: staged, changed or untracked.
 pub(super) fn dirty(
     work: &Work<'_>,
     repository: &Path,
@@ -143,7 +143,7 @@ pub(super) fn dirty(
         if staged.contains(name) || (differing.contains(name) && !is_left_out && !is_replaced) {
             found.insert(String::from_utf8_lossy(name).into_owned());
         }
-        // A file of the user where a folder has to be.
+        // A user's file where a folder is needed.
         if change.before.is_none() {
             for folder in path(name).ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
                 let bytes = folder.as_os_str().as_encoded_bytes();
@@ -157,7 +157,7 @@ pub(super) fn dirty(
     Ok(found.into_iter().collect())
 }
 
-/// Whether a folder that becomes a file has nothing but files that are deleted.
+/// Whether a folder that becomes a file contains only deleted files.
 pub(super) fn only_deleted(top: &Path, name: &[u8], deleted: &BTreeSet<&[u8]>) -> bool {
     let folder = top.join(path(name));
     if !folder.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
@@ -169,14 +169,14 @@ pub(super) fn only_deleted(top: &Path, name: &[u8], deleted: &BTreeSet<&[u8]>) -
         .all(|below| deleted.contains(&*below) || only_deleted(top, &below, deleted))
 }
 
-/// Files that a sparse checkout leaves out.
+/// Returns the files that a sparse checkout leaves out.
 pub(super) fn sparse(work: &Work<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u8>>, Error> {
     let list = work.feed(git, &["ls-files", "-z", "-v"], b"")?;
     let left_out = parts(&list).filter(|entry| matches!(entry.first(), Some(b'S' | b's')));
     Ok(left_out.filter_map(|entry| entry.get(2..)).map(<[u8]>::to_vec).collect())
 }
 
-/// The names of changed files with the lines, as people read them.
+/// Counts changed files and lines, for display.
 pub(super) fn numbers(
     work: &Work<'_>,
     folder: &Path,
@@ -187,7 +187,7 @@ pub(super) fn numbers(
     Ok(super::super::look::numbers(&work.run(folder, &args)?))
 }
 
-/// The one line of an answer.
+/// Returns the only line of an output.
 pub(super) fn first(bytes: &[u8]) -> Option<String> {
     lines(bytes).next()
 }

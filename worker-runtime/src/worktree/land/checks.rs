@@ -1,4 +1,4 @@
-//! Runs the user's checks in the worktree, with the files as they will be in the target.
+//! Runs the user's checks in the worktree, on the files as they will be in the target.
 
 use std::fs;
 
@@ -10,11 +10,11 @@ use super::super::work::{Work, line, step};
 use super::super::{checkout, errors, usable};
 use super::change::{self, Entry};
 
-/// The file of a worktree's git directory that says what was checked out, and that something else is for a while: three
-/// lines with a branch or nothing, its commit, and the other commit.
+/// A file in the worktree's git directory that records a temporary checkout. It has three lines:
+/// the original branch (may be empty), its commit, and the temporary commit.
 const CHECKING: &str = "subagent-checking";
 
-/// Runs them one after the other. What was checked out is so again afterwards.
+/// Runs the checks in order. Restores the original checkout afterwards.
 pub(in super::super) fn run(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -52,7 +52,7 @@ fn check(
     Ok(())
 }
 
-/// Checks out again what was before the checks, also if these were killed.
+/// Restores the checkout from before the checks, even if they were killed.
 pub(in super::super) fn restore(work: &Work<'_>, found: &Registration) -> Result<(), Error> {
     let Some(text) = found.read(CHECKING) else { return Ok(()) };
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -65,7 +65,7 @@ pub(in super::super) fn restore(work: &Work<'_>, found: &Registration) -> Result
         branch => work.run(&found.path, &["symbolic-ref", "HEAD", branch])?,
     };
     work.run(&found.path, &["reset", "--quiet", "--hard", before])?;
-    // A checkout that was killed has written files that no index has.
+    // A killed checkout may have written files that are in no index.
     let changes = change::between(work, &found.path, before, merged)?;
     let new: Vec<_> = changes.into_iter().filter(|change| change.before.is_none()).collect();
     let other = change::differing(work, &found.common(), &found.path, &new, |change| change.after.as_ref())?;

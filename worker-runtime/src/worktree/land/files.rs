@@ -1,6 +1,7 @@
-//! `Merge`: brings the changes of a worktree to the files of the main work tree, one by one and without a commit.
+//! `Merge`: applies the changes of a worktree to the files of the main work tree, without a commit.
 //!
-//! Each file is replaced in one step. Killed anywhere, it can be repeated: a file that is as the worktree has it is done.
+//! Replaces each file in one step. Can be repeated after a kill: files that equal
+//! the worktree's are done.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +33,7 @@ pub(in super::super) fn merge(
 fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Merged, Error> {
     finish::recover(work, &worktree.repository)?;
     if worktree.path.symlink_metadata().is_err() {
-        // An attempt was killed after its last step.
+        // An earlier attempt was killed after its last step.
         let retired = retired::of(work, worktree, landing.time())?;
         let base = worktree.base.clone();
         return Ok(Merged { base, retired, worktree_removed: true, ..Merged::default() });
@@ -55,7 +56,8 @@ fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Merg
     Ok(merged)
 }
 
-/// Writes the files. Returns the changes that the main work tree has now, and those that it cannot take.
+/// Writes the files. Returns the changes now present in the main work tree, and those
+/// that conflict with it.
 fn bring<'a>(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -93,7 +95,7 @@ fn bring<'a>(
     Ok((done, refused))
 }
 
-/// Whether something of the user is where a file or one of its folders has to be.
+/// Whether user data is in the place of the file or one of its folders.
 fn is_blocked(top: &Path, name: &[u8], gone: &BTreeSet<&[u8]>) -> bool {
     let folders = path(name).ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     let is_file = |folder: &Path| {
@@ -104,7 +106,7 @@ fn is_blocked(top: &Path, name: &[u8], gone: &BTreeSet<&[u8]>) -> bool {
     folders.into_iter().any(is_file) || (is_folder && !change::only_deleted(top, name, gone))
 }
 
-/// Writes the files beside their places first, with git's filters, and then each in its place.
+/// Writes the files to temporary names first, with git's filters, and then moves each to its place.
 fn write(work: &Work<'_>, worktree: &Worktree, changes: &[&Change]) -> Result<(), Error> {
     if changes.is_empty() {
         return Ok(());
@@ -133,7 +135,7 @@ fn write(work: &Work<'_>, worktree: &Worktree, changes: &[&Change]) -> Result<()
     Ok(())
 }
 
-/// Moves a file to its place, from another file system too.
+/// Moves a file to its place, also across file systems.
 fn put(from: &Path, to: &Path) -> io::Result<()> {
     to.parent().map_or(Ok(()), fs::create_dir_all)?;
     match fs::rename(from, to) {
@@ -149,7 +151,7 @@ fn put(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// The commit from which changes count now: that of before, with the files that are merged.
+/// Returns the new base commit: the old one with the merged files.
 fn base(work: &Work<'_>, worktree: &Worktree, landing: &Landing, done: &[&Change]) -> Result<String, Error> {
     if done.is_empty() {
         return Ok(worktree.base.clone());
@@ -160,7 +162,7 @@ fn base(work: &Work<'_>, worktree: &Worktree, landing: &Landing, done: &[&Change
     work.feed(&git, &["read-tree", &worktree.base], b"")?;
     let none = "0".repeat(worktree.base.len());
     let mut entries: Vec<u8> = Vec::new();
-    // First what goes: a folder may become a file.
+    // Deletions first: a folder may become a file.
     for is_there in [false, true] {
         for change in done.iter().filter(|change| change.after.is_some() == is_there) {
             entries.extend(Entry::line(change.after.as_ref(), &change.path, &none));
@@ -172,7 +174,7 @@ fn base(work: &Work<'_>, worktree: &Worktree, landing: &Landing, done: &[&Change
     let base =
         keeping.commit(&work.git(repository), &tree, [worktree.base.clone()].into_iter(), "Merged files")?;
     match worktree.sandbox {
-        // Its branch here has nothing else.
+        // Its branch has no other commits.
         Some(_) => {
             let name = format!("refs/heads/{}", worktree.branch);
             work.run(repository, &["update-ref", &name, &base])?;

@@ -1,5 +1,5 @@
-//! The steps of a landing that are seen from outside: the branch, then the files and the index of the work tree in which
-//! it is checked out. A record says what was begun, so that the next operation finishes it.
+//! The visible steps of a landing: first the branch, then files and index of the work tree where it
+//! is checked out. A record describes the landing, so that the next operation can finish it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,17 +23,17 @@ use super::target::Target;
 use crate::git::{Failure, Git};
 use crate::work_tree::record::copy_index;
 
-/// What is written before the first step.
+/// Written before the first step.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Record {
     branch: String,
     before: String,
     after: String,
-    /// The bytes of the paths.
+    /// The paths, as bytes.
     top: Vec<u8>,
     git_dir: Vec<u8>,
-    /// Our own `index.lock`.
+    /// Inode number of our own `index.lock`.
     lock: u64,
 }
 
@@ -41,7 +41,7 @@ fn record_of(repository: &Path) -> PathBuf {
     repository.join(scratch::FOLDER).join("landing.json")
 }
 
-/// Moves the branch, and updates the work tree in which it is checked out.
+/// Moves the branch and updates the work tree where it is checked out.
 pub(super) fn land(
     work: &Work<'_>,
     repository: &Path,
@@ -68,13 +68,14 @@ pub(super) fn land(
         lock.release(repository)?;
         return Err(error);
     }
-    // With an error the record stays, and with it what the next operation has to finish; the user's git may go on.
+    // After an error the record stays, so that the next operation finishes. The lock is released
+    // for the user's git.
     let left = update(work, repository, &record).inspect_err(|_| drop(lock.unlock()))?;
     lock.release(repository)?;
     say(&record, left)
 }
 
-/// Finishes a landing that was killed; the branch, if there was one.
+/// Finishes a landing that was killed. Returns the branch, if there was one.
 pub(in super::super) fn recover(work: &Work<'_>, repository: &Path) -> Result<Option<String>, Error> {
     let file = record_of(repository);
     let text = match fs::read(&file) {
@@ -92,7 +93,7 @@ pub(in super::super) fn recover(work: &Work<'_>, repository: &Path) -> Result<Op
         lock.release(repository)?;
         return Ok(None);
     }
-    // Another git may have begun since.
+    // Another git may have started since.
     let lock = if lock.is_held() { lock } else { IndexLock::take_again(work, repository)? };
     let left = update(work, repository, &record).inspect_err(|_| drop(lock.unlock()))?;
     lock.release(repository)?;
@@ -104,7 +105,7 @@ fn folder(bytes: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec()))
 }
 
-/// Our own name of the lock. It stays until the record is gone.
+/// Our own name of the lock file. It exists until the record is removed.
 fn own_of(repository: &Path) -> PathBuf {
     repository.join(scratch::FOLDER).join("landing.lock")
 }
@@ -127,7 +128,7 @@ fn say(record: &Record, left: Vec<String>) -> Result<(), Error> {
         .recommend("compare them with `git diff`, and take what you need with `git checkout -- FILE`"))
 }
 
-/// Refuses a landing that would change files of the user.
+/// Refuses a landing that would change the user's files.
 pub(super) fn refuse_dirty(
     work: &Work<'_>,
     repository: &Path,
@@ -167,7 +168,7 @@ fn move_branch(
     }
 }
 
-/// Git with a copy of the index of a work tree.
+/// Returns git with a copy of a work tree's index.
 fn own_index<'a>(
     work: &'a Work<'_>,
     top: &'a Path,
@@ -184,8 +185,8 @@ fn own_index<'a>(
     Ok(git)
 }
 
-/// Brings the files and the index of the work tree from one commit to the other. Nothing else is touched. May be
-/// repeated. Returns the files that are as neither of them has them.
+/// Moves files and index of the work tree from one commit to the other, and touches nothing else.
+/// Can be repeated. Returns the files that equal neither version.
 fn update(work: &Work<'_>, repository: &Path, record: &Record) -> Result<Vec<String>, Error> {
     let (top, git_dir) = (folder(&record.top), folder(&record.git_dir));
     let changes = change::between(work, repository, &record.before, &record.after)?;
@@ -221,7 +222,7 @@ fn update(work: &Work<'_>, repository: &Path, record: &Record) -> Result<Vec<Str
     move_index(work, &git, &changes, &sparse, &top)?;
     let mut input = Vec::new();
     for name in written {
-        // Git would write a file only where none is.
+        // Git writes a file only where none exists.
         input.extend_from_slice(name);
         input.push(0);
     }
@@ -238,7 +239,7 @@ fn update(work: &Work<'_>, repository: &Path, record: &Record) -> Result<Vec<Str
     Ok(left)
 }
 
-/// Brings the entries of an index that are still those of before to those of after.
+/// Moves index entries from the old to the new version, if they still have the old one.
 fn move_index(
     work: &Work<'_>,
     git: &Git<'_>,
@@ -268,7 +269,7 @@ fn move_index(
             left_out.push(0);
         }
     }
-    // First what goes: a folder may become a file.
+    // Deletions first: a folder may become a file.
     gone.extend(there);
     if !gone.is_empty() {
         work.feed(git, &["update-index", "-z", "--add", "--replace", "--index-info"], &gone)?;
@@ -279,7 +280,7 @@ fn move_index(
     Ok(())
 }
 
-/// Whether a file is one that git had begun to write: gone, or the beginning of what it becomes.
+/// Whether git was writing this file: it is missing, or contains the beginning of the new content.
 fn is_unfinished(
     work: &Work<'_>,
     top: &Path,
@@ -290,7 +291,7 @@ fn is_unfinished(
     let Ok(meta) = file.symlink_metadata() else { return Ok(true) };
     let Some(after) = &change.after else { return Ok(false) };
     if !meta.is_file() {
-        // A folder that becomes a file goes with its last file.
+        // A folder that becomes a file is removed with its last file.
         return Ok(change::only_deleted(top, &change.path, gone));
     }
     let mut with_path = b"--path=".to_vec();
@@ -302,7 +303,7 @@ fn is_unfinished(
     Ok(whole.starts_with(&part))
 }
 
-/// Deletes a file, and folders that are empty then.
+/// Deletes a file and its folders that become empty.
 pub(super) fn delete(top: &Path, name: &Path) -> io::Result<()> {
     fs::remove_file(top.join(name))?;
     for folder in name.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
@@ -313,7 +314,7 @@ pub(super) fn delete(top: &Path, name: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The `index.lock` of a work tree, ours: a link to a file of ours, so that its number is that of no other lock.
+/// Our `index.lock` of a work tree: a link to our own file, whose inode number no other lock has.
 struct IndexLock {
     own: PathBuf,
     path: PathBuf,
@@ -321,7 +322,7 @@ struct IndexLock {
 }
 
 impl IndexLock {
-    /// Writes the record, and takes the lock of which it says that it is ours.
+    /// Writes the record and takes the lock that the record declares as ours.
     fn take(work: &Work<'_>, repository: &Path, git_dir: &Path, record: &mut Record) -> Result<Self, Error> {
         let file = record_of(repository);
         let failed = |error: io::Error| errors::file(&file, &error);
@@ -338,14 +339,14 @@ impl IndexLock {
         Ok(lock)
     }
 
-    /// Takes it for a record that is there.
+    /// Takes the lock for an existing record.
     fn take_again(work: &Work<'_>, repository: &Path) -> Result<Self, Error> {
         let file = &record_of(repository);
         let text = fs::read(file).map_err(|error| errors::file(file, &error))?;
         let mut record: Record =
             serde_json::from_slice(&text).map_err(|error| errors::file(file, &io::Error::other(error)))?;
         let git_dir = folder(&record.git_dir);
-        // The record stays if the lock cannot be had.
+        // The record stays if the lock is not available.
         let taken = Self::take(work, repository, &git_dir, &mut record);
         taken.inspect_err(|_| drop(write_whole(file, &text)))
     }
@@ -370,7 +371,7 @@ impl IndexLock {
         fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.ino() == self.inode)
     }
 
-    /// Gives the lock up, and takes the record away.
+    /// Releases the lock and removes the record.
     fn release(&self, repository: &Path) -> Result<(), Error> {
         step();
         self.unlock()?;

@@ -1,4 +1,5 @@
-//! What a landing has done, written down before its worktree goes: one that is repeated after a kill answers the same.
+//! The result of a landing, stored before its worktree is removed. A repetition after a kill
+//! returns the same result.
 
 use std::fs;
 use std::io;
@@ -40,8 +41,8 @@ pub(super) fn write(worktree: &Worktree, landing: &Landing, landed: &Landed) -> 
     write_whole(&path, &text).map_err(failed)
 }
 
-/// Forgets the landing of an earlier worktree of this name.
+/// Removes the landing of an earlier worktree with this name.
 pub(in super::super) fn forget(worktree: &Worktree) {
-    // A record that stays has another id than any landing that follows.
+    // A remaining record has another id than any later landing.
     let _ = fs::remove_file(path(worktree));
 }

@@ -1,4 +1,4 @@
-//! The commits that a landing adds to its target.
+//! Creates the commits that a landing adds to its target.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -12,15 +12,15 @@ use super::super::{commits, plan};
 use super::merge::{Merged, merge};
 use super::target::Target;
 
-/// What is landed.
+/// The source of a landing.
 pub(super) struct Source {
     /// The commit of the worktree.
     pub(super) commit: String,
-    /// Where its changes begin.
+    /// The commit where its changes begin.
     pub(super) base: String,
 }
 
-/// The commit that the target becomes; none if it has all changes.
+/// Returns the new commit of the target; `None` if the target has all changes.
 pub(super) fn commit(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -39,7 +39,7 @@ pub(super) fn commit(
         LandingMode::Rebase => maker.replay(source, &target.commit)?,
         LandingMode::Merge => {
             let theirs = match worktree.with_changes && !own.is_empty() {
-                // The commit of the main tree's changes is none of the worktree's.
+                // The commit of the main tree's changes does not belong to the worktree.
                 true => maker.replay(source, &format!("{}^", source.base))?,
                 false => source.commit.clone(),
             };
@@ -73,7 +73,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The worktree's commits, the oldest first.
+    /// Returns the worktree's commits, oldest first.
     fn own(&self, source: &Source) -> Result<Vec<String>, Error> {
         let range = format!("{}..{}", source.base, source.commit);
         let list =
@@ -81,7 +81,7 @@ impl Maker<'_> {
         Ok(commits::lines(&list).collect())
     }
 
-    /// The message of one commit for all of them.
+    /// Returns the message of a single commit for all of them.
     fn message(&self, own: &[String]) -> Result<Vec<u8>, Error> {
         if let Some(message) = &self.landing.message {
             return Ok(message.clone().into_bytes());
@@ -104,7 +104,8 @@ impl Maker<'_> {
         }
     }
 
-    /// The commits again, on top of another one. Their authors stay; one that changes nothing there is left out.
+    /// Repeats the commits on top of another one. Keeps their authors; skips commits
+    /// that change nothing there.
     fn replay(&self, source: &Source, onto: &str) -> Result<String, Error> {
         let (work, repository) = (self.work, &self.worktree.repository);
         let range = format!("{}..{}", source.base, source.commit);
@@ -144,7 +145,7 @@ impl Maker<'_> {
     }
 }
 
-/// A message with the trailer at its end.
+/// Appends the trailer to a message.
 pub(super) fn with_trailer(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -160,7 +161,7 @@ pub(super) fn with_trailer(
     work.feed(&work.git(&worktree.repository), &args, &message)
 }
 
-/// Writes a commit in the name of the user.
+/// Writes a commit with the user's identity.
 pub(super) fn write(
     work: &Work<'_>,
     git: crate::git::Git<'_>,

@@ -12,17 +12,17 @@ use super::super::work::{Work, line};
 use super::super::{errors, plan};
 use crate::git::Failure;
 
-/// Since this version git merges with a base that is named.
+/// First git version that merges with a given base.
 const MERGES: (u32, u32) = (2, 40);
 
-/// A tree, or the files in which both sides changed the same lines.
+/// The resulting tree, or the files with conflicting changes.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) enum Merged {
     Tree(String),
     Conflict(Vec<String>),
 }
 
-/// Merges what `theirs` changed since `base` into `ours`.
+/// Merges the changes of `theirs` since `base` into `ours`.
 pub(in super::super) fn merge(
     work: &Work<'_>,
     repository: &Path,
@@ -54,7 +54,7 @@ fn in_memory(
     }
 }
 
-/// The same for an older git: with an index and a folder of its own.
+/// The same for an older git, with a temporary index and folder.
 pub(in super::super) fn with_files(
     work: &Work<'_>,
     repository: &Path,
@@ -72,7 +72,7 @@ pub(in super::super) fn with_files(
         ("GIT_INDEX_FILE", scratch.path("index").into()),
     ];
     work.feed(&git, &["read-tree", "-i", "-m", "--aggressive", base, ours, theirs], b"")?;
-    // Fails if a file has a conflict, which then stays unmerged in the index.
+    // Fails if a file has a conflict, which stays unmerged in the index.
     match work.ask(&git, &["merge-index", "-o", "-q", "git-merge-one-file", "-a"], b"")? {
         Ok(_) | Err(Failure::Refused { .. }) => {}
         Err(failure) => return Err(failure.into()),

@@ -1,4 +1,4 @@
-//! `Land` and `Recover`: brings the changes of a worktree to another branch, in one step.
+//! `Land` and `Recover`: applies the changes of a worktree to another branch, in one step.
 
 pub(super) mod change;
 mod checks;
@@ -42,7 +42,7 @@ pub(super) fn recover(work: &Work<'_>, repository: &std::path::Path) -> Result<A
 
 fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
     finish::recover(work, &worktree.repository)?;
-    // The same landing, which was killed.
+    // The same landing, after it was killed.
     let mut landed = match landed::read(worktree, landing) {
         Some(landed) => landed,
         None => {
@@ -55,7 +55,7 @@ fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answ
     Ok(Answer::Landed(landed))
 }
 
-/// Brings the changes to the target. The worktree stays as it is.
+/// Applies the changes to the target. The worktree stays unchanged.
 fn bring(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Landed, Error> {
     let target = Target::find(work, worktree, landing)?;
     let seen = own::ask::Target { branch: target.branch.clone(), commit: target.commit.clone() };
@@ -87,7 +87,7 @@ fn bring(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Land
     Ok(landed)
 }
 
-/// The commit of the worktree with all that is in it, in the main repository.
+/// Returns the commit of the worktree's content, copied to the main repository.
 fn source(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -103,7 +103,8 @@ fn source(
     Ok(commit)
 }
 
-/// Keeps the commits that only the worktree has under a ref, if there are any; its name.
+/// Keeps the commits that only the worktree has under a ref. Returns its name; `None`
+/// if there are none.
 fn retire(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Option<String>, Error> {
     let kept = match &worktree.sandbox {
         Some(sandbox) => own::commits(work, worktree, sandbox, landing.time())?,
@@ -113,7 +114,7 @@ fn retire(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Opt
     kept.map(keep).transpose()
 }
 
-/// Removes the worktree if nothing would be lost; whether it has.
+/// Removes the worktree if nothing would be lost. Returns whether it was removed.
 fn removed(work: &Work<'_>, worktree: &Worktree) -> Result<bool, Error> {
     let removed = match &worktree.sandbox {
         Some(sandbox) => own::remove(work, worktree, sandbox)?,
@@ -122,7 +123,7 @@ fn removed(work: &Work<'_>, worktree: &Worktree) -> Result<bool, Error> {
     Ok(matches!(removed, Answer::Removed))
 }
 
-/// What the worktree becomes.
+/// Moves the worktree to its state after the landing.
 fn follow(work: &Work<'_>, worktree: &Worktree, landing: &Landing, landed: &mut Landed) -> Result<(), Error> {
     if landing.then == AfterLanding::Keep {
         return Ok(());
@@ -149,7 +150,7 @@ fn follow(work: &Work<'_>, worktree: &Worktree, landing: &Landing, landed: &mut 
     Ok(())
 }
 
-/// A commit that keeps those which only the worktree has, if there are any.
+/// Returns a commit that keeps those which only the worktree has; `None` if there are none.
 pub(super) fn commits(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -170,20 +171,20 @@ pub(super) fn commits(
     Keeping { work, worktree, time }.commit(&git, &tree, parents.into_iter(), "Commits").map(Some)
 }
 
-/// Lets the branch continue at a commit, with its files.
+/// Moves the branch and its files to a commit.
 pub(super) fn go_on(work: &Work<'_>, worktree: &Worktree, commit: &str) -> Result<(), Error> {
     let found = there(worktree)?;
     let args = ["checkout", "--quiet", "--no-overwrite-ignore", "-B", &worktree.branch, commit, "--"];
     work.run(&found.path, &args).map(drop)
 }
 
-/// The worktree, whose folder has to be there.
+/// Returns the worktree, whose folder must exist.
 fn there(worktree: &Worktree) -> Result<Registration, Error> {
     look::registered(worktree)?
         .ok_or_else(|| errors::not_found(&worktree.path, "the folder of the worktree is gone"))
 }
 
-/// Where the worktree's changes begin: the main tree's own changes are none of them.
+/// Returns the start of the worktree's changes, after the main tree's own changes.
 fn base(work: &Work<'_>, worktree: &Worktree, target: &Target, commit: &str) -> Result<String, Error> {
     if worktree.with_changes {
         return Ok(worktree.base.clone());
@@ -192,7 +193,7 @@ fn base(work: &Work<'_>, worktree: &Worktree, target: &Target, commit: &str) -> 
     Ok(found.and_then(|id| change::first(&id)).unwrap_or_else(|| worktree.base.clone()))
 }
 
-/// Commits what is not committed, on what is checked out; the commit of the worktree.
+/// Commits uncommitted changes on top of the checkout. Returns the commit of the worktree.
 pub(super) fn commit_all(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<String, Error> {
     let found = &there(worktree)?;
     refuse_under_way(work, &found.path, &found.admin)?;
@@ -206,7 +207,7 @@ pub(super) fn commit_all(work: &Work<'_>, worktree: &Worktree, landing: &Landing
     for entry in parts(&status) {
         let (&[staged, changed, _, ..], Some(name)) = (entry, entry.get(3..)) else { continue };
         is_staged |= !b" ?".contains(&staged);
-        // A repository of its own is no file of this one.
+        // A separate repository is not a file of this one.
         if changed != b' ' && !name.ends_with(b"/") {
             is_staged_else |= !b" ?".contains(&staged);
             names.extend_from_slice(name);
@@ -231,7 +232,7 @@ pub(super) fn commit_all(work: &Work<'_>, worktree: &Worktree, landing: &Landing
     Ok(commit)
 }
 
-/// Keeps what was staged of files that have changed again since.
+/// Keeps the staged version of files that have changed again since.
 fn keep_index(
     work: &Work<'_>,
     worktree: &Worktree,

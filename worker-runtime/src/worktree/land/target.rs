@@ -1,4 +1,4 @@
-//! The branch that a landing changes, and the work tree in which it is checked out.
+//! The branch that a landing changes, and the work tree where it is checked out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use super::super::errors::refused;
 use super::super::work::{Work, line};
 use super::super::{commits, errors, modules, status};
 
-/// The branch.
+/// The target of a landing.
 pub(super) struct Target {
-    /// Without `refs/heads/`.
+    /// Branch name without `refs/heads/`.
     pub(super) branch: String,
-    /// Its commit.
+    /// The branch's present commit.
     pub(super) commit: String,
-    /// Where it is checked out.
+    /// The work tree where it is checked out.
     pub(super) tree: Option<Tree>,
 }
 
@@ -55,7 +55,7 @@ impl Target {
     }
 }
 
-/// Whether one of the globs fits: as git compares names of refs with them.
+/// Whether one of the globs matches, by git's rules for ref names.
 fn is_protected(work: &Work<'_>, worktree: &Worktree, name: &str, globs: &[String]) -> Result<bool, Error> {
     if globs.is_empty() {
         return Ok(false);
@@ -66,7 +66,8 @@ fn is_protected(work: &Work<'_>, worktree: &Worktree, name: &str, globs: &[Strin
     Ok(commits::lines(&protected).any(|found| found == name))
 }
 
-/// The work tree in which the branch is checked out: the main one, or that from which the worktree was made.
+/// Returns the work tree where the branch is checked out: the main one, or the one that the
+/// worktree was created from.
 fn tree(work: &Work<'_>, worktree: &Worktree, branch: &str) -> Result<Option<Tree>, Error> {
     let args = ["for-each-ref", "--format=%(worktreepath)", &format!("refs/heads/{branch}")];
     let mut found = work.run(&worktree.repository, &args)?;
@@ -86,14 +87,14 @@ fn tree(work: &Work<'_>, worktree: &Worktree, branch: &str) -> Result<Option<Tre
         let message = format!("the branch {branch} is checked out in {}", top.display());
         return Err(refused("checkedOut", message).with("path", top.display().to_string()));
     }
-    // A main tree whose git directory is elsewhere is known by its settings.
+    // A main tree with a git directory elsewhere is known from its settings.
     let top = resolved(&top).unwrap_or(top);
     let git_dir = modules::git_dir(work, &top)?;
     let git_dir = git_dir.ok_or_else(|| errors::not_found(&top, "git cannot read this work tree"))?;
     Ok(Some(Tree { top, git_dir }))
 }
 
-/// A rebase has its branch not checked out, and moves it at its end.
+/// During a rebase the branch is not checked out, and the end of the rebase moves it.
 fn refuse_rebase(work: &Work<'_>, folder: &Path, name: &str) -> Result<(), Error> {
     if !folder.is_dir() {
         return Ok(());

@@ -1,6 +1,6 @@
-//! Has something done in the repository of an agent, by a process in the agent's sandbox.
+//! Requests operations in an agent's repository from a process in the agent's sandbox.
 //!
-//! An answer is believed of this worktree alone: programs that the agent has named may have written it.
+//! A result is trusted for this worktree only: programs chosen by the agent may have written it.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,20 +16,20 @@ use super::super::errors;
 use super::super::work::Work;
 use crate::git;
 
-/// The word with which this program is started inside of a sandbox.
+/// The argument that starts this program inside a sandbox.
 pub(in super::super) const INSIDE: &str = "inside";
-/// The longest answer: a patch.
+/// Maximum length of an answer, which may be a patch, in bytes.
 const MAX_ANSWER: usize = 512 * 1024 * 1024;
 
-/// What is asked for.
+/// A request to the process inside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) struct Request {
-    /// As it is seen from inside.
+    /// The worktree, with paths as seen from inside.
     pub(in super::super) worktree: Worktree,
     pub(in super::super) wish: Wish,
 }
 
-/// One operation; each is one of the worktree outside of a sandbox too.
+/// The operation; each corresponds to one outside of a sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) enum Wish {
     Look,
@@ -42,14 +42,14 @@ pub(in super::super) enum Wish {
     Patch,
 }
 
-/// A branch of the main repository as it is now: that of the worktree is as it was when it was made.
+/// A branch of the main repository as it is now. The worktree's copy dates from its creation.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) struct Target {
     pub(in super::super) branch: String,
     pub(in super::super) commit: String,
 }
 
-/// The answer.
+/// The result from inside the sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) enum Said {
     Contents(Contents),
@@ -59,12 +59,12 @@ pub(in super::super) enum Said {
     Failed(Error),
 }
 
-/// A sandbox as an argument.
+/// Serializes a sandbox for the command line.
 pub(super) fn text(sandbox: &Sandbox) -> String {
     serde_json::to_string(sandbox).unwrap_or_default()
 }
 
-/// Has it done by `subagent-runtime`, inside.
+/// Runs `subagent-runtime` inside the sandbox for a request.
 pub(super) fn ask(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -85,7 +85,7 @@ pub(super) fn ask(
         Ok(Said::Failed(error)) => Err(cleaned(error)),
         Ok(said) if status.success() => Ok(said),
         _ => {
-            let message = format!("the worktree {} cannot be looked at in its sandbox", worktree.name);
+            let message = format!("the worktree {} cannot be inspected in its sandbox", worktree.name);
             let error =
                 Error::new(Code::GitFailed, message).with("output", said).with("exitCode", status.code());
             Err(error.with("path", worktree.path.display().to_string()))
@@ -93,7 +93,7 @@ pub(super) fn ask(
     }
 }
 
-/// Programs of the agent may have written it.
+/// Cleans an error that the agent's programs may have written.
 fn cleaned(error: Error) -> Error {
     Error { message: subagent_protocol::clean::one_line(&error.message), ..error }
 }

@@ -1,4 +1,4 @@
-//! Makes the repository. Nothing in it is an agent's so far.
+//! Creates the repository. No agent has touched its content yet.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,19 +12,19 @@ use super::super::commits::lines;
 use super::super::errors;
 use super::super::work::{Work, line, step};
 
-/// Settings of the main repository that are its own, wherever they are written, and that git follows in this one too.
+/// Settings of the main repository itself, from any file, that also apply to this one.
 const TAKEN: [&str; 5] =
     ["user.name", "user.email", "core.sparseCheckout", "core.sparseCheckoutCone", "extensions.partialClone"];
 
-/// The file in its git directory that says that it was made whole.
+/// A file in the git directory that marks the repository as complete.
 const WHOLE: &str = "subagent-whole";
 
-/// Whether it was made whole.
+/// Whether the repository was created completely.
 pub(in super::super) fn is_whole(worktree: &Worktree) -> bool {
     worktree.from_inside().repository.join(WHOLE).symlink_metadata().is_ok()
 }
 
-/// Files of the main repository, or of its work tree, that git reads in each repository.
+/// Files of the main repository or its work tree that git reads in each repository.
 const TAKEN_FILES: [&str; 4] = ["shallow", "info/sparse-checkout", "info/exclude", "info/attributes"];
 
 pub(in super::super) fn make(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
@@ -59,7 +59,7 @@ pub(in super::super) fn make(work: &Work<'_>, worktree: &Worktree) -> Result<(),
     write(&own, WHOLE, worktree.name.as_bytes())
 }
 
-/// The branches and tags of the main repository, without those of other workers.
+/// Returns the branches and tags of the main repository, without those of other workers.
 fn refs(work: &Work<'_>, worktree: &Worktree) -> Result<Vec<u8>, Error> {
     let args =
         ["for-each-ref", "--format=%(objectname) %(refname)", "refs/heads/", "refs/remotes/", "refs/tags/"];
@@ -70,13 +70,13 @@ fn refs(work: &Work<'_>, worktree: &Worktree) -> Result<Vec<u8>, Error> {
     Ok(shared.map(|line| line + "\n").collect::<String>().into_bytes())
 }
 
-/// Its settings: those of the main repository, which it reads there, and some of its own.
+/// Writes its settings: it includes those of the main repository and adds some of its own.
 fn settings(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     let (main, path) = (&worktree.repository, &worktree.path);
     let hooks = main.join("hooks");
     let set =
         |name: &str, value: &OsStr| work.run(path, &[OsStr::new("config"), name.as_ref(), value]).map(drop);
-    // The settings of the main repository win over this, as they come later.
+    // The main repository's settings come later and override this.
     set("core.hooksPath", hooks.as_os_str())?;
     set("include.path", main.join("config").as_os_str())?;
     for name in TAKEN {

@@ -1,9 +1,11 @@
-//! A worktree whose agent is in a sandbox: a repository of its own, which borrows the objects of the main one.
+//! A worktree whose agent is in a sandbox: a separate repository that borrows
+//! the main one's objects.
 //!
-//! A linked worktree cannot be confined by paths: its branch is moved with a lock file beside other branches, a stash
-//! belongs to all worktrees, and who may add objects may delete them. Of such a repository everything is the agent's,
-//! also its settings, which may name programs. So whatever looks at its files runs in the sandbox of the agent, and
-//! what is outside takes nothing but objects, which git checks, and answers, which are believed of this worktree alone.
+//! Paths cannot confine a linked worktree: its branch is moved with a lock file beside other
+//! branches, a stash belongs to all worktrees, and write access to objects allows deleting them.
+//! The separate repository belongs to the agent, including its settings, which may name programs.
+//! Every process that reads its files therefore runs in the agent's sandbox. The outside takes only
+//! objects, which git verifies, and results, which are trusted for this worktree only.
 
 pub(super) mod ask;
 pub(super) mod create;
@@ -65,7 +67,7 @@ pub(super) fn discard(
     time: Timestamp,
 ) -> Result<Answer, Error> {
     if matches!(remove(work, worktree, sandbox)?, Answer::Removed) {
-        // One that was discarded by an attempt that was killed at its end.
+        // An earlier attempt was killed after its last step.
         return Ok(Answer::Discarded(retired::of(work, worktree, time)?));
     }
     let commit = commit_of(work, worktree, sandbox, Wish::All { time })?
@@ -75,7 +77,8 @@ pub(super) fn discard(
     Ok(Answer::Discarded(Some(name)))
 }
 
-/// Commits what is not committed; the commit, which the main repository has too. The worktree gets to know the target.
+/// Commits uncommitted changes and copies the commit to the main repository. Updates the worktree's
+/// copy of the target.
 pub(super) fn commit(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -88,7 +91,8 @@ pub(super) fn commit(
         .ok_or_else(|| errors::refused("noCommit", "the worktree has no commit checked out"))
 }
 
-/// A commit that keeps those which only the worktree has, if there are any; the main repository has it too.
+/// Returns a commit that keeps those which only the worktree has, copied to the main repository;
+/// `None` if there are none.
 pub(super) fn commits(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -111,14 +115,14 @@ pub(super) fn check(
     done(work, worktree, sandbox, Wish::Check { checks: checks.to_vec(), commit: commit.to_owned() })
 }
 
-/// Lets the worktree continue at a commit of the main repository.
+/// Moves the worktree to a commit of the main repository.
 pub(super) fn go_on(
     work: &Work<'_>,
     worktree: &Worktree,
     sandbox: &Sandbox,
     commit: &str,
 ) -> Result<(), Error> {
-    // What it begins with is kept by the branch.
+    // The branch keeps its first commit.
     let name = format!("refs/heads/{}", worktree.branch);
     work.run(&worktree.repository, &["update-ref", &name, commit])?;
     done(work, worktree, sandbox, Wish::GoOn { commit: commit.to_owned() })
@@ -138,7 +142,7 @@ fn done(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, wish: Wish) -> 
     }
 }
 
-/// Has a commit made inside, and brings it to the main repository.
+/// Creates a commit inside and copies it to the main repository.
 fn commit_of(
     work: &Work<'_>,
     worktree: &Worktree,
@@ -158,7 +162,7 @@ fn commit_of(
     Ok(Some(id))
 }
 
-/// Brings a commit to the main repository. No ref keeps it so far.
+/// Copies a commit to the main repository. No ref keeps it yet.
 fn fetch(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, commit: &str) -> Result<(), Error> {
     let has = format!("{commit}^{{commit}}");
     if work.asked(&worktree.repository, &["cat-file", "-e", &has])?.is_some() {
@@ -167,7 +171,7 @@ fn fetch(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, commit: &str) 
     let program = work.runtime().map_err(|error| errors::file(&worktree.path, &error))?;
     let arguments =
         subagent_sandbox::arguments(&ask::text(sandbox), OsStr::new("git"), &["upload-pack".into()]);
-    // Git hands it to a shell.
+    // Git passes it to a shell.
     let mut serves = OsString::from("--upload-pack=");
     for word in [program.into_os_string()].into_iter().chain(arguments) {
         serves.push(quoted(&word));
@@ -181,7 +185,7 @@ fn fetch(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, commit: &str) 
     work.run(&worktree.repository, &args).map(drop)
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 fn quoted(word: &OsStr) -> OsString {
     let mut quoted = OsString::from("'");
     for (index, part) in word.as_encoded_bytes().split(|byte| *byte == b'\'').enumerate() {
@@ -194,12 +198,12 @@ fn quoted(word: &OsStr) -> OsString {
     quoted
 }
 
-/// Removes the folder and the branch that kept what it began with. May be repeated.
+/// Removes the folder and the branch that kept its first commit. Can be repeated.
 fn take_away(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     let leaving = leaving(worktree);
     let failed = |path: &Path, error: &io::Error| errors::file(path, error);
     step();
-    // As a whole: one that is half removed looks like another one.
+    // In one step: a half removed repository looks like another one.
     match fs::rename(&worktree.path, &leaving) {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
             fs::remove_dir_all(&leaving).map_err(|error| failed(&leaving, &error))?;
@@ -217,12 +221,12 @@ fn take_away(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
     delete_branch(work, worktree, at.as_deref())
 }
 
-/// The name of the folder while it is removed.
+/// Returns the folder's name during its removal.
 fn leaving(worktree: &Worktree) -> PathBuf {
     let folder = worktree.path.parent().unwrap_or(Path::new("/"));
     folder.join(format!(".{}.removed", worktree.name))
 }
 
 fn unexpected(said: &Said) -> Error {
-    errors::refused("noAnswer", format!("a process in the sandbox has another answer: {said:?}"))
+    errors::refused("noAnswer", format!("a process in the sandbox returned an unexpected result: {said:?}"))
 }

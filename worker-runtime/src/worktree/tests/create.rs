@@ -1,4 +1,4 @@
-//! Worktrees that are made, and those that cannot be.
+//! Creation of worktrees, and its failures.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -41,7 +41,7 @@ fn a_branch_and_a_folder_that_are_there_are_left_alone() {
     let error = world.make(&other, &Setup::default()).unwrap_err();
     assert_eq!((error.code, error.details["branch"].as_str()), (Code::WorktreeExists, Some("subagent/two")));
     assert!(!other.path.exists());
-    // A worktree of the user in that place.
+    // The user has a worktree in that place.
     let third = world.planned("three", false);
     world.git(&["worktree", "add", "-q", "-b", "user", third.path.to_str().unwrap()]);
     assert_eq!(world.make(&third, &Setup::default()).unwrap_err().code, Code::WorktreeExists);
@@ -55,7 +55,7 @@ fn what_fails_is_undone() {
     world.write("file.big", "big\n");
     world.commit("big");
     let worktree = world.planned("one", false);
-    // As LFS without its program.
+    // Like LFS without its program.
     world.git(&["config", "filter.absent.smudge", "git-absent smudge"]);
     world.git(&["config", "filter.absent.required", "true"]);
     let refs = world.refs();
@@ -108,7 +108,7 @@ fn files_are_copied_and_commands_run() {
     assert_eq!(fs::metadata(path(".env")).unwrap().mode() & 0o777, 0o600);
     assert!(path("conf/deep/a.toml").exists() && !path("conf/deep/b.txt").exists());
     assert_eq!(fs::read_link(path("conf/deep/link.toml")).unwrap().to_str(), Some("a.toml"));
-    // What the setup made is of no value, what came later is.
+    // Files of the setup have no value; later ones do.
     assert!(world.look(&worktree).is_clean());
     write(&path("conf/later"), "later\n");
     assert_eq!(world.look(&worktree).ignored, 1);
@@ -145,7 +145,7 @@ fn a_command_that_fails_says_why_and_the_worktree_stays() {
 fn submodules_come_from_this_disk() {
     let world = World::new();
     world.add_submodule();
-    // A commit that no branch of the submodule has.
+    // A commit on no branch of the submodule.
     let sub = world.top().join("sub");
     world.git_in(&sub, &["checkout", "-q", "--detach"]);
     write(&sub.join("inner"), "newer\n");
@@ -164,7 +164,7 @@ fn submodules_come_from_this_disk() {
     world.git_in(&worktree.path, &["submodule", "--quiet", "update"]);
     // The commit is still in its reflog.
     assert_eq!((world.look(&worktree).uncommitted, world.look(&worktree).commits), (0, 1));
-    // A submodule that the agent made itself is left alone when the worktree is made again.
+    // A submodule created by the agent stays when the worktree is created again.
     fs::remove_file(world.top().join(".git/worktrees/one/modules/sub/subagent")).unwrap();
     write(&worktree.path.join("sub/inner"), "of the agent\n");
     world.make(&worktree, &Setup::default()).unwrap();

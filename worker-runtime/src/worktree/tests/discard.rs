@@ -1,4 +1,4 @@
-//! What is discarded is kept, byte by byte.
+//! Discarded content is kept byte by byte.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -44,7 +44,7 @@ fn commits_index_and_files_are_kept() {
     assert!(world.try_git(&world.top(), &["cat-file", "-e", &format!("{name}:changed")]).is_err());
     world.git(&["merge-base", "--is-ancestor", &lost, &name]);
     assert_eq!(discard(&world, &worktree), Some(name));
-    // Another of the same name and time.
+    // Another one with the same name and time.
     let again = world.create("one");
     write(&again.path.join("new"), "again\n");
     assert_eq!(discard(&world, &again).unwrap(), "refs/subagent/retired/one/20261125T203500Z-2");

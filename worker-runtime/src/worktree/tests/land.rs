@@ -1,4 +1,4 @@
-//! What lands, and what is refused.
+//! Successful and refused landings.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -32,7 +32,7 @@ fn land(world: &World, worktree: &Worktree, landing: Landing) -> Result<Landed, 
     }
 }
 
-/// A worktree with a commit, and something that is not committed.
+/// A worktree with a commit and an uncommitted change.
 fn with_work(world: &World) -> Worktree {
     let worktree = world.create("one");
     write(&worktree.path.join("changed"), "one\ntwo\nthree\nfour\nfive\nsix\nmine\n");
@@ -42,7 +42,7 @@ fn with_work(world: &World) -> Worktree {
     worktree
 }
 
-/// The content and the time of a file, and which file it is.
+/// Returns content, times and inode number of a file.
 fn state(path: &Path) -> (Vec<u8>, i64, i64, u64) {
     let meta = fs::metadata(path).unwrap();
     (fs::read(path).unwrap(), meta.mtime(), meta.mtime_nsec(), meta.ino())
@@ -108,7 +108,7 @@ fn a_merge_and_a_rebase_keep_the_commits() {
     assert_eq!(world.git_in(&worktree.path, &["rev-parse", "subagent/one"]), landed.commit);
     assert_eq!(world.git_in(&worktree.path, &["status", "--porcelain"]), "");
     assert!(worktree.path.join("other").exists());
-    // There is nothing more.
+    // There are no further changes.
     let again = land(&world, &worktree, landing()).unwrap();
     assert_eq!((&again.commit, &again.before, again.files.len()), (&landed.commit, &landed.commit, 0));
     assert!(again.worktree_removed);
@@ -187,7 +187,7 @@ fn files_become_folders_and_folders_files() {
     land(&world, &worktree, landing()).unwrap();
     assert_eq!((world.read("x"), world.read("y/deep/file")), ("a file\n".into(), "deep\n".into()));
     assert_eq!(world.git(&["status", "--porcelain"]), "");
-    // What git does not know in such a folder stays.
+    // Untracked files in such a folder stay.
     let worktree = world.create("two");
     fs::remove_dir_all(worktree.path.join("y")).unwrap();
     write(&worktree.path.join("y"), "a file again\n");

@@ -1,4 +1,4 @@
-//! What is in a worktree, and that nothing of it is removed.
+//! The content of a worktree, none of which is removed.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use subagent_protocol::worktree::{Answer, Contents, Operation, Worktree};
 
 use super::world::{World, write};
 
-/// It is not removed, for this reason.
+/// Asserts that the worktree is not removed, and returns its content.
 fn stays(world: &World, worktree: &Worktree) -> Contents {
     let before = (world.refs(), world.git_in(&worktree.path, &["status", "--porcelain"]));
     let Answer::Found(contents) = world.remove(worktree) else { panic!("removed") };
@@ -38,7 +38,7 @@ fn all_kinds_of_work_are_found_and_stay() {
     write(&path("ignored"), "newer\n");
     assert_eq!(stays(&world, &worktree).ignored, 1);
     fs::remove_file(path("ignored")).unwrap();
-    // Files that git was told not to look at.
+    // Files marked in the index as not to be checked.
     for flag in ["assume-unchanged", "skip-worktree"] {
         world.git_in(&worktree.path, &["update-index", &format!("--{flag}"), "kept"]);
         write(&path("kept"), "hidden\n");
@@ -46,7 +46,7 @@ fn all_kinds_of_work_are_found_and_stay() {
         write(&path("kept"), "kept\n");
         world.git_in(&worktree.path, &["update-index", &format!("--no-{flag}"), "kept"]);
     }
-    // A repository of its own.
+    // A separate repository inside.
     world.git_in(&worktree.path, &["init", "-q", "nested"]);
     write(&path("nested/file"), "nested\n");
     assert_eq!(stays(&world, &worktree).uncommitted, 1);
@@ -64,10 +64,10 @@ fn commits_count_that_no_other_ref_has() {
     write(&worktree.path.join("new"), "new\n");
     let commit = world.commit_in(&worktree.path, "work");
     assert_eq!(stays(&world, &worktree).commits, 1);
-    // In the reflog alone.
+    // Only in the reflog.
     world.git_in(&worktree.path, &["reset", "-q", "--hard", "HEAD~"]);
     assert_eq!(stays(&world, &worktree).commits, 1);
-    // On a detached HEAD.
+    // On a detached `HEAD`.
     world.git_in(&worktree.path, &["checkout", "-q", "--detach"]);
     write(&worktree.path.join("new"), "other\n");
     let detached = world.commit_in(&worktree.path, "detached");
@@ -111,7 +111,7 @@ fn one_that_was_moved_is_found_and_one_whose_folder_is_gone_is_forgotten() {
     assert_eq!(world.remove(&worktree), Answer::Removed);
     assert!(!world.git(&["worktree", "list"]).contains("two") && !world.refs().contains("two"));
 
-    // With work in its index, or on a detached HEAD, it is not.
+    // Kept if its index has changes or its `HEAD` is detached.
     let worktree = world.create("three");
     write(&worktree.path.join("kept"), "staged\n");
     world.git_in(&worktree.path, &["add", "kept"]);

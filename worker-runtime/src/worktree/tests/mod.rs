@@ -1,4 +1,4 @@
-//! With the real git, in repositories of every kind.
+//! Tests with the real git, in repositories of every kind.
 
 mod create;
 mod discard;

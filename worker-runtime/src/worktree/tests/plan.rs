@@ -1,4 +1,4 @@
-//! What a worktree is made from, and where none can be made.
+//! The sources of a worktree, and places where none can be created.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! After a kill at any step, no file or commit is lost, and files outside of the operation are unchanged.
+//! After a kill at any step, no file or commit is lost, and unrelated files are unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,15 +17,15 @@ use super::world::{PATIENCE, World, time};
 use crate::git::killed;
 use crate::worktree::answer;
 
-/// Cases of an ordinary run. `SUBAGENT_FAULTS=125` has 10,000.
+/// Number of cases in an ordinary run; `SUBAGENT_FAULTS=125` runs 10,000.
 const CASES: usize = 80;
-/// The longest operation has about as many steps.
+/// Approximate number of steps of the longest operation.
 const STEPS: u64 = 130;
-/// The variable with the file of the operation for a process that is to be killed.
+/// The variable with the operation's file, for the process that is killed.
 const OPERATION: &str = "SUBAGENT_TEST_OPERATION";
 const THREADS: usize = 4;
 
-/// Not a test by itself: the process that is killed.
+/// Not a test by itself: runs as the process that is killed.
 #[test]
 fn child() {
     let Some(file) = std::env::var_os(OPERATION) else { return };
@@ -68,7 +68,7 @@ fn nothing_is_lost_whatever_is_killed() {
     assert!(seeds.len() == 1 || killed > seeds.len() / 4, "only {killed} were killed");
 }
 
-/// One case; whether its operation was killed.
+/// Runs one case. Returns whether its operation was killed.
 fn case(template: &World, seed: u64) -> Result<bool, String> {
     let mut random = Random::new(seed);
     let is_create = random.below(6) == 0;
@@ -88,7 +88,7 @@ fn case(template: &World, seed: u64) -> Result<bool, String> {
     let status = state.world.git(&["status", "--porcelain", "--ignore-submodules"]);
     let head = state.world.git(&["rev-parse", "HEAD"]);
     let was_killed = kill(&state, &operation, &mut random);
-    // What was there is there, also before anything is done about it.
+    // All content still exists, even before any repair.
     kept(&state, &contents, &format!("after the kill of {operation:?}"))?;
     let answer = state.world.run(operation.clone());
     let context = format!("{operation:?}\n  answered {answer:?}");
@@ -108,7 +108,7 @@ fn case(template: &World, seed: u64) -> Result<bool, String> {
         return failed(what);
     }
     let changed = match into {
-        // A landing that was killed at its end has nothing to do when it is repeated.
+        // Repeating a landing that was killed at its end does nothing.
         Some(_) => state.world.git(&["diff", "--name-only", "--no-renames", "-z", &head, "HEAD"]),
         None => String::new(),
     };
@@ -161,7 +161,8 @@ fn some_landing(random: &mut Random) -> Landing {
     }
 }
 
-/// Runs the operation in a process that is killed at some step, before or while git runs; whether it was.
+/// Runs the operation in a process that is killed at some step, before or during a git run.
+/// Returns whether it was.
 fn kill(state: &State, operation: &Operation, random: &mut Random) -> bool {
     let file = state.world.dir.path().join("operation");
     fs::write(&file, serde_json::to_vec(operation).unwrap()).unwrap();
@@ -175,7 +176,7 @@ fn kill(state: &State, operation: &Operation, random: &mut Random) -> bool {
     !output.status.success()
 }
 
-/// Whether all contents are somewhere still.
+/// Checks that all content still exists.
 fn kept(state: &State, contents: &BTreeMap<String, Origin>, when: &str) -> Result<(), String> {
     let now = state.contents();
     let is_there = |id: &String| now.contains_key(id);

@@ -1,4 +1,4 @@
-//! Repositories and worktrees in generated states, and what is in them.
+//! Repositories and worktrees in generated states, and their content.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,10 +12,10 @@ use subagent_testkit::Random;
 
 use super::world::{World, write};
 
-/// Which file has which content, and since when.
+/// Content and times by file.
 pub(super) type Files = BTreeMap<PathBuf, (String, i64, i64)>;
 
-/// Where a content is, and the id of it with the line ends of git.
+/// The location of a content, and its id with git's line ends.
 #[derive(Debug)]
 pub(super) struct Origin {
     pub(super) converted: String,
@@ -23,19 +23,19 @@ pub(super) struct Origin {
     pub(super) place: PathBuf,
 }
 
-/// A world in some state.
+/// A world in a generated state.
 pub(super) struct State {
     pub(super) world: World,
     pub(super) worktree: Worktree,
     random: Random,
-    /// So that each content is another one.
+    /// Counter that makes each content unique.
     contents: u32,
     /// Whether git converts line ends.
     converts: bool,
 }
 
 impl State {
-    /// Copies a template, and changes it.
+    /// Copies a template and changes it.
     pub(super) fn new(template: &World, mut random: Random, is_made: bool) -> Self {
         let world = World::copy_of(template);
         let converts = random.below(6) == 0;
@@ -81,7 +81,7 @@ impl State {
         format!("{}{binary} of {}{end}", self.contents, self.random.number())
     }
 
-    /// Changes some files: in ways that git knows and in ways that it does not.
+    /// Changes some files, both tracked and hidden from git.
     fn change(&mut self, top: &Path) {
         for _ in 0..=self.random.below(4) {
             let names =
@@ -99,7 +99,7 @@ impl State {
                     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
                 }
                 3 => {
-                    // One content in the index, and another one in the file.
+                    // The index and the file get different content.
                     write(&path, &text);
                     let _ = self.world.try_git(top, &["add", "--", name]);
                     if self.random.below(2) == 0 {
@@ -114,7 +114,7 @@ impl State {
         }
     }
 
-    /// What an agent does.
+    /// Simulates the work of an agent.
     fn work(&mut self) {
         let top = self.worktree.path.clone();
         for _ in 0..self.random.below(3) {
@@ -151,7 +151,7 @@ impl State {
         }
     }
 
-    /// Lets the main branch move on; perhaps the worktree is about to take that over.
+    /// Advances the main branch; the worktree may start to merge that.
     fn move_target(&mut self, top: &Path) {
         let text = self.content();
         let main = self.world.top();
@@ -171,13 +171,13 @@ impl State {
         &mut self.random
     }
 
-    /// The files of the main tree.
+    /// Returns the files of the main tree.
     pub(super) fn main_files(&self) -> Files {
         self.files(&self.world.top())
     }
 
-    /// The ids of all contents and commits: of files, of indexes, and what refs and reflogs have. With each is that of
-    /// the same file with the line ends of git.
+    /// Returns the ids of all content and commits of files, indexes, refs and reflogs. Each has the
+    /// id of the same file with git's line ends.
     pub(super) fn contents(&self) -> BTreeMap<String, Origin> {
         let mut found = BTreeMap::new();
         for top in [self.world.top(), self.worktree.path.clone()] {
@@ -198,7 +198,7 @@ impl State {
         found
     }
 
-    /// The blobs and commits that something in a repository names.
+    /// Returns the blobs and commits that anything in a repository names.
     fn objects(&self, folder: &Path) -> Vec<String> {
         let args = ["rev-list", "--objects", "--all", "--reflog", "--indexed-objects", "HEAD"];
         // Without a commit there is no `HEAD`.
@@ -206,7 +206,7 @@ impl State {
         let ids: String =
             list.unwrap().lines().map(|line| format!("{}\n", line.split(' ').next().unwrap())).collect();
         let kinds = self.feed(folder, &["cat-file", "--batch-check=%(objectname) %(objecttype)"], &ids);
-        // A tree of an index is no content.
+        // A tree of an index is not content.
         let of_value =
             kinds.lines().filter_map(|line| line.strip_suffix(" blob").or(line.strip_suffix(" commit")));
         of_value.map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! A repository, and worktrees of it.
+//! A repository with worktrees, for tests.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,7 +13,7 @@ use subagent_protocol::{Code, Error};
 use crate::worktree::answer;
 use crate::worktree::work::Patience;
 
-/// Of tests that do not wait for a lock.
+/// The patience of tests that do not wait for a lock.
 pub(super) const PATIENCE: Patience =
     Patience { operation: Duration::from_secs(30), git: Duration::from_millis(200) };
 
@@ -33,7 +33,7 @@ impl World {
         world
     }
 
-    /// What this command makes.
+    /// A repository created by this command.
     pub(super) fn empty(init: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -49,7 +49,7 @@ impl World {
         world
     }
 
-    /// Another one in the same state.
+    /// Copies a world in its present state.
     pub(super) fn copy_of(template: &Self) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("home");
@@ -104,7 +104,7 @@ impl World {
         self.git_in(folder, &["rev-parse", "HEAD"])
     }
 
-    /// Makes a file of the repository a submodule `sub` with a file `inner`, whose origin is `origin`.
+    /// Adds a submodule `sub` with a file `inner`, whose origin is `origin`.
     pub(super) fn add_submodule(&self) {
         let origin = self.dir.path().join("origin");
         fs::create_dir(&origin).unwrap();
@@ -140,7 +140,7 @@ impl World {
         self.plan_with(&self.top(), None, None, false).unwrap()
     }
 
-    /// A worktree that is not made.
+    /// Returns a planned worktree that does not exist yet.
     pub(super) fn planned(&self, name: &str, with_changes: bool) -> Worktree {
         let plan = self.plan_with(&self.top(), None, None, with_changes).unwrap();
         let with_changes = plan.base != self.git(&["rev-parse", "HEAD"]);
@@ -182,7 +182,7 @@ impl World {
         self.run(Operation::Remove { worktree: worktree.clone() })
     }
 
-    /// The names and commits of all refs.
+    /// Returns the names and commits of all refs.
     pub(super) fn refs(&self) -> String {
         self.git(&["for-each-ref"])
     }
@@ -193,14 +193,14 @@ pub(super) fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// The code of a failure and its `reason`.
+/// Returns the code of a failure and its `reason`.
 pub(super) fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> (Code, String) {
     let error = result.unwrap_err();
     let reason = error.details.get("reason").or_else(|| error.details.get("field"));
     (error.code, reason.and_then(|reason| reason.as_str()).unwrap_or_default().to_owned())
 }
 
-/// A time of tests.
+/// A fixed time plus some minutes.
 pub(super) fn time(minute: i64) -> Timestamp {
     Timestamp(1_795_638_900_000 + minute * 60_000)
 }
