@@ -121,7 +121,7 @@ impl Runtime {
             session: setup.session.clone(),
             resume_only: false,
             restore_failures: Vec::new(),
-            place: crate::acp::requests::Place {
+            context: crate::acp::requests::SessionContext {
                 cwd: "/workspace".to_owned(),
                 instructions: setup.instructions.clone(),
                 ..Default::default()

@@ -11,7 +11,7 @@ use subagent_protocol::record::RecordType;
 use subagent_protocol::start::{Limits, Timeouts};
 
 use crate::bare::{Runtime, Setup};
-use crate::journal::{Identity, Journal, Place};
+use crate::journal::{Identity, Journal, JournalLayout};
 
 const WORKER: &str = "w_0000000001";
 
@@ -63,7 +63,7 @@ impl Appender {
     /// Never: the worker id is valid.
     pub fn begin(folder: &Path) -> io::Result<Self> {
         let limits = Limits::default();
-        let place = Place {
+        let layout = JournalLayout {
             directory: folder.to_owned(),
             segment: 1,
             first_record: 1,
@@ -72,7 +72,7 @@ impl Appender {
         };
         let identity =
             Identity { worker_id: WORKER.parse().expect("an id"), incarnation: 1, boot_id: String::new() };
-        Journal::begin(place, identity).map(Self)
+        Journal::begin(layout, identity).map(Self)
     }
 
     /// Appends `records` records with this body as one batch.

@@ -16,22 +16,22 @@ const ESCAPED_BYTES: usize = 6;
 /// With less space than this, a text is omitted.
 const LEAST_BYTES: usize = 64;
 
-/// Returns the text, or its beginning with an ellipsis, in at most `most` bytes.
-pub(crate) fn text(text: &str, most: usize) -> String {
-    if text.len() <= most {
+/// Returns the text, or its beginning with an ellipsis, in at most `max` bytes.
+pub(crate) fn text(text: &str, max: usize) -> String {
+    if text.len() <= max {
         return text.to_owned();
     }
-    let kept = text.floor_char_boundary(most.saturating_sub(ELLIPSIS.len()));
-    format!("{}{}", &text[..kept], if most < ELLIPSIS.len() { "" } else { ELLIPSIS })
+    let kept = text.floor_char_boundary(max.saturating_sub(ELLIPSIS.len()));
+    format!("{}{}", &text[..kept], if max < ELLIPSIS.len() { "" } else { ELLIPSIS })
 }
 
-/// Returns the value unchanged if its JSON has at most `most` bytes. Otherwise shortens long texts
+/// Returns the value unchanged if its JSON has at most `max` bytes. Otherwise shortens long texts
 /// and keeps only the first entries of lists and objects, in their order, to meet the limit.
-pub(crate) fn value(value: &Value, most: usize) -> Value {
-    if encoded_bytes(value) <= most {
+pub(crate) fn value(value: &Value, max: usize) -> Value {
+    if encoded_bytes(value) <= max {
         return value.clone();
     }
-    let mut left = most;
+    let mut left = max;
     cut(value, &mut left).unwrap_or(Value::Null)
 }
 
@@ -43,10 +43,10 @@ fn cut(value: &Value, left: &mut usize) -> Option<Value> {
             Some(value.clone())
         }
         Value::String(long) => {
-            let most = (*left).min(2 * TEXT_BYTES);
+            let max = (*left).min(2 * TEXT_BYTES);
             let mut kept = text(long, TEXT_BYTES);
-            if encoded_bytes(&kept) > most {
-                kept = (most >= LEAST_BYTES).then(|| text(long, (most - 2) / ESCAPED_BYTES))?;
+            if encoded_bytes(&kept) > max {
+                kept = (max >= LEAST_BYTES).then(|| text(long, (max - 2) / ESCAPED_BYTES))?;
             }
             *left = left.checked_sub(encoded_bytes(&kept))?;
             Some(kept.into())
@@ -114,17 +114,17 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn json_fits_and_what_fits_stays(long in any_json(), most in 4_usize..20_000) {
-            let short = value(&long, most);
-            prop_assert!(short.to_string().len() <= most);
-            prop_assert_eq!(long.to_string().len() <= most, short == long);
+        fn json_fits_and_what_fits_stays(long in any_json(), max in 4_usize..20_000) {
+            let short = value(&long, max);
+            prop_assert!(short.to_string().len() <= max);
+            prop_assert_eq!(long.to_string().len() <= max, short == long);
         }
 
         #[test]
-        fn text_fits_and_what_fits_stays(long in ".{0,80}", most in 0_usize..200) {
-            let short = text(&long, most);
-            prop_assert!(short.len() <= most);
-            prop_assert_eq!(long.len() <= most, short == long);
+        fn text_fits_and_what_fits_stays(long in ".{0,80}", max in 0_usize..200) {
+            let short = text(&long, max);
+            prop_assert!(short.len() <= max);
+            prop_assert_eq!(long.len() <= max, short == long);
         }
     }
 

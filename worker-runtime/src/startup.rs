@@ -17,7 +17,7 @@ use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart};
 use subagent_protocol::{MAX_LINE_BYTES, OLDEST_PROTOCOL, PROTOCOL};
 
 /// How long the daemon may take to hand over the start parameters.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Everything a runtime starts with.
 pub(crate) struct Startup {
@@ -111,7 +111,7 @@ fn parse(input: &[u8]) -> io::Result<RuntimeStart> {
 
 /// Reads standard input to its end, with limits on size and time.
 fn read_input() -> io::Result<Vec<u8>> {
-    let deadline = Instant::now() + START_PATIENCE;
+    let deadline = Instant::now() + START_TIMEOUT;
     let stdin = io::stdin();
     let mut input = Vec::new();
     let mut chunk = [0; 4096];
@@ -122,7 +122,9 @@ fn read_input() -> io::Result<Vec<u8>> {
         match poll(&mut fds, timeout) {
             Err(nix::errno::Errno::EINTR) => continue,
             Err(error) => return Err(error.into()),
-            Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "no start message on standard input")),
+            Ok(0) => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no start message on standard input"));
+            }
             Ok(_) => {}
         }
         match nix::unistd::read(&stdin, &mut chunk)? {

@@ -31,9 +31,9 @@ impl Tail {
     /// Takes a chunk of the stream.
     pub(crate) fn push(&mut self, chunk: &[u8]) {
         // A character has at most four bytes.
-        let most = TAIL_CHARS * 4;
-        let chunk = &chunk[chunk.len().saturating_sub(most)..];
-        let surplus = (self.bytes.len() + chunk.len()).saturating_sub(most);
+        let max = TAIL_CHARS * 4;
+        let chunk = &chunk[chunk.len().saturating_sub(max)..];
+        let surplus = (self.bytes.len() + chunk.len()).saturating_sub(max);
         self.bytes.drain(..surplus);
         self.bytes.extend(chunk);
     }

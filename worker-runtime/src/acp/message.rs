@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_told_apart() {
+    fn kinds_of_noise_are_distinguished() {
         for (line, reason) in [
             ("hello", NoiseReason::NotJson),
             (r#"{"id":1,"#, NoiseReason::NotJson),

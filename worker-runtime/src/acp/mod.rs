@@ -3,8 +3,8 @@
 //! Knows no states and does no I/O. Strict in what it sends, lenient in what it accepts: input that
 //! cannot be understood becomes noise (size, digest and head) and never ends the conversation.
 
-pub(crate) mod asked;
 pub(crate) mod attachments;
+pub(crate) mod client_operation;
 pub(crate) mod lines;
 pub(crate) mod message;
 pub(crate) mod noise;

@@ -9,8 +9,8 @@ use subagent_protocol::options::{Choice, Current, OptionValue};
 /// Maximum length of an id or name in bytes. Longer ones are ignored.
 const MAX_TEXT_BYTES: usize = 1024;
 /// Maximum number of options, and of values per option. With more, the agent judges the choice.
-const MOST_OPTIONS: usize = 256;
-const MOST_VALUES: usize = 4096;
+const MAX_OPTIONS: usize = 256;
+const MAX_VALUES: usize = 4096;
 
 /// A list entry with an id and a display name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,7 +232,7 @@ impl Offer {
     /// Takes a list of options, which is always complete. Returns whether there was one.
     fn config_options(&mut self, holder: &Value) -> bool {
         let Some(options) = holder["configOptions"].as_array() else { return false };
-        if options.len() > MOST_OPTIONS {
+        if options.len() > MAX_OPTIONS {
             // The part that was cut off may contain any option.
             (self.config, self.complete) = (None, false);
             return false;
@@ -261,7 +261,7 @@ fn values(options: &Value) -> Option<Vec<Named>> {
         let group = entry["options"].as_array();
         for value in group.into_iter().flatten().chain(group.is_none().then_some(entry)) {
             found.extend(named(value, "value"));
-            if found.len() > MOST_VALUES {
+            if found.len() > MAX_VALUES {
                 return None;
             }
         }
@@ -272,7 +272,7 @@ fn values(options: &Value) -> Option<Vec<Named>> {
 fn select(holder: &Value, list: &str, current: &str, id: &str) -> Option<Select> {
     let list = holder[list].as_array()?;
     let values =
-        (list.len() <= MOST_VALUES).then(|| list.iter().filter_map(|value| named(value, id)).collect());
+        (list.len() <= MAX_VALUES).then(|| list.iter().filter_map(|value| named(value, id)).collect());
     Some(Select { current: text(&holder[current]), values })
 }
 
@@ -392,11 +392,11 @@ mod tests {
         assert_eq!(offer.setter(&config("a", words("x"))), Ok(Setter::Config("a".into(), words("x"))));
         offer.opened(&json!({}), true);
         assert_eq!(offer.setter(&mode("x")), Err(Unavailable::Option(vec![])));
-        let endless: Vec<Value> = (0..=MOST_OPTIONS).map(|n| json!({"id": n.to_string()})).collect();
+        let endless: Vec<Value> = (0..=MAX_OPTIONS).map(|n| json!({"id": n.to_string()})).collect();
         let endless = opened(&json!({"configOptions": endless}));
         assert!(endless.setter(&config("256", words("x"))).is_ok());
         assert_eq!(endless.setter(&mode("x")), Ok(Setter::Mode("x".into())));
-        let many: Vec<Value> = (0..=MOST_VALUES).map(|n| json!({"value": n.to_string()})).collect();
+        let many: Vec<Value> = (0..=MAX_VALUES).map(|n| json!({"value": n.to_string()})).collect();
         offer.updated(&json!({"configOptions": [{"id": "a", "type": "select", "options": many}]}));
         assert!(offer.setter(&config("a", words("anything"))).is_ok());
     }

@@ -83,7 +83,7 @@ pub(crate) fn session_capabilities() -> ClientSessionCapabilities {
 
 /// The parameters of every request for a session.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct SessionContext {
     /// The agent's working directory.
     pub(crate) cwd: String,
     /// Further directories for the agent's work.
@@ -95,7 +95,7 @@ pub(crate) struct Place {
     pub(crate) system_prompt: bool,
 }
 
-impl Place {
+impl SessionContext {
     /// Adds what the typed requests lack. Always includes the list of servers: agents written
     /// against a draft require it.
     fn complete<P: Serialize>(&self, request: P) -> Value {
@@ -112,18 +112,22 @@ impl Place {
 }
 
 /// The ACP method `session/new`.
-pub(crate) fn new_session(id: u64, place: &Place) -> Vec<u8> {
-    request(id, "session/new", place.complete(NewSessionRequest::new(&place.cwd)))
+pub(crate) fn new_session(id: u64, context: &SessionContext) -> Vec<u8> {
+    request(id, "session/new", context.complete(NewSessionRequest::new(&context.cwd)))
 }
 
 /// The ACP method `session/load`.
-pub(crate) fn load_session(id: u64, session: &str, place: &Place) -> Vec<u8> {
-    request(id, "session/load", place.complete(LoadSessionRequest::new(session.to_owned(), &place.cwd)))
+pub(crate) fn load_session(id: u64, session: &str, context: &SessionContext) -> Vec<u8> {
+    request(id, "session/load", context.complete(LoadSessionRequest::new(session.to_owned(), &context.cwd)))
 }
 
 /// The ACP method `session/resume`.
-pub(crate) fn resume_session(id: u64, session: &str, place: &Place) -> Vec<u8> {
-    request(id, "session/resume", place.complete(ResumeSessionRequest::new(session.to_owned(), &place.cwd)))
+pub(crate) fn resume_session(id: u64, session: &str, context: &SessionContext) -> Vec<u8> {
+    request(
+        id,
+        "session/resume",
+        context.complete(ResumeSessionRequest::new(session.to_owned(), &context.cwd)),
+    )
 }
 
 /// Sets an option of a session.
@@ -270,18 +274,19 @@ mod tests {
 
     #[test]
     fn sessions_name_folder_and_servers() {
-        let bare = Place { cwd: "/w".to_owned(), ..Place::default() };
+        let bare = SessionContext { cwd: "/w".to_owned(), ..SessionContext::default() };
         let servers = vec![json!({"name": "a", "command": "c", "args": [], "env": []})];
-        let full = Place {
+        let full = SessionContext {
             additional_directories: vec!["/x".to_owned()],
             mcp_servers: McpServers(servers.clone()),
             ..bare
         };
-        let bare = Place { cwd: "/w".to_owned(), ..Place::default() };
-        for (place, servers, directories) in
+        let bare = SessionContext { cwd: "/w".to_owned(), ..SessionContext::default() };
+        for (context, servers, directories) in
             [(bare, json!([]), json!(null)), (full, json!(servers), json!(["/x"]))]
         {
-            for line in [new_session(1, &place), load_session(1, "s", &place), resume_session(1, "s", &place)]
+            for line in
+                [new_session(1, &context), load_session(1, "s", &context), resume_session(1, "s", &context)]
             {
                 let sent: Value = serde_json::from_slice(&line).unwrap();
                 assert_eq!(sent["params"]["cwd"], "/w");

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_in_one_sentence() {
+    fn errors_become_one_sentence() {
         assert_eq!(
             error_text(&json!({"code": -32603, "message": "Internal error", "data": {"details": "no key"}})),
             "Internal error: no key"

@@ -24,11 +24,11 @@ use crate::stderr::{self, Tail};
 /// Maximum length of an agent's line, in bytes: far more than any agent needs.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum unread output of the agent's stderr, in bytes. The rest is not forwarded.
-const MOST_UNREAD_BYTES: usize = 256 * 1024;
+const MAX_UNREAD_BYTES: usize = 256 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 const STATUS_LINE_BYTES: usize = 16 * 1024;
 /// How long remaining processes may hold the pipes open before the agent's end is reported.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long one round takes that ends the descendants of a dead guard.
 const RESCUE_ROUND: Duration = Duration::from_secs(2);
 const RESCUE_PAUSE: Duration = Duration::from_secs(1);
@@ -81,7 +81,7 @@ struct Driver {
     rescue: Option<Instant>,
     /// Reads the caller's end of input; `None` once the caller is gone.
     asker: Option<Receiver>,
-    told: Told,
+    response: ResponseWriter,
     done: bool,
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn run(ask: Ask) -> io::Result<()> {
         drain: None,
         rescue: None,
         asker: Some(Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?),
-        told: Told {
+        response: ResponseWriter {
             to: Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)?,
             waiting: Vec::new(),
         },
@@ -143,19 +143,19 @@ pub(super) async fn run(ask: Ask) -> io::Result<()> {
             child.recv().await;
         }
     }
-    driver.told.say(&Said::Done(Box::new(driver.machine.into_answer())))?;
-    driver.told.finish().await
+    driver.response.send(&Said::Done(Box::new(driver.machine.into_answer())))?;
+    driver.response.finish().await
 }
 
 /// Output that waits for the caller. A stopped caller must not delay the agent's deadlines.
-struct Told {
+struct ResponseWriter {
     to: Sender,
     waiting: Vec<u8>,
 }
 
-impl Told {
-    fn say(&mut self, said: &Said) -> io::Result<()> {
-        serde_json::to_writer(&mut self.waiting, said)?;
+impl ResponseWriter {
+    fn send(&mut self, reply: &Said) -> io::Result<()> {
+        serde_json::to_writer(&mut self.waiting, reply)?;
         self.waiting.push(b'\n');
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Driver {
             () = readable(agent.and_then(|agent| agent.output.as_ref())) => Wake::Output,
             () = readable(agent.and_then(|agent| agent.errors.as_ref())) => Wake::Errors,
             () = writable(agent.and_then(|agent| agent.input.as_ref())), if writes => Wake::Writable,
-            () = writable(Some(&self.told.to)), if !self.told.waiting.is_empty() => Wake::Readable,
+            () = writable(Some(&self.response.to)), if !self.response.waiting.is_empty() => Wake::Readable,
             () = readable(agent.and_then(|agent| agent.status.as_ref())) => Wake::Status,
             () = readable(self.asker.as_ref()) => Wake::Asker,
             () = at(self.deadline) => Wake::Deadline,
@@ -241,7 +241,7 @@ impl Driver {
             Wake::Output => self.read_output(),
             Wake::Errors => self.read_errors(),
             Wake::Writable => self.write_input(),
-            Wake::Readable => self.told.write(),
+            Wake::Readable => self.response.write(),
             Wake::Status => self.read_status(),
             Wake::Asker => match read(self.asker.as_ref()) {
                 Chunk::End => {
@@ -340,11 +340,11 @@ impl Driver {
                 self.tail.push(&bytes);
                 if self.machine.shows_stderr() {
                     let text = String::from_utf8_lossy(&bytes).into_owned();
-                    if self.told.waiting.len() < MOST_UNREAD_BYTES {
+                    if self.response.waiting.len() < MAX_UNREAD_BYTES {
                         // The output is text, so it always forms a line.
-                        let _ = self.told.say(&Said::Stderr { text });
+                        let _ = self.response.send(&Said::Stderr { text });
                     }
-                    self.told.write();
+                    self.response.write();
                 }
             }
             Chunk::End => {
@@ -389,7 +389,7 @@ impl Driver {
 
     /// The agent no longer reads or writes. If it has ended, the guard will report that.
     fn pipe_ended(&mut self) {
-        self.drain.get_or_insert(Instant::now() + DRAIN_PATIENCE);
+        self.drain.get_or_insert(Instant::now() + DRAIN_TIMEOUT);
         self.deliver_if_drained();
     }
 
@@ -421,7 +421,7 @@ impl Driver {
             }
             GuardStatus::Exited { code, signal, .. } => {
                 self.exit = Some(Exit { code, signal });
-                self.drain = Some(Instant::now() + DRAIN_PATIENCE);
+                self.drain = Some(Instant::now() + DRAIN_TIMEOUT);
                 self.deliver_if_drained();
             }
             GuardStatus::Clean { .. } => {

@@ -15,20 +15,20 @@ use super::requests as ask_requests;
 use crate::acp::lines::Line;
 use crate::acp::message::{self, Message, Outcome};
 use crate::acp::outgoing::{Kind, OutgoingLine};
-use crate::acp::requests::Place;
+use crate::acp::requests::SessionContext;
 use crate::acp::{noise, requests, results};
 use crate::conversation::{Exit, errors};
 use crate::shorten;
 
 /// Maximum number of pages requested, and of sessions kept.
-const MOST_PAGES: usize = 100;
-const MOST_SESSIONS: usize = 10_000;
+const MAX_PAGES: usize = 100;
+const MAX_SESSIONS: usize = 10_000;
 /// Maximum size of the kept session descriptions, in bytes.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long the guard may take to end everything. It kills repeatedly and
 /// normally needs an instant.
-const KILL_PATIENCE: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An event from the driver.
 #[derive(Debug)]
@@ -264,7 +264,7 @@ impl Machine {
             }
             // The guard keeps trying after this process ends.
             State::Killing => {
-                self.fail(errors::not_ended(KILL_PATIENCE.as_secs()), cx);
+                self.fail(errors::not_ended(KILL_TIMEOUT.as_secs()), cx);
                 self.phase_over("end", cx.now);
                 self.state = State::Ended;
                 cx.push(Action::Finish);
@@ -297,9 +297,10 @@ impl Machine {
             (Step::DeleteSession, Question::DeleteSession { session_id }) => {
                 ask_requests::delete_session(rpc, session_id)
             }
-            (Step::NewSession | Step::ListSessions { .. } | Step::DeleteSession, _) => {
-                requests::new_session(rpc, &Place { cwd: self.cwd.clone(), ..Place::default() })
-            }
+            (Step::NewSession | Step::ListSessions { .. } | Step::DeleteSession, _) => requests::new_session(
+                rpc,
+                &SessionContext { cwd: self.cwd.clone(), ..SessionContext::default() },
+            ),
         };
         self.state = State::Asking { rpc, step };
         cx.send(Kind::Plain, bytes);
@@ -381,7 +382,7 @@ impl Machine {
         let ours = errors::rpc(step.method(), error);
         match results::error_code(error) {
             Some(requests::AUTH_REQUIRED) => Error { code: Code::AuthRequired, ..ours }
-                .with("authMethods", self.methods_told())
+                .with("authMethods", self.described_methods())
                 .with("reasonCategory", "auth"),
             Some(NOT_FOUND) if step == Step::DeleteSession => Error { code: Code::SessionNotFound, ..ours },
             Some(code) if code == i64::from(requests::METHOD_NOT_FOUND) => {
@@ -442,12 +443,12 @@ impl Machine {
     fn page(&mut self, result: &Value, pages: usize, bytes: usize, cx: &mut Cx<'_>) {
         self.kept += bytes;
         let sessions = result["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let room = MOST_SESSIONS - self.answer.sessions.len();
+        let room = MAX_SESSIONS - self.answer.sessions.len();
         self.answer.sessions.extend(sessions.iter().take(room).cloned());
         let next = result["nextCursor"].as_str().map(str::to_owned);
         // A cursor that points to itself would loop forever.
         let next = next.filter(|next| self.cursor.as_ref() != Some(next));
-        let full = sessions.len() > room || pages >= MOST_PAGES || self.kept >= MOST_BYTES;
+        let full = sessions.len() > room || pages >= MAX_PAGES || self.kept >= MAX_BYTES;
         if next.is_none() || full {
             self.answer.truncated = full && (next.is_some() || sessions.len() > room);
             self.phase_over("list", cx.now);
@@ -504,7 +505,7 @@ impl Machine {
     /// From here on, only the guard can report the end.
     fn killing(&mut self, cx: &mut Cx<'_>) {
         self.state = State::Killing;
-        cx.push(Action::Deadline(KILL_PATIENCE));
+        cx.push(Action::Deadline(KILL_TIMEOUT));
     }
 
     fn phase_over(&mut self, phase: &str, now: u64) {

@@ -10,7 +10,7 @@ use super::machine::Machine;
 use crate::shorten;
 
 /// Maximum number of login methods listed in an error.
-const MOST_METHODS: usize = 50;
+const MAX_METHODS: usize = 50;
 
 impl Machine {
     /// Returns the named login method, or the only one.
@@ -30,7 +30,7 @@ impl Machine {
         };
         let wrong = |message: String, action: &str| {
             Error::new(Code::InvalidArgument, message)
-                .with("authMethods", self.methods_told())
+                .with("authMethods", self.described_methods())
                 .recommend(action)
         };
         match (method, named) {
@@ -62,8 +62,8 @@ impl Machine {
     }
 
     /// Lists the login methods, short enough for an error.
-    pub(super) fn methods_told(&self) -> Value {
-        let told = |method: &&Value| {
+    pub(super) fn described_methods(&self) -> Value {
+        let reported = |method: &&Value| {
             let text = |key: &str| match method[key].as_str() {
                 Some(text) => Value::from(shorten::text(text, 500)),
                 None => Value::Null,
@@ -75,7 +75,7 @@ impl Machine {
             };
             json!({"id": text("id"), "name": text("name"), "description": text("description"), "type": kind})
         };
-        self.methods().iter().take(MOST_METHODS).map(told).collect()
+        self.methods().iter().take(MAX_METHODS).map(reported).collect()
     }
 }
 

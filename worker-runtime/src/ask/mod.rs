@@ -33,8 +33,8 @@ pub(crate) fn run() -> io::Result<()> {
 /// Reads the first line. After it, only the end of the input matters.
 fn read() -> io::Result<Ask> {
     let mut line = Vec::new();
-    let most = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
-    io::stdin().lock().take(most).read_until(b'\n', &mut line)?;
+    let max = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
+    io::stdin().lock().take(max).read_until(b'\n', &mut line)?;
     let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
     // Serde quotes its input, which may be a secret. The error names only the position.
     let ask: Ask = serde_json::from_slice(&line)

@@ -273,7 +273,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn what_cannot_be_killed_is_told_and_not_waited_for() {
+fn what_cannot_be_killed_is_reported_without_a_wait() {
     let mut run = Run::new(Question::Handshake);
     run.take(Input::AgentExited(Exit { code: Some(0), signal: None }));
     assert!(matches!(run.wanted.last(), Some(Action::Deadline(_))), "{:?}", run.wanted.last());

@@ -18,34 +18,34 @@ use rustix::io::Errno;
 use subagent_protocol::MAX_LINE_BYTES;
 
 use super::lines::{Lines, TooLong};
-use super::walk::{self, Found, Place, WalkError, Way};
-use crate::conversation::{Answer, Found as Reached, MOST_SHOWN_BYTES, Refused};
+use super::walk::{self, AccessScope, Found, WalkError, WalkPath};
+use crate::conversation::{Answer, Found as Resolved, MAX_SHOWN_BYTES, Refused};
 
 /// Maximum text per read. As JSON it can take six times as much, and the response is one line.
-const MOST_TEXT_BYTES: usize = MAX_LINE_BYTES / 6 - 4096;
+const MAX_TEXT_BYTES: usize = MAX_LINE_BYTES / 6 - 4096;
 /// Maximum number of bytes scanned for the first requested line.
-const MOST_SCANNED_BYTES: u64 = 1024 * 1024 * 1024;
+const MAX_SCANNED_BYTES: u64 = 1024 * 1024 * 1024;
 const PIECE_BYTES: usize = 64 * 1024;
 /// How often a lookup is retried when another process creates or removes the name meanwhile.
 const ATTEMPTS: usize = 16;
 /// Flags for opening a file: it must not become our terminal or block on a peer.
-const CAREFULLY: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+const SAFE_OPEN_FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Returns the text of a file, or some of its lines.
 pub(super) fn read(
-    place: &Place,
+    scope: &AccessScope,
     path: &str,
     allowed: Option<&str>,
     line: Option<u64>,
     limit: Option<u64>,
 ) -> Result<Answer, Refused> {
-    let found =
-        walk::to_file(place, way(path, allowed), None).map_err(|error| refused("read", path, &error))?;
+    let found = walk::to_file(scope, walk_path(path, allowed), None)
+        .map_err(|error| refused("read", path, &error))?;
     let Some((looked_at, stat)) = found.there else { return Err(not_found(path)) };
     let failed = |error: io::Error| Refused::internal(format!("cannot read {path}: {error}"));
     regular(&stat, path)?;
     let mut file = reopen(&looked_at, OFlags::RDONLY).map_err(|error| failed(error.into()))?;
-    let mut lines = Lines::new(line, limit, MOST_TEXT_BYTES);
+    let mut lines = Lines::new(line, limit, MAX_TEXT_BYTES);
     let mut piece = vec![0; PIECE_BYTES];
     let mut scanned = 0;
     while !lines.is_full() {
@@ -56,11 +56,11 @@ pub(super) fn read(
             Err(error) => return Err(failed(error)),
         };
         scanned += length as u64;
-        if scanned > MOST_SCANNED_BYTES {
+        if scanned > MAX_SCANNED_BYTES {
             return Err(Refused::invalid(format!("{path}: the lines are more than 1 GiB into the file")));
         }
         lines.take(&piece[..length]).map_err(|TooLong| {
-            let mebibytes = MOST_TEXT_BYTES / (1024 * 1024);
+            let mebibytes = MAX_TEXT_BYTES / (1024 * 1024);
             Refused::invalid(format!(
                 "{path} is too long: more than {mebibytes} MiB are not read at once; ask for fewer lines with `limit`"
             ))
@@ -77,7 +77,7 @@ pub(super) fn read(
 
 /// Writes a file. Creates it and missing folders. `umask` is the agent's.
 pub(super) fn write(
-    place: &Place,
+    scope: &AccessScope,
     umask: u32,
     path: &str,
     allowed: Option<&str>,
@@ -86,7 +86,7 @@ pub(super) fn write(
     let failed = |error: io::Error| Refused::internal(format!("cannot write {path}: {error}"));
     for _ in 0..ATTEMPTS {
         let make = |above: &OwnedFd, name: &OsStr| make_folder(above, name, umask);
-        let found = walk::to_file(place, way(path, allowed), Some(&make));
+        let found = walk::to_file(scope, walk_path(path, allowed), Some(&make));
         let found = found.map_err(|error| refused("write", path, &error))?;
         if let Some((looked_at, stat)) = &found.there {
             regular(stat, path)?;
@@ -104,11 +104,11 @@ pub(super) fn write(
 }
 
 /// Finds a file to read.
-pub(super) fn find_source(place: &Place, path: &str) -> Result<Reached, Refused> {
-    match walk::where_to(place, Path::new(path)).map_err(|error| refused("read", path, &error))? {
+pub(super) fn find_source(scope: &AccessScope, path: &str) -> Result<Resolved, Refused> {
+    match walk::where_to(scope, Path::new(path)).map_err(|error| refused("read", path, &error))? {
         (found, Some((_, stat))) => {
             regular(&stat, path)?;
-            text_of("read", path, found).map(|path| Reached { path, text: None })
+            text_of("read", path, found).map(|path| Resolved { path, text: None })
         }
         (_, None) => Err(not_found(path)),
     }
@@ -116,8 +116,8 @@ pub(super) fn find_source(place: &Place, path: &str) -> Result<Reached, Refused>
 
 /// Finds the file to write, or its future path. Returns its present text if `shown` and if
 /// the text is short.
-pub(super) fn find_target(place: &Place, path: &str, shown: bool) -> Result<Reached, Refused> {
-    let found = walk::where_to(place, Path::new(path)).map_err(|error| refused("write", path, &error))?;
+pub(super) fn find_target(scope: &AccessScope, path: &str, shown: bool) -> Result<Resolved, Refused> {
+    let found = walk::where_to(scope, Path::new(path)).map_err(|error| refused("write", path, &error))?;
     let (found, there) = found;
     let mut text = None;
     if let Some((looked_at, stat)) = there {
@@ -126,14 +126,14 @@ pub(super) fn find_target(place: &Place, path: &str, shown: bool) -> Result<Reac
             text = short_text(&looked_at);
         }
     }
-    text_of("write", path, found).map(|path| Reached { path, text })
+    text_of("write", path, found).map(|path| Resolved { path, text })
 }
 
 /// Finds the folder of a command.
-pub(super) fn find_folder(place: &Place, path: &str) -> Result<Reached, Refused> {
-    let found = walk::to_folder(place, Way::Named(Path::new(path)));
+pub(super) fn find_folder(scope: &AccessScope, path: &str) -> Result<Resolved, Refused> {
+    let found = walk::to_folder(scope, WalkPath::Named(Path::new(path)));
     let (_, found) = found.map_err(|error| refused_cwd(path, &error))?;
-    text_of("run a command in", path, found).map(|path| Reached { path, text: None })
+    text_of("run a command in", path, found).map(|path| Resolved { path, text: None })
 }
 
 fn text_of(what: &str, path: &str, found: PathBuf) -> Result<String, Refused> {
@@ -145,12 +145,12 @@ fn text_of(what: &str, path: &str, found: PathBuf) -> Result<String, Refused> {
 fn short_text(looked_at: &OwnedFd) -> Option<String> {
     let mut bytes = Vec::new();
     let file = reopen(looked_at, OFlags::RDONLY).ok()?;
-    file.take(MOST_SHOWN_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
-    String::from_utf8(bytes).ok().filter(|text| text.len() <= MOST_SHOWN_BYTES)
+    file.take(MAX_SHOWN_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
+    String::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_SHOWN_BYTES)
 }
 
-pub(super) fn way<'a>(path: &'a str, allowed: Option<&'a str>) -> Way<'a> {
-    allowed.map_or_else(|| Way::Named(Path::new(path)), |allowed| Way::Allowed(Path::new(allowed)))
+pub(super) fn walk_path<'a>(path: &'a str, allowed: Option<&'a str>) -> WalkPath<'a> {
+    allowed.map_or_else(|| WalkPath::Named(Path::new(path)), |allowed| WalkPath::Allowed(Path::new(allowed)))
 }
 
 fn overwrite(file: &mut File, content: &str) -> io::Result<()> {
@@ -168,7 +168,7 @@ fn overwrite(file: &mut File, content: &str) -> io::Result<()> {
 
 fn create(found: &Found, umask: u32, content: &str) -> io::Result<()> {
     let Found { folder, name, .. } = found;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | CAREFULLY;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | SAFE_OPEN_FLAGS;
     let mut file = File::from(rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?);
     let mode = Mode::from_raw_mode(0o666 & !umask);
     let written = rustix::fs::fchmod(&file, mode).map_err(io::Error::from);
@@ -196,7 +196,7 @@ fn make_folder(above: &OwnedFd, name: &OsStr, umask: u32) -> Result<(), Errno> {
 /// Opens the file that was inspected, even if its name leads elsewhere by now.
 fn reopen(looked_at: &OwnedFd, flags: OFlags) -> Result<File, Errno> {
     let path = format!("/proc/self/fd/{}", looked_at.as_raw_fd());
-    rustix::fs::open(path, flags | CAREFULLY, Mode::empty()).map(File::from)
+    rustix::fs::open(path, flags | SAFE_OPEN_FLAGS, Mode::empty()).map(File::from)
 }
 
 fn regular(stat: &Stat, path: &str) -> Result<(), Refused> {

@@ -12,7 +12,7 @@ pub(super) struct Lines {
     /// Number of lines still wanted; `None` means all.
     want: Option<u64>,
     kept: Vec<u8>,
-    most: usize,
+    max: usize,
 }
 
 /// The requested lines exceed the limit.
@@ -20,9 +20,9 @@ pub(super) struct Lines {
 pub(super) struct TooLong;
 
 impl Lines {
-    /// Lines count from 1, and 0 means 1. Keeps at most `most` bytes.
-    pub(super) fn new(first: Option<u64>, count: Option<u64>, most: usize) -> Self {
-        Self { skip: first.unwrap_or(1).saturating_sub(1), want: count, kept: Vec::new(), most }
+    /// Lines count from 1, and 0 means 1. Keeps at most `max` bytes.
+    pub(super) fn new(first: Option<u64>, count: Option<u64>, max: usize) -> Self {
+        Self { skip: first.unwrap_or(1).saturating_sub(1), want: count, kept: Vec::new(), max }
     }
 
     /// Whether all requested lines are complete.
@@ -58,7 +58,7 @@ impl Lines {
             }
             piece = &piece[..stop];
         }
-        if self.kept.len() + piece.len() > self.most {
+        if self.kept.len() + piece.len() > self.max {
             return Err(TooLong);
         }
         self.kept.extend_from_slice(piece);

@@ -20,11 +20,11 @@ use std::sync::Arc;
 use subagent_protocol::start::{AgentCommand, RuntimeStart};
 use tokio::sync::mpsc;
 
-use crate::acp::asked::{Asked, Step, Subject};
+use crate::acp::client_operation::{ClientOperation, Step, Subject};
 use crate::conversation::{Answer, Found, Input, Refused};
 use crate::guard::GuardStatus;
 use terminals::{Spawned, Terminals};
-use walk::Place;
+use walk::AccessScope;
 
 /// Capacity of the event channel; senders wait when it is full.
 const EVENTS: usize = 16;
@@ -63,7 +63,7 @@ struct Job {
 }
 
 pub(crate) struct Client {
-    shop: Arc<Shop>,
+    job_context: Arc<JobContext>,
     /// Requests for the thread, oldest first.
     waiting: VecDeque<(u64, Step)>,
     job: Option<Job>,
@@ -76,9 +76,9 @@ pub(crate) struct Client {
 }
 
 /// Data that the thread needs.
-struct Shop {
-    readable: Place,
-    writable: Place,
+struct JobContext {
+    readable: AccessScope,
+    writable: AccessScope,
     agent: AgentCommand,
     marker: String,
     guard_lock: OwnedFd,
@@ -88,11 +88,17 @@ impl Client {
     /// Creates the client for this agent. Each terminal's guard holds `guard_lock` while it lives.
     pub(crate) fn new(start: &RuntimeStart, guard_lock: OwnedFd) -> Self {
         let roots = if start.roots.is_empty() { vec![start.agent.cwd.clone()] } else { start.roots.clone() };
-        let (readable, writable) = places(roots, start);
+        let (readable, writable) = scopes(roots, start);
         let agent = AgentCommand { args: Vec::new(), ..start.agent.clone() };
         let (events_in, events) = mpsc::channel(EVENTS);
         Self {
-            shop: Arc::new(Shop { readable, writable, agent, marker: start.marker.clone(), guard_lock }),
+            job_context: Arc::new(JobContext {
+                readable,
+                writable,
+                agent,
+                marker: start.marker.clone(),
+                guard_lock,
+            }),
             waiting: VecDeque::new(),
             job: None,
             terminals: Terminals::new(start.incarnation),
@@ -105,24 +111,24 @@ impl Client {
 
     /// Carries out a request or queues it. Returns `None` if the response follows later.
     pub(crate) fn ask(&mut self, call: u64, step: Step) -> Option<Result<Answer, Refused>> {
-        let Step::Do(asked, allowed) = step else {
+        let Step::Do(request, allowed) = step else {
             self.waiting.push_back((call, step));
             return None;
         };
-        match asked {
-            Asked::Output { terminal } => Some(self.terminals.output(&terminal)),
-            Asked::WaitForExit { terminal } => self.terminals.wait_for_exit(&terminal, call),
-            Asked::Kill { terminal } => Some(self.terminals.kill(&terminal)),
-            Asked::Create(_) if self.creating() >= self.terminals.room() => {
-                let most = terminals::MOST_TERMINALS;
-                Some(Err(Refused::internal(format!("too many terminals: {most} are open; release some"))))
+        match request {
+            ClientOperation::Output { terminal } => Some(self.terminals.output(&terminal)),
+            ClientOperation::WaitForExit { terminal } => self.terminals.wait_for_exit(&terminal, call),
+            ClientOperation::Kill { terminal } => Some(self.terminals.kill(&terminal)),
+            ClientOperation::Create(_) if self.creating() >= self.terminals.room() => {
+                let max = terminals::MAX_TERMINALS;
+                Some(Err(Refused::internal(format!("too many terminals: {max} are open; release some"))))
             }
-            Asked::Read { .. } | Asked::Write { .. } | Asked::Create(_) => {
-                self.waiting.push_back((call, Step::Do(asked, allowed)));
+            ClientOperation::Read { .. } | ClientOperation::Write { .. } | ClientOperation::Create(_) => {
+                self.waiting.push_back((call, Step::Do(request, allowed)));
                 None
             }
             // Returned by `other_answers`, together with those to waiting requests.
-            Asked::Release { terminal } => Some(self.terminals.release(&terminal)),
+            ClientOperation::Release { terminal } => Some(self.terminals.release(&terminal)),
         }
     }
 
@@ -144,9 +150,9 @@ impl Client {
         }
         let (call, step) = self.waiting.pop_front()?;
         let spawns = spawns(&step);
-        let (shop, events) = (Arc::clone(&self.shop), self.events_in.clone());
+        let (job_context, events) = (Arc::clone(&self.job_context), self.events_in.clone());
         let work = move || {
-            let done = shop.carry_out(step);
+            let done = job_context.carry_out(step);
             // The loop is gone. A spawned guard ends with its pipe.
             let _ = events.blocking_send(Event::JobDone(done));
         };
@@ -245,28 +251,28 @@ impl Client {
 
 /// Returns two scopes: where the agent may read files and run commands, and where it may write.
 /// Both are its roots, limited by its sandbox.
-fn places(roots: Vec<PathBuf>, start: &RuntimeStart) -> (Place, Place) {
+fn scopes(roots: Vec<PathBuf>, start: &RuntimeStart) -> (AccessScope, AccessScope) {
     let spec = start.agent.sandbox.as_ref().map(|sandbox| &sandbox.spec);
     let hidden = spec.map(|spec| spec.hide.clone()).unwrap_or_default();
     let private: Vec<PathBuf> = start.private.iter().cloned().chain(hidden).collect();
     let read = spec.and_then(|spec| Some([spec.read.clone()?, spec.write.clone()].concat()));
     let write = spec.map(|spec| spec.write.clone());
     let opened = write.clone().unwrap_or_default();
-    let writable = Place { roots, private, opened, confined: write };
-    (Place { confined: read, ..writable.clone() }, writable)
+    let writable = AccessScope { roots, private, opened, confined: write };
+    (AccessScope { confined: read, ..writable.clone() }, writable)
 }
 
 fn spawns(step: &Step) -> bool {
-    matches!(step, Step::Do(Asked::Create(_), _))
+    matches!(step, Step::Do(ClientOperation::Create(_), _))
 }
 
-impl Shop {
+impl JobContext {
     fn carry_out(&self, step: Step) -> Done {
         match step {
             Step::Find(subject) => Done::Found(self.find(&subject)),
-            Step::Do(asked, allowed) => {
+            Step::Do(request, allowed) => {
                 subagent_failpoint::hit("client_file.before_open");
-                let done = self.work(asked, allowed.as_deref());
+                let done = self.work(request, allowed.as_deref());
                 subagent_failpoint::hit("client_file.after_close");
                 done
             }
@@ -282,19 +288,22 @@ impl Shop {
         }
     }
 
-    fn work(&self, asked: Asked, allowed: Option<&str>) -> Done {
-        match asked {
-            Asked::Read { path, line, limit } => {
+    fn work(&self, request: ClientOperation, allowed: Option<&str>) -> Done {
+        match request {
+            ClientOperation::Read { path, line, limit } => {
                 Done::Answered(files::read(&self.readable, &path, allowed, line, limit))
             }
-            Asked::Write { path, content } => {
+            ClientOperation::Write { path, content } => {
                 Done::Answered(files::write(&self.writable, self.agent.umask, &path, allowed, &content))
             }
-            Asked::Create(command) => Done::Spawned(Box::new(terminals::spawn(self, &command, allowed))),
-            // These requests are carried out at once.
-            Asked::Output { .. } | Asked::WaitForExit { .. } | Asked::Kill { .. } | Asked::Release { .. } => {
-                Done::Answered(Err(Refused::internal("no such request")))
+            ClientOperation::Create(command) => {
+                Done::Spawned(Box::new(terminals::spawn(self, &command, allowed)))
             }
+            // These requests are carried out at once.
+            ClientOperation::Output { .. }
+            | ClientOperation::WaitForExit { .. }
+            | ClientOperation::Kill { .. }
+            | ClientOperation::Release { .. } => Done::Answered(Err(Refused::internal("no such request"))),
         }
     }
 }

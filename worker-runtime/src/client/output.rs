@@ -51,10 +51,10 @@ impl Output {
         (text[text.ceil_char_boundary(surplus)..].to_owned(), cut || surplus > 0)
     }
 
-    /// Returns the end of the text, at most `most` bytes.
-    pub(super) fn tail(&self, most: usize) -> String {
+    /// Returns the end of the text, at most `max` bytes.
+    pub(super) fn tail(&self, max: usize) -> String {
         let (text, _) = self.text(true);
-        text[text.ceil_char_boundary(text.len().saturating_sub(most))..].to_owned()
+        text[text.ceil_char_boundary(text.len().saturating_sub(max))..].to_owned()
     }
 
     /// Keeps no output from now on.

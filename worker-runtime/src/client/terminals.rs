@@ -18,8 +18,8 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
 
 use super::output::Output;
-use super::{Event, Shop, files, walk};
-use crate::acp::asked::Command;
+use super::{Event, JobContext, files, walk};
+use crate::acp::client_operation::Command;
 use crate::acp::lines::LineSplitter;
 use crate::conversation::{Answer, Input, Refused};
 use crate::guard::{self, GuardStatus};
@@ -27,7 +27,7 @@ use crate::shorten;
 use crate::spawn::{self, Guarded};
 
 /// Maximum number of open terminals.
-pub(super) const MOST_TERMINALS: usize = 32;
+pub(super) const MAX_TERMINALS: usize = 32;
 /// Output kept in the record of a terminal's end, in bytes.
 const TAIL_BYTES: usize = 4096;
 const OUTPUT_BYTES: usize = 64 * 1024;
@@ -46,20 +46,29 @@ pub(crate) struct Spawned {
 }
 
 /// Starts a guard for a command. Blocks: runs on the thread.
-pub(super) fn spawn(shop: &Shop, command: &Command, allowed: Option<&str>) -> Result<Spawned, Refused> {
-    let name = command.cwd.as_deref().map_or_else(|| shop.agent.cwd.to_string_lossy(), Into::into);
-    let (folder, _) = walk::to_folder(&shop.readable, files::way(&name, allowed))
+pub(super) fn spawn(
+    job_context: &JobContext,
+    command: &Command,
+    allowed: Option<&str>,
+) -> Result<Spawned, Refused> {
+    let name = command.cwd.as_deref().map_or_else(|| job_context.agent.cwd.to_string_lossy(), Into::into);
+    let (folder, _) = walk::to_folder(&job_context.readable, files::walk_path(&name, allowed))
         .map_err(|error| files::refused_cwd(&name, &error))?;
-    spawn_in(shop, command, &name, &folder).map_err(|error| {
+    spawn_in(job_context, command, &name, &folder).map_err(|error| {
         Refused::internal(format!("cannot start {}: {error}", shorten::text(&command.program, 200)))
     })
 }
 
-fn spawn_in(shop: &Shop, command: &Command, name: &str, folder: &OwnedFd) -> io::Result<Spawned> {
+fn spawn_in(
+    job_context: &JobContext,
+    command: &Command,
+    name: &str,
+    folder: &OwnedFd,
+) -> io::Result<Spawned> {
     let (output, printed) = io::pipe()?;
     let variable =
         |name: String, value: &str| (Bytes64(name.into_bytes()), Bytes64(value.as_bytes().to_vec()));
-    let mut env = shop.agent.env.clone();
+    let mut env = job_context.agent.env.clone();
     env.push(variable("PWD".to_owned(), name));
     // Only for the command: its variables must not change which guard runs.
     let own = command.env.iter().filter(|(name, _)| name != spawn::MARKER);
@@ -70,13 +79,13 @@ fn spawn_in(shop: &Shop, command: &Command, name: &str, folder: &OwnedFd) -> io:
         // The folder that was found, even if its name leads elsewhere by now.
         cwd: PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())),
         env,
-        umask: shop.agent.umask,
-        nofile: shop.agent.nofile,
-        sandbox: shop.agent.sandbox.clone(),
+        umask: job_context.agent.umask,
+        nofile: job_context.agent.nofile,
+        sandbox: job_context.agent.sandbox.clone(),
     };
     let stdio = [Stdio::null(), Stdio::from(printed.try_clone()?), Stdio::from(printed)];
     let Guarded { guard, life, status } =
-        spawn::start_guard(&guarded, &shop.marker, shop.guard_lock.try_clone()?, stdio)?;
+        spawn::start_guard(&guarded, &job_context.marker, job_context.guard_lock.try_clone()?, stdio)?;
     Ok(Spawned { guard, life, status, output, output_bytes: command.output_bytes })
 }
 
@@ -103,7 +112,7 @@ struct Terminal {
     clean: bool,
     released: bool,
     /// The guard got the order to end the command.
-    told: bool,
+    end_requested: bool,
     life: File,
     output: Arc<Mutex<Output>>,
 }
@@ -122,7 +131,7 @@ impl Terminals {
 
     /// Returns how many more terminals may be opened.
     pub(super) fn room(&self) -> usize {
-        MOST_TERMINALS.saturating_sub(self.all.len())
+        MAX_TERMINALS.saturating_sub(self.all.len())
     }
 
     /// Takes over a guard. Ends it at once if its request was dropped.
@@ -143,7 +152,7 @@ impl Terminals {
             gone: false,
             clean: false,
             released: false,
-            told: false,
+            end_requested: false,
             life,
             output: Arc::clone(&output),
         };
@@ -329,7 +338,7 @@ impl Terminal {
     fn end(&mut self) {
         // One byte at most, and never a blocking write: a stopped guard does not read. A guard that
         // is gone needs no order.
-        if !self.gone && !std::mem::replace(&mut self.told, true) {
+        if !self.gone && !std::mem::replace(&mut self.end_requested, true) {
             let _ = self.life.write_all(&[guard::END]);
         }
     }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::files;
-use super::walk::{self, Place, Way};
+use super::walk::{self, AccessScope, WalkPath};
 use crate::acp::requests::{INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND};
 use crate::conversation::{Answer, Refused};
 
@@ -19,7 +19,7 @@ const SECRET: &str = "outside";
 /// A workspace `in` with a file, and a folder `out` beside it.
 struct World {
     base: PathBuf,
-    place: Place,
+    scope: AccessScope,
     _folder: TempDir,
 }
 
@@ -33,8 +33,8 @@ impl World {
         fs::write(base.join("in/file"), "inside").unwrap();
         fs::write(base.join("out/file"), SECRET).unwrap();
         fs::write(base.join("out/sub/file"), SECRET).unwrap();
-        let place = Place { roots: vec![base.join("in")], ..Place::default() };
-        Self { base, place, _folder: folder }
+        let scope = AccessScope { roots: vec![base.join("in")], ..AccessScope::default() };
+        Self { base, scope, _folder: folder }
     }
 
     fn path(&self, path: &str) -> String {
@@ -46,14 +46,14 @@ impl World {
     }
 
     fn read(&self, path: &str) -> Result<String, Refused> {
-        match files::read(&self.place, &self.path(path), None, None, None)? {
+        match files::read(&self.scope, &self.path(path), None, None, None)? {
             Answer::Content(text) => Ok(text),
             other => panic!("{other:?}"),
         }
     }
 
     fn write(&self, path: &str, content: &str) -> Result<(), Refused> {
-        files::write(&self.place, 0o022, &self.path(path), None, content).map(drop)
+        files::write(&self.scope, 0o022, &self.path(path), None, content).map(drop)
     }
 
     fn here(&self, path: &str) -> String {
@@ -169,15 +169,15 @@ fn nothing_leads_out() {
 #[test]
 fn several_roots_are_one_place() {
     let mut world = World::new();
-    world.place.roots.push(world.base.join("also"));
+    world.scope.roots.push(world.base.join("also"));
     world.link("in", "by-another-name");
-    world.place.roots.push(world.base.join("by-another-name"));
+    world.scope.roots.push(world.base.join("by-another-name"));
     world.link("../also/file", "in/across");
     world.write("in/across", "x").unwrap();
     assert_eq!(world.read("also/file").unwrap(), "x");
     assert_eq!(world.read("in/../also/file").unwrap(), "x");
     assert_eq!(world.read("by-another-name/file").unwrap(), "inside");
-    world.place.roots.push(world.base.join("gone"));
+    world.scope.roots.push(world.base.join("gone"));
     assert_eq!(
         world.read("in/file").unwrap(),
         "inside",
@@ -193,7 +193,7 @@ fn what_is_private_is_closed() {
     fs::create_dir_all(world.base.join("in/.subagent/state/deep")).unwrap();
     fs::write(world.base.join("in/.subagent/state/state.db"), SECRET).unwrap();
     fs::write(world.base.join("in/.subagent/config.yaml"), "ours").unwrap();
-    world.place.private.push(world.base.join("in/.subagent/state"));
+    world.scope.private.push(world.base.join("in/.subagent/state"));
     world.link(".subagent/state", "in/shortcut");
     for path in ["in/.subagent/state/state.db", "in/shortcut/state.db", "in/.subagent/state/deep/../state.db"]
     {
@@ -204,9 +204,11 @@ fn what_is_private_is_closed() {
         );
     }
     assert_eq!(code(world.write("in/.subagent/state/new/file", "x")), INVALID_PARAMS);
-    assert!(walk::to_folder(&world.place, Way::Named(&world.base.join("in/.subagent/state/deep"))).is_err());
+    assert!(
+        walk::to_folder(&world.scope, WalkPath::Named(&world.base.join("in/.subagent/state/deep"))).is_err()
+    );
     assert_eq!(world.read("in/.subagent/config.yaml").unwrap(), "ours");
-    world.place.roots = vec![world.base.join("in/.subagent/state/deep")];
+    world.scope.roots = vec![world.base.join("in/.subagent/state/deep")];
     assert_eq!(code(world.write("in/.subagent/state/deep/x", "x")), INVALID_PARAMS, "also as a root");
     assert_eq!(world.here("in/.subagent/state/state.db"), SECRET);
 }
@@ -230,7 +232,7 @@ fn only_regular_files_are_opened_and_nothing_waits() {
         }
     }
     assert!(fs::metadata(world.base.join("in/pipe")).unwrap().file_type().is_fifo());
-    let devices = Place { roots: vec!["/dev".into()], ..Place::default() };
+    let devices = AccessScope { roots: vec!["/dev".into()], ..AccessScope::default() };
     let refused = files::read(&devices, "/dev/zero", None, None, None).unwrap_err();
     assert!(refused.message.contains("a device"), "{}", refused.message);
 }
@@ -252,7 +254,7 @@ fn text_is_utf8_and_of_bounded_length() {
     fs::write(world.base.join("in/file"), b"good\n\xff\n").unwrap();
     let refused = world.read("in/file").unwrap_err();
     assert_eq!((refused.code, refused.message.contains("not UTF-8 text (at byte 5")), (INTERNAL_ERROR, true));
-    let page = files::read(&world.place, &world.path("in/file"), None, Some(1), Some(1)).unwrap();
+    let page = files::read(&world.scope, &world.path("in/file"), None, Some(1), Some(1)).unwrap();
     assert_eq!(page, Answer::Content("good\n".to_owned()));
     let huge = fs::File::create(world.base.join("in/huge")).unwrap();
     huge.set_len(1 << 40).unwrap();
@@ -295,7 +297,7 @@ fn no_race_leads_out() {
             }
             let _ = world.write("in/sub/file", "inside");
             let _ = world.write("in/sub/new/file", "inside");
-            let _ = walk::to_folder(&world.place, Way::Named(&world.base.join("in/sub/new")));
+            let _ = walk::to_folder(&world.scope, WalkPath::Named(&world.base.join("in/sub/new")));
         }
         done.store(true, Ordering::Relaxed);
         swap.join().unwrap();
@@ -354,12 +356,12 @@ proptest! {
         fs::create_dir_all(world.base.join("in/a/b")).unwrap();
         fs::write(world.base.join("in/a/file"), "inside").unwrap();
         for (name, (absolute, target)) in links {
-            let place = world.base.join("in").join(name.join("/"));
-            let inside = place.parent().and_then(|parent| parent.canonicalize().ok()).is_some_and(|parent| parent.starts_with(world.base.join("in")));
+            let scope = world.base.join("in").join(name.join("/"));
+            let inside = scope.parent().and_then(|parent| parent.canonicalize().ok()).is_some_and(|parent| parent.starts_with(world.base.join("in")));
             let target = target.join("/");
             let target = if absolute { world.base.join("in").join(target) } else { target.into() };
-            if inside && place.file_name().is_some() {
-                let _ = symlink(target, place);
+            if inside && scope.file_name().is_some() {
+                let _ = symlink(target, scope);
             }
         }
         let path = format!("in/{}", path.join("/"));
@@ -373,15 +375,15 @@ proptest! {
 }
 
 fn written_where_allowed(world: &World, allowed: &str) -> i32 {
-    code(files::write(&world.place, 0o022, &world.path("in/as/named"), Some(&world.path(allowed)), "new"))
+    code(files::write(&world.scope, 0o022, &world.path("in/as/named"), Some(&world.path(allowed)), "new"))
 }
 
 #[test]
-fn where_something_leads_is_told_without_links() {
+fn resolved_paths_have_no_links() {
     let world = World::new();
     world.link("../sub", "in/sub/back");
     world.link("sub/made", "in/dangling");
-    let found = |path: &str| files::find_target(&world.place, &world.path(path), true);
+    let found = |path: &str| files::find_target(&world.scope, &world.path(path), true);
     for (path, leads) in [
         ("in/file", "in/file"),
         ("in/sub/back/deep/../../file", "in/file"),
@@ -395,11 +397,11 @@ fn where_something_leads_is_told_without_links() {
     assert_eq!(code(found("in/new/../../out/file")), RESOURCE_NOT_FOUND, "what is above it is not known yet");
     assert_eq!(code(found("out/file")), INVALID_PARAMS);
     assert_eq!(code(found("in/sub")), INVALID_PARAMS);
-    let long = "x".repeat(crate::conversation::MOST_SHOWN_BYTES + 1);
+    let long = "x".repeat(crate::conversation::MAX_SHOWN_BYTES + 1);
     fs::write(world.base.join("in/long"), long).unwrap();
     assert_eq!(found("in/long").unwrap().text, None);
-    assert_eq!(code(files::find_source(&world.place, &world.path("in/nothing"))), RESOURCE_NOT_FOUND);
-    let folder = files::find_folder(&world.place, &world.path("in/sub/back/deep")).unwrap();
+    assert_eq!(code(files::find_source(&world.scope, &world.path("in/nothing"))), RESOURCE_NOT_FOUND);
+    let folder = files::find_folder(&world.scope, &world.path("in/sub/back/deep")).unwrap();
     assert_eq!(folder.path, world.path("in/sub/deep"));
 }
 
@@ -415,10 +417,10 @@ fn what_is_allowed_is_reached_by_no_link() {
     for allowed in ["in/link", "in/folder/file", "in/sub/up/file"] {
         assert_eq!(written_where_allowed(&world, allowed), INVALID_PARAMS, "{allowed}");
         let allowed = world.path(allowed);
-        assert_eq!(code(files::read(&world.place, "/a", Some(&allowed), None, None)), INVALID_PARAMS);
+        assert_eq!(code(files::read(&world.scope, "/a", Some(&allowed), None, None)), INVALID_PARAMS);
     }
     let folder = world.path("in/folder");
-    assert!(walk::to_folder(&world.place, Way::Allowed(Path::new(&folder))).is_err());
+    assert!(walk::to_folder(&world.scope, WalkPath::Allowed(Path::new(&folder))).is_err());
     assert_eq!(world.here("in/file"), "inside");
     // The root itself was replaced by another folder.
     fs::rename(world.base.join("in"), world.base.join("was")).unwrap();

@@ -21,14 +21,14 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
 /// Maximum number of links followed; the system's own limit.
-const MOST_LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 /// Maximum number of folders open at once.
-const MOST_DEPTH: usize = 128;
+const MAX_DEPTH: usize = 128;
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The part of the file system that requests may reach.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Place {
+pub(crate) struct AccessScope {
     /// Absolute folders that contain everything reachable.
     pub(crate) roots: Vec<PathBuf>,
     /// Files and folders that are excluded, even within the roots.
@@ -68,7 +68,7 @@ pub(crate) enum WalkError {
 
 /// How links are treated on the walk.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Way<'a> {
+pub(super) enum WalkPath<'a> {
     /// A path as the agent named it.
     Named(&'a Path),
     /// A path resolved earlier: it had no links and must have none now.
@@ -86,7 +86,7 @@ pub(super) struct Found {
 }
 
 struct Walk<'a> {
-    place: &'a Place,
+    scope: &'a AccessScope,
     private: Vec<(u64, u64)>,
     /// The current root, without links.
     base: PathBuf,
@@ -102,12 +102,16 @@ struct Walk<'a> {
 }
 
 /// Creates a folder with this name in an open one.
-pub(super) type Make<'a> = &'a dyn Fn(&OwnedFd, &OsStr) -> Result<(), Errno>;
+pub(super) type MakeFolder<'a> = &'a dyn Fn(&OwnedFd, &OsStr) -> Result<(), Errno>;
 
 /// Walks to a file, or to where one could be created. If `make` is given, it creates missing
 /// folders on the way.
-pub(super) fn to_file(place: &Place, way: Way<'_>, make: Option<Make<'_>>) -> Result<Found, WalkError> {
-    let mut walk = Walk::begin(place, way)?;
+pub(super) fn to_file(
+    scope: &AccessScope,
+    walk_path: WalkPath<'_>,
+    make: Option<MakeFolder<'_>>,
+) -> Result<Found, WalkError> {
+    let mut walk = Walk::begin(scope, walk_path)?;
     loop {
         let Some(name) = walk.rest.pop() else { return Err(Errno::ISDIR.into()) };
         if is_upwards(&name) {
@@ -139,8 +143,11 @@ pub(super) fn to_file(place: &Place, way: Way<'_>, make: Option<Make<'_>>) -> Re
 
 /// Returns the path of a present or future file, without links. Names below missing folders
 /// stay as they are.
-pub(super) fn where_to(place: &Place, path: &Path) -> Result<(PathBuf, Option<(OwnedFd, Stat)>), WalkError> {
-    let mut walk = Walk::begin(place, Way::Named(path))?;
+pub(super) fn where_to(
+    scope: &AccessScope,
+    path: &Path,
+) -> Result<(PathBuf, Option<(OwnedFd, Stat)>), WalkError> {
+    let mut walk = Walk::begin(scope, WalkPath::Named(path))?;
     loop {
         let Some(name) = walk.rest.pop() else { return Err(Errno::ISDIR.into()) };
         if is_upwards(&name) {
@@ -170,8 +177,11 @@ pub(super) fn where_to(place: &Place, path: &Path) -> Result<(PathBuf, Option<(O
 }
 
 /// Walks to a folder and returns its path.
-pub(super) fn to_folder(place: &Place, way: Way<'_>) -> Result<(OwnedFd, PathBuf), WalkError> {
-    let mut walk = Walk::begin(place, way)?;
+pub(super) fn to_folder(
+    scope: &AccessScope,
+    walk_path: WalkPath<'_>,
+) -> Result<(OwnedFd, PathBuf), WalkError> {
+    let mut walk = Walk::begin(scope, walk_path)?;
     while let Some(name) = walk.rest.pop() {
         if is_upwards(&name) {
             walk.up()?;
@@ -190,15 +200,15 @@ pub(super) fn to_folder(place: &Place, way: Way<'_>) -> Result<(OwnedFd, PathBuf
 }
 
 impl<'a> Walk<'a> {
-    fn begin(place: &'a Place, way: Way<'_>) -> Result<Self, WalkError> {
-        let (path, allowed) = match way {
-            Way::Named(path) => (path, false),
-            Way::Allowed(path) => (path, true),
+    fn begin(scope: &'a AccessScope, walk_path: WalkPath<'_>) -> Result<Self, WalkError> {
+        let (path, allowed) = match walk_path {
+            WalkPath::Named(path) => (path, false),
+            WalkPath::Allowed(path) => (path, true),
         };
-        let private = place.private.iter().filter_map(|path| rustix::fs::stat(path).ok());
+        let private = scope.private.iter().filter_map(|path| rustix::fs::stat(path).ok());
         let private = private.map(|stat| (stat.st_dev, stat.st_ino)).collect();
         let mut walk = Walk {
-            place,
+            scope,
             private,
             base: PathBuf::new(),
             folders: Vec::new(),
@@ -216,7 +226,7 @@ impl<'a> Walk<'a> {
     fn restart(&mut self, path: &Path) -> Result<(), WalkError> {
         let mut best: Option<(PathBuf, &Path)> = None;
         let mut missing = None;
-        for root in &self.place.roots {
+        for root in &self.scope.roots {
             // The location of a root is the worker's configuration; no agent can have it changed. A
             // missing root says nothing about the others.
             let real = match std::fs::canonicalize(root) {
@@ -239,9 +249,9 @@ impl<'a> Walk<'a> {
         };
         let opens = |private: &PathBuf| {
             let deeper = |opened: &PathBuf| base.starts_with(opened) && opened.starts_with(private);
-            self.place.opened.iter().any(deeper)
+            self.scope.opened.iter().any(deeper)
         };
-        if self.place.private.iter().any(|private| base.starts_with(private) && !opens(private)) {
+        if self.scope.private.iter().any(|private| base.starts_with(private) && !opens(private)) {
             return Err(WalkError::Private);
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -289,10 +299,10 @@ impl<'a> Walk<'a> {
     }
 
     fn within_bounds(&self) -> Result<(), WalkError> {
-        if self.links > MOST_LINKS {
+        if self.links > MAX_LINKS {
             return Err(WalkError::TooMany("links"));
         }
-        if self.folders.len() > MOST_DEPTH {
+        if self.folders.len() > MAX_DEPTH {
             return Err(WalkError::TooMany("folders"));
         }
         Ok(())
@@ -345,7 +355,7 @@ impl<'a> Walk<'a> {
 
     /// Checks a path without links against the agent's sandbox.
     fn confined(&self, path: &Path) -> Result<(), WalkError> {
-        let allowed = self.place.confined.as_ref();
+        let allowed = self.scope.confined.as_ref();
         if allowed.is_none_or(|allowed| allowed.iter().any(|allowed| path.starts_with(allowed))) {
             return Ok(());
         }

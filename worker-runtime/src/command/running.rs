@@ -21,7 +21,7 @@ use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
 use super::END_ROUND;
 use super::output::Output;
 use crate::guard;
-use crate::guard::signals::{self, Asked};
+use crate::guard::signals::{self, SignalRequest};
 
 /// Maximum length of one wait: `poll` counts milliseconds in 31 bits.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
@@ -146,7 +146,7 @@ impl<'a> Running<'a> {
         self.feed();
         self.stdout.take();
         self.stderr.take();
-        if signals::drain(signals) == Asked::End || (caller_moved && hung_up(&caller)) {
+        if signals::drain(signals) == SignalRequest::End || (caller_moved && hung_up(&caller)) {
             return Caller::Gone;
         }
         Caller::Waits

@@ -17,7 +17,7 @@ use crate::acp::outgoing::Kind;
 use crate::acp::requests;
 
 /// Maximum number of open requests, so that an agent cannot fill the memory.
-pub(super) const MOST_OPEN: usize = 256;
+pub(super) const MAX_OPEN: usize = 256;
 
 struct Open {
     id: RequestId,
@@ -50,7 +50,7 @@ impl Approvals {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.open.len() >= MOST_OPEN
+        self.open.len() >= MAX_OPEN
     }
 
     fn take(&mut self, which: impl Fn(&Open) -> bool) -> Vec<Open> {

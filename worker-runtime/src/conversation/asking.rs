@@ -13,16 +13,16 @@ use subagent_protocol::start::ClientRules;
 use super::calls::Open;
 use super::effects::{Found, Refused};
 use super::{Action, Conversation, Cx};
-use crate::acp::asked::{Asked, Command, Step, Subject};
+use crate::acp::client_operation::{ClientOperation, Command, Step, Subject};
 use crate::acp::requests;
 use crate::journal::batch::to_raw;
 use crate::shorten;
 
 /// Maximum length of a text shown for the decision, in bytes.
-pub(crate) const MOST_SHOWN_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_SHOWN_BYTES: usize = 64 * 1024;
 /// Maximum length of a session id, in bytes.
-const MOST_ID_BYTES: usize = 1024;
-const MOST_TITLE_BYTES: usize = 1000;
+const MAX_ID_BYTES: usize = 1024;
+const MAX_TITLE_BYTES: usize = 1000;
 const ALLOW: &str = "allow-once";
 const REJECT: &str = "reject-once";
 
@@ -44,15 +44,15 @@ impl Open {
     pub(super) fn next_step(&mut self, rules: Option<&ClientRules>) -> Option<Step> {
         match &self.stage {
             Stage::Begun => {
-                match self.asked.as_ref().zip(rules).and_then(|(asked, rules)| find(asked, rules)) {
+                match self.request.as_ref().zip(rules).and_then(|(request, rules)| find(request, rules)) {
                     Some(subject) => {
                         self.stage = Stage::Finding;
                         Some(Step::Find(subject))
                     }
-                    None => Some(Step::Do(self.asked.take()?, None)),
+                    None => Some(Step::Do(self.request.take()?, None)),
                 }
             }
-            Stage::Allowed(path) => Some(Step::Do(self.asked.take()?, Some(path.clone()))),
+            Stage::Allowed(path) => Some(Step::Do(self.request.take()?, Some(path.clone()))),
             Stage::Finding | Stage::Asking(_) => None,
         }
     }
@@ -60,21 +60,24 @@ impl Open {
 
 /// Returns what must be resolved to know whether a permission is needed; `None` for
 /// requests that need none.
-fn find(asked: &Asked, rules: &ClientRules) -> Option<Subject> {
-    match asked {
-        Asked::Read { path, .. } => rules.read.then(|| Subject::File(path.clone())),
-        Asked::Write { path, content } => {
-            let shown = content.len() <= MOST_SHOWN_BYTES;
+fn find(request: &ClientOperation, rules: &ClientRules) -> Option<Subject> {
+    match request {
+        ClientOperation::Read { path, .. } => rules.read.then(|| Subject::File(path.clone())),
+        ClientOperation::Write { path, content } => {
+            let shown = content.len() <= MAX_SHOWN_BYTES;
             Some(Subject::Target(path.clone(), shown))
         }
-        Asked::Create(command) => rules.execute.then(|| Subject::Folder(command.cwd.clone())),
-        Asked::Output { .. } | Asked::WaitForExit { .. } | Asked::Kill { .. } | Asked::Release { .. } => None,
+        ClientOperation::Create(command) => rules.execute.then(|| Subject::Folder(command.cwd.clone())),
+        ClientOperation::Output { .. }
+        | ClientOperation::WaitForExit { .. }
+        | ClientOperation::Kill { .. }
+        | ClientOperation::Release { .. } => None,
     }
 }
 
 /// Whether the resolved request needs a permission.
-fn is_asked(asked: &Asked, found: &str, rules: &ClientRules) -> bool {
-    let Asked::Write { path, .. } = asked else { return true };
+fn needs_permission(request: &ClientOperation, found: &str, rules: &ClientRules) -> bool {
+    let ClientOperation::Write { path, .. } = request else { return true };
     let written = without_dots(path);
     let guarded = |folder: &PathBuf| Path::new(found).starts_with(folder) || written.starts_with(folder);
     rules.edit || rules.guarded.iter().any(guarded)
@@ -103,8 +106,8 @@ impl Conversation {
             Ok(found) => found,
             Err(refused) => return self.refuse_call(call, refused, cx),
         };
-        let (Some(asked), Some(rules)) = (&open.asked, &self.config.client_rules) else { return };
-        if !is_asked(asked, &found.path, rules) {
+        let (Some(request), Some(rules)) = (&open.request, &self.config.client_rules) else { return };
+        if !needs_permission(request, &found.path, rules) {
             open.stage = Stage::Allowed(found.path);
             return cx.push(Action::Call(call));
         }
@@ -115,14 +118,14 @@ impl Conversation {
             let message = "the client could not generate an id for the request";
             return self.refuse_call(call, Refused::internal(message), cx);
         };
-        let mut params = match question(asked, &found, id.as_str()) {
+        let mut params = match question(request, &found, id.as_str()) {
             Ok(tool_call) => json!({"toolCall": tool_call, "options": [
                 {"optionId": ALLOW, "name": "Allow", "kind": "allow_once"},
                 {"optionId": REJECT, "name": "Reject", "kind": "reject_once"},
             ]}),
             Err(refused) => return self.refuse_call(call, refused, cx),
         };
-        let session = open.session.clone().filter(|session| session.len() <= MOST_ID_BYTES);
+        let session = open.session.clone().filter(|session| session.len() <= MAX_ID_BYTES);
         open.stage = Stage::Asking(found.path);
         if let Some(session) = session.or_else(|| self.own_session().map(str::to_owned)) {
             params["sessionId"] = session.into();
@@ -168,7 +171,7 @@ impl Conversation {
 }
 
 /// The tool call shown for the decision. It carries the question's id, which the agent cannot know.
-fn question(asked: &Asked, found: &Found, id: &str) -> Result<Value, Refused> {
+fn question(request: &ClientOperation, found: &Found, id: &str) -> Result<Value, Refused> {
     let mut call = json!({"toolCallId": id, "status": "pending"});
     let mut file = |verb: &str, kind: &str, path: &str, input: Value| {
         call["title"] = title(&format!("{verb} {path}")).into();
@@ -176,30 +179,33 @@ fn question(asked: &Asked, found: &Found, id: &str) -> Result<Value, Refused> {
         call["rawInput"] = input;
         call["locations"] = json!([{"path": found.path}]);
     };
-    match asked {
-        Asked::Read { path, line, limit } => {
+    match request {
+        ClientOperation::Read { path, line, limit } => {
             file("Read", "read", path, json!({"path": path, "line": line, "limit": limit}));
         }
-        Asked::Write { path, content } => {
+        ClientOperation::Write { path, content } => {
             file("Write", "edit", path, json!({"path": path, "bytes": content.len()}));
-            if content.len() <= MOST_SHOWN_BYTES {
+            if content.len() <= MAX_SHOWN_BYTES {
                 call["content"] =
                     json!([{"type": "diff", "path": path, "oldText": found.text, "newText": content}]);
             }
         }
-        Asked::Create(command) => {
+        ClientOperation::Create(command) => {
             let (shown, words) = command_line(command)?;
             call["title"] = title(&shown).into();
             call["kind"] = "execute".into();
             call["rawInput"] = json!({"command": words, "cwd": found.path});
         }
-        Asked::Output { .. } | Asked::WaitForExit { .. } | Asked::Kill { .. } | Asked::Release { .. } => {}
+        ClientOperation::Output { .. }
+        | ClientOperation::WaitForExit { .. }
+        | ClientOperation::Kill { .. }
+        | ClientOperation::Release { .. } => {}
     }
     Ok(call)
 }
 
 fn title(text: &str) -> String {
-    shorten::text(text, MOST_TITLE_BYTES)
+    shorten::text(text, MAX_TITLE_BYTES)
 }
 
 /// Formats a command for people and for rules. Includes the names of its variables; their
@@ -207,8 +213,8 @@ fn title(text: &str) -> String {
 fn command_line(command: &Command) -> Result<(String, Value), Refused> {
     let Command { program, args, env, .. } = command;
     let names = env.iter().map(|(name, _)| name);
-    if [program].into_iter().chain(args).chain(names).map(String::len).sum::<usize>() > MOST_SHOWN_BYTES {
-        let kibibytes = MOST_SHOWN_BYTES / 1024;
+    if [program].into_iter().chain(args).chain(names).map(String::len).sum::<usize>() > MAX_SHOWN_BYTES {
+        let kibibytes = MAX_SHOWN_BYTES / 1024;
         let message = format!("the rules of the worker cannot judge a command of more than {kibibytes} KiB");
         return Err(Refused::invalid(message));
     }

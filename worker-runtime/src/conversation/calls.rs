@@ -16,17 +16,17 @@ use subagent_protocol::record::{ApprovalClosedReason, RecordType};
 use super::asking::Stage;
 use super::effects::{Answer, Refused};
 use super::{Action, Conversation, Cx, State};
-use crate::acp::asked::{self, Asked, Step};
+use crate::acp::client_operation::{self, ClientOperation, Step};
 use crate::acp::outgoing::Kind;
 use crate::acp::requests;
 use crate::journal::batch::to_raw;
 
 /// Maximum number of open requests. Their parameters have a total limit too, so that an agent
 /// cannot fill the memory.
-pub(super) const MOST_OPEN: usize = 256;
-const MOST_BYTES: usize = MAX_LINE_BYTES;
+pub(super) const MAX_OPEN: usize = 256;
+const MAX_BYTES: usize = MAX_LINE_BYTES;
 /// Maximum length of an error message, in bytes.
-const MOST_MESSAGE_BYTES: usize = 5000;
+const MAX_MESSAGE_BYTES: usize = 5000;
 
 /// An open client request.
 pub(super) struct Open {
@@ -41,7 +41,7 @@ pub(super) struct Open {
     /// Length of its parameters, in bytes.
     bytes: usize,
     /// The operation, until the driver takes it.
-    pub(super) asked: Option<Asked>,
+    pub(super) request: Option<ClientOperation>,
     /// Progress before the operation.
     pub(super) stage: Stage,
 }
@@ -79,32 +79,32 @@ impl Conversation {
         let body = ClientRequest { call, method: method.to_owned(), params: params.map(ToOwned::to_owned) };
         self.record_call(RecordType::ClientRequest, method, &to_raw(&body), cx);
         let bytes = params.map_or(0, |params| params.get().len());
-        let asked = match asked::parse(method, params) {
-            Ok(asked) => self.may_be_asked(bytes).map(|()| asked),
+        let request = match client_operation::parse(method, params) {
+            Ok(request) => self.check_limits(bytes).map(|()| request),
             Err(what) => {
                 Err(Refused { code: requests::INVALID_PARAMS, message: format!("Invalid params: {what}") })
             }
         };
-        let about = asked.as_ref().map(about).unwrap_or_default();
+        let about = request.as_ref().map(about).unwrap_or_default();
         let (rpc, method) = (rpc.to_owned(), method.to_owned());
-        let session = params.and_then(asked::session);
-        let open = Open { call, rpc, method, session, about, bytes, asked: None, stage: Stage::Begun };
-        match asked {
-            Ok(asked) => {
-                self.calls.open.push(Open { asked: Some(asked), ..open });
+        let session = params.and_then(client_operation::session);
+        let open = Open { call, rpc, method, session, about, bytes, request: None, stage: Stage::Begun };
+        match request {
+            Ok(request) => {
+                self.calls.open.push(Open { request: Some(request), ..open });
                 cx.push(Action::Call(call));
             }
             Err(refused) => self.refuse(open, refused, cx),
         }
     }
 
-    fn may_be_asked(&self, bytes: usize) -> Result<(), Refused> {
+    fn check_limits(&self, bytes: usize) -> Result<(), Refused> {
         let refused = |message: &str| Err(Refused::internal(message));
         if matches!(self.state, State::Ending(_) | State::Ended) {
             return refused("the worker is being stopped");
         }
         let open = &self.calls.open;
-        if open.len() >= MOST_OPEN || open.iter().map(|open| open.bytes).sum::<usize>() + bytes > MOST_BYTES {
+        if open.len() >= MAX_OPEN || open.iter().map(|open| open.bytes).sum::<usize>() + bytes > MAX_BYTES {
             return refused("too many open requests");
         }
         Ok(())
@@ -157,7 +157,7 @@ impl Conversation {
     /// Rejects requests whose records are given up on a full disk: nothing
     /// happens without a record.
     pub(super) fn refuse_unwritten_calls(&mut self, cx: &mut Cx<'_>) {
-        let unwritten = |open: &mut Open| open.asked.is_some() && open.stage == Stage::Begun;
+        let unwritten = |open: &mut Open| open.request.is_some() && open.stage == Stage::Begun;
         for open in self.calls.open.extract_if(.., unwritten) {
             let message = "the disk is full: the request could not be written down";
             cx.send(Kind::Automatic, requests::error(&open.rpc, requests::INTERNAL_ERROR, message));
@@ -181,7 +181,7 @@ impl Conversation {
 
     fn refuse(&self, open: Open, mut refused: Refused, cx: &mut Cx<'_>) {
         // The message may quote the agent's input, which has no length limit.
-        refused.message = crate::shorten::text(&refused.message, MOST_MESSAGE_BYTES);
+        refused.message = crate::shorten::text(&refused.message, MAX_MESSAGE_BYTES);
         let line = match (refused.code, &open.about.path) {
             (requests::RESOURCE_NOT_FOUND, Some(path)) => {
                 requests::error_with(&open.rpc, refused.code, &refused.message, &json!({"uri": path}))
@@ -220,17 +220,17 @@ impl Refused {
     }
 }
 
-fn about(asked: &Asked) -> Facts {
-    match asked {
-        Asked::Read { path, .. } => Facts { path: Some(path.clone()), ..Facts::default() },
-        Asked::Write { path, content } => {
+fn about(request: &ClientOperation) -> Facts {
+    match request {
+        ClientOperation::Read { path, .. } => Facts { path: Some(path.clone()), ..Facts::default() },
+        ClientOperation::Write { path, content } => {
             Facts { path: Some(path.clone()), bytes: Some(content.len() as u64), ..Facts::default() }
         }
-        Asked::Create(_) => Facts::default(),
-        Asked::Output { terminal }
-        | Asked::WaitForExit { terminal }
-        | Asked::Kill { terminal }
-        | Asked::Release { terminal } => {
+        ClientOperation::Create(_) => Facts::default(),
+        ClientOperation::Output { terminal }
+        | ClientOperation::WaitForExit { terminal }
+        | ClientOperation::Kill { terminal }
+        | ClientOperation::Release { terminal } => {
             // An id that is not ours can have any length.
             Facts { terminal_id: Some(crate::shorten::text(terminal, 100)), ..Facts::default() }
         }
@@ -301,8 +301,8 @@ mod tests {
         );
         assert_eq!(talk.actions, [Action::Call(1)]);
         let path = "/w/a".to_owned();
-        let asked = Asked::Read { path, line: None, limit: None };
-        assert_eq!(talk.conversation.take_call(1), Some(Step::Do(asked, None)));
+        let request = ClientOperation::Read { path, line: None, limit: None };
+        assert_eq!(talk.conversation.take_call(1), Some(Step::Do(request, None)));
         assert_eq!(talk.conversation.take_call(1), None, "it is carried out once");
         talk.forget();
         done(&mut talk, 1, Ok(Answer::Content("secret".to_owned())));
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn an_agent_that_asks_without_end_gets_errors() {
         let mut talk = Talk::ready(None, json!({}));
-        (0..MOST_OPEN as u64).for_each(|id| talk.line(read(id)));
+        (0..MAX_OPEN as u64).for_each(|id| talk.line(read(id)));
         talk.forget();
         talk.line(read(1000));
         assert_eq!(talk.sent()[0]["error"]["message"], "too many open requests");
@@ -368,7 +368,7 @@ mod tests {
         talk.line(read(1001));
         assert_eq!(talk.sent(), Vec::<Value>::new(), "there is room again");
         let mut talk = Talk::ready(None, json!({}));
-        let large = "x".repeat(MOST_BYTES / 2);
+        let large = "x".repeat(MAX_BYTES / 2);
         let write = |id: u64| json!({"id": id, "method": "fs/write_text_file", "params": {"path": "/w/a", "content": large}});
         talk.line(write(0));
         talk.line(write(1));

@@ -14,10 +14,10 @@ use super::Conversation;
 pub(super) const UPDATE: &str = "subagent_update";
 
 /// Maximum number of known sessions, so that an agent cannot fill the memory.
-const MOST: usize = 100;
+const MAX_SESSIONS: usize = 100;
 /// Maximum length of ids and titles, in bytes; longer ones are ignored.
-const MOST_ID_BYTES: usize = 1024;
-const MOST_TITLE_LETTERS: usize = 200;
+const MAX_ID_BYTES: usize = 1024;
+const MAX_TITLE_LETTERS: usize = 200;
 
 /// A session below the agent's own.
 struct Session {
@@ -43,7 +43,7 @@ impl Children {
     pub(super) fn see(&mut self, params: &str) {
         let Ok(params) = surrogates::parse::<Value>(params) else { return };
         let update = &params["update"];
-        let Some(id) = update["sessionId"].as_str().filter(|id| id.len() <= MOST_ID_BYTES) else { return };
+        let Some(id) = update["sessionId"].as_str().filter(|id| id.len() <= MAX_ID_BYTES) else { return };
         let known = self.0.iter().position(|session| session.id == id).map(|at| self.0.remove(at));
         let mut session = known.unwrap_or_else(|| Session {
             id: id.to_owned(),
@@ -52,7 +52,7 @@ impl Children {
             idle: false,
         });
         if let Some(title) = update.get("title") {
-            session.title = title.as_str().map(|title| title.chars().take(MOST_TITLE_LETTERS).collect());
+            session.title = title.as_str().map(|title| title.chars().take(MAX_TITLE_LETTERS).collect());
         }
         if let Some(capabilities) = update.get("capabilities") {
             session.cancelable = capabilities["cancel"].is_object();
@@ -60,7 +60,7 @@ impl Children {
         if let Some(state) = update.get("state") {
             session.idle = state["state"] == "idle";
         }
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_SESSIONS {
             // Prefers to drop an idle session.
             let at = self.0.iter().position(|session| session.idle).unwrap_or(0);
             self.0.remove(at);
@@ -89,7 +89,7 @@ impl Conversation {
         let Some(own) = self.own_session() else { return Child::default() };
         let asking = surrogates::parse::<Asking>(params).ok().and_then(|asking| asking.session_id);
         match asking {
-            Some(Value::String(id)) if id != own && id.len() <= MOST_ID_BYTES => {
+            Some(Value::String(id)) if id != own && id.len() <= MAX_ID_BYTES => {
                 Child { session_title: self.children.title(&id), session_id: Some(id) }
             }
             _ => Child::default(),
@@ -138,8 +138,8 @@ mod tests {
         for n in 0..1000 {
             see(&mut children, &json!({"sessionId": n.to_string(), "state": {"state": "idle"}}));
         }
-        assert_eq!((children.0.len(), to_cancel(&children)), (MOST, vec!["works"]));
-        see(&mut children, &json!({"sessionId": "x".repeat(MOST_ID_BYTES + 1)}));
-        assert_eq!(children.0.len(), MOST);
+        assert_eq!((children.0.len(), to_cancel(&children)), (MAX_SESSIONS, vec!["works"]));
+        see(&mut children, &json!({"sessionId": "x".repeat(MAX_ID_BYTES + 1)}));
+        assert_eq!(children.0.len(), MAX_SESSIONS);
     }
 }

@@ -2,7 +2,7 @@
 
 use subagent_protocol::frame::{Command, Refusal};
 
-use super::turn::{CancelCause, Given};
+use super::turn::{CancelCause, PromptParts};
 use super::{Conversation, Cx, ReplyTo, State, Storage, Timer};
 use crate::acp::outgoing::Kind;
 use crate::acp::requests;
@@ -33,7 +33,7 @@ impl Conversation {
         match command {
             Command::Prompt { turn, turn_id, prompt, attachments, change } => {
                 let (prompt, attachments, change) = (&prompt, &attachments, change.as_deref());
-                let given = Given { turn, turn_id, prompt, attachments, change };
+                let given = PromptParts { turn, turn_id, prompt, attachments, change };
                 match self.prompt(to.connection, given, cx) {
                     Ok(line) => {
                         cx.reply(to, Ok(()));
@@ -49,7 +49,7 @@ impl Conversation {
                 Ok(first) => {
                     cx.reply(to, Ok(()));
                     if first {
-                        self.cancel_turn_for(CancelCause::Asked, cx);
+                        self.cancel_turn_for(CancelCause::Requested, cx);
                         if self.open_turn().is_some() {
                             cx.set_timer(Timer::CancelGrace, self.config.timeouts.cancel_grace_ms);
                         }

@@ -10,39 +10,39 @@ use subagent_protocol::options::Choice;
 use subagent_protocol::record::PromptBy;
 
 use super::Conversation;
-use crate::acp::requests::Place;
+use crate::acp::requests::SessionContext;
 
-fn with_prompt(place: &Place) -> Option<&Instructions> {
+fn with_prompt(context: &SessionContext) -> Option<&Instructions> {
     let says = |instructions: &&Instructions| !instructions.prompt.is_empty() || instructions.replaces;
-    place.instructions.as_ref().filter(says)
+    context.instructions.as_ref().filter(says)
 }
 
 /// Returns the block before the next prompt.
-pub(super) fn block(place: &Place) -> Option<Value> {
+pub(super) fn block(context: &SessionContext) -> Option<Value> {
     let instructions =
-        with_prompt(place).filter(|instructions| !place.system_prompt && !instructions.told)?;
+        with_prompt(context).filter(|instructions| !context.system_prompt && !instructions.told)?;
     Some(instructions.block())
 }
 
 impl Conversation {
     /// The agent's capabilities are known.
     pub(super) fn take_system_prompt(&mut self, offered: bool) {
-        self.config.place.system_prompt = offered && with_prompt(&self.config.place).is_some();
+        self.config.context.system_prompt = offered && with_prompt(&self.config.context).is_some();
     }
 
     /// There is a session. A `fresh` one does not know earlier instructions.
     pub(super) fn prompt_by(&mut self, fresh: bool) -> Option<PromptBy> {
-        let place = &mut self.config.place;
-        if fresh && let Some(instructions) = &mut place.instructions {
+        let context = &mut self.config.context;
+        if fresh && let Some(instructions) = &mut context.instructions {
             instructions.told = false;
         }
-        with_prompt(place)?;
-        Some(if place.system_prompt { PromptBy::SystemPrompt } else { PromptBy::FirstPrompt })
+        with_prompt(context)?;
+        Some(if context.system_prompt { PromptBy::SystemPrompt } else { PromptBy::FirstPrompt })
     }
 
     /// A prompt was answered.
     pub(super) fn instructions_kept(&mut self, stop_reason: Option<&str>) {
-        if let Some(instructions) = &mut self.config.place.instructions {
+        if let Some(instructions) = &mut self.config.context.instructions {
             instructions.told |= is_kept(stop_reason);
         }
     }
@@ -50,15 +50,15 @@ impl Conversation {
     /// Applies another definition to the present session. Returns whether an option must be
     /// set before the prompt.
     pub(super) fn take_change(&mut self, change: &Change) -> bool {
-        let place = &mut self.config.place;
+        let context = &mut self.config.context;
         let same = |known: &Instructions| {
             let Instructions { name, prompt, .. } = &change.instructions;
             (&known.name, &known.prompt) == (name, prompt)
         };
         // A runtime started for this turn already has the definition.
-        if !place.instructions.as_ref().is_some_and(same) {
-            place.instructions = Some(Instructions { told: false, ..change.instructions.clone() });
-            place.system_prompt = false;
+        if !context.instructions.as_ref().is_some_and(same) {
+            context.instructions = Some(Instructions { told: false, ..change.instructions.clone() });
+            context.system_prompt = false;
         }
         self.config.client_rules.clone_from(&change.client_rules);
         self.want_changes(&change.options, change.instructions.model.as_deref())
@@ -67,7 +67,7 @@ impl Conversation {
     /// Returns the model that the definition prefers, unless a client has chosen one.
     pub(super) fn wished_model(&self) -> Option<Choice> {
         let chosen = self.config.options.model.is_some();
-        let wish = self.config.place.instructions.as_ref()?.model.clone().filter(|_| !chosen)?;
+        let wish = self.config.context.instructions.as_ref()?.model.clone().filter(|_| !chosen)?;
         Some(Choice::Model { value: wish })
     }
 }

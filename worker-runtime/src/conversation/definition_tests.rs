@@ -16,7 +16,7 @@ fn instructions(told: bool) -> Instructions {
 /// A conversation with instructions, up to the request for a session.
 fn opening(session: Option<&str>, instructions: Instructions, capabilities: Value) -> Talk {
     let mut talk = Talk::new(session, None);
-    talk.conversation.config.place.instructions = Some(instructions);
+    talk.conversation.config.context.instructions = Some(instructions);
     talk.started();
     talk.line(json!({"id": 1, "result": {"agentCapabilities": capabilities}}));
     talk
@@ -50,7 +50,7 @@ fn the_prompt_stands_before_the_first_message_until_one_is_kept() {
 }
 
 #[test]
-fn a_session_that_is_taken_up_knows_what_it_was_told() {
+fn a_resumed_session_knows_its_instructions() {
     for (told, wanted) in [(true, false), (false, true)] {
         let mut talk = opening(Some("s"), instructions(told), json!({"sessionCapabilities": {"resume": {}}}));
         talk.line(json!({"id": 2, "result": {}}));

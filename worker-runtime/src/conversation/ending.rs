@@ -245,7 +245,7 @@ impl Conversation {
         if abandon {
             cx.push(Action::AbandonJournal);
         } else {
-            cx.set_timer_to(Timer::StorageFull, super::STORAGE_PATIENCE);
+            cx.set_timer_to(Timer::StorageFull, super::STORAGE_TIMEOUT);
         }
     }
 }

@@ -11,17 +11,17 @@ use subagent_protocol::start::Login;
 use super::Exit;
 use super::handshake::excerpt;
 use crate::acp::options::Unavailable;
-use crate::acp::requests::Place;
+use crate::acp::requests::SessionContext;
 use crate::acp::results::Capabilities;
 use crate::acp::{requests, results};
 use crate::shorten;
 
 /// Maximum JSON length of a text from the agent or the user within an error, in bytes. The record
 /// of an error must fit into the space reserved for a full disk.
-const MOST_BYTES: usize = 8 * 1024;
+const MAX_BYTES: usize = 8 * 1024;
 
 /// Maximum number of stderr lines in the error of a turn.
-const MOST_LINES: usize = 50;
+const MAX_LINES: usize = 50;
 
 /// Exit status of a shell or `env` that did not find the program.
 const NOT_FOUND: i32 = 127;
@@ -44,8 +44,8 @@ pub(crate) fn spawn_failed(command: &[String], errno: i32, message: &str) -> Err
 /// nothing yet, so a retry is safe.
 pub(crate) fn at_start(mut error: Error, command: &[String], tail: &str) -> Error {
     for (key, value) in [
-        ("command", shorten::value(&json!(command), MOST_BYTES)),
-        ("error", shorten::text(&error.message, MOST_BYTES).into()),
+        ("command", shorten::value(&json!(command), MAX_BYTES)),
+        ("error", shorten::text(&error.message, MAX_BYTES).into()),
         ("reasonCategory", "unknown".into()),
         ("recommendedAction", READ_STDERR.into()),
         ("logTail", if tail.trim().is_empty() { WROTE_NOTHING } else { tail }.into()),
@@ -113,13 +113,13 @@ pub(crate) fn no_session_id(response: &str) -> Error {
 pub(crate) fn rpc(method: &str, error: &Value) -> Error {
     Error::new(Code::BackendRpcError, format!("the agent rejected {method}: {}", results::error_text(error)))
         .with("method", method)
-        .with("error", shorten::value(error, MOST_BYTES))
+        .with("error", shorten::value(error, MAX_BYTES))
 }
 
 /// The agent rejected a prompt. A rate limit of the provider is marked: the same
 /// message may succeed later.
 pub(super) fn prompt_rejected(error: &Value) -> Error {
-    let told = rpc("session/prompt", error);
+    let reported = rpc("session/prompt", error);
     let data = &error["data"];
     let of_the_moment = |status: &Value| matches!(status.as_i64(), Some(429 | 503 | 529));
     let statuses = [&error["code"], &data["status"], &data["statusCode"], &data["httpStatus"]];
@@ -128,9 +128,9 @@ pub(super) fn prompt_rejected(error: &Value) -> Error {
     if !statuses.into_iter().any(of_the_moment)
         && ![&data["errorKind"], &data["type"]].into_iter().any(of_a_kind)
     {
-        return told;
+        return reported;
     }
-    told.retryable().with("reasonCategory", "rate_limit").recommend(
+    reported.retryable().with("reasonCategory", "rate_limit").recommend(
         "The model's provider wants fewer requests: wait, look at what was done (`subagent worker inspect`), then send again.",
     )
 }
@@ -182,8 +182,8 @@ pub(super) fn auth_required(
         }
         None => "subagent launcher login".to_owned(),
     };
-    let mut told = rpc(method, error)
-        .with("authMethods", shorten::value(&json!(ids), MOST_BYTES))
+    let mut reported = rpc(method, error)
+        .with("authMethods", shorten::value(&json!(ids), MAX_BYTES))
         .with("reasonCategory", "auth");
     let mut action = format!(
         "Log in with `{command}` or the agent's own command, or put its API key into the environment or the \
@@ -198,12 +198,12 @@ pub(super) fn auth_required(
                 " The agent cannot log in with the launcher's authMethod {way} by itself."
             ));
         }
-        told = told.with("authMethod", way);
+        reported = reported.with("authMethod", way);
     }
     if login.launcher.is_some() {
-        told = told.with("recommendedCommand", command);
+        reported = reported.with("recommendedCommand", command);
     }
-    told.recommend(action)
+    reported.recommend(action)
 }
 
 /// The agent rejected a prompt until it was logged in, which it is now.
@@ -215,12 +215,12 @@ pub(super) fn logged_in(error: Error) -> Error {
 }
 
 /// Checks whether the agent supports the session's folders and servers.
-pub(super) fn check_place(place: &Place, capabilities: Capabilities) -> Result<(), Error> {
+pub(super) fn check_context(context: &SessionContext, capabilities: Capabilities) -> Result<(), Error> {
     let lacks = |capability: &str, message: String, action: &str| {
         let error = Error::new(Code::CapabilityNotSupported, message);
         Err(error.with("capability", capability).recommend(action))
     };
-    for server in &place.mcp_servers.0 {
+    for server in &context.mcp_servers.0 {
         let (kind, name) =
             (server["type"].as_str().unwrap_or("stdio"), server["name"].as_str().unwrap_or_default());
         if (kind == "http" && !capabilities.mcp_http) || (kind == "sse" && !capabilities.mcp_sse) {
@@ -230,7 +230,7 @@ pub(super) fn check_place(place: &Place, capabilities: Capabilities) -> Result<(
             return lacks(&format!("mcpCapabilities.{kind}"), message, action);
         }
     }
-    if !place.additional_directories.is_empty() && !capabilities.directories {
+    if !context.additional_directories.is_empty() && !capabilities.directories {
         let message = "the agent cannot work in additional directories".to_owned();
         let action = "Start the worker without --add-dir, in a folder that holds all that it needs.";
         return lacks("sessionCapabilities.additionalDirectories", message, action);
@@ -272,7 +272,7 @@ pub(super) fn option_unavailable(choice: &Choice, unavailable: &Unavailable) -> 
         }
     };
     let error = Error::new(Code::OptionNotAvailable, message)
-        .with("available", shorten::value(&available, MOST_BYTES))
+        .with("available", shorten::value(&available, MAX_BYTES))
         .with("availableCount", count)
         .recommend(
             "Choose one of details.available with `subagent worker set`, or leave the choice to the agent.",
@@ -282,12 +282,12 @@ pub(super) fn option_unavailable(choice: &Choice, unavailable: &Unavailable) -> 
 
 pub(super) fn option_rejected(choice: &Choice, method: &str, error: &Value) -> Error {
     let not_there = results::error_code(error) == Some(i64::from(requests::METHOD_NOT_FOUND));
-    let mut told = rpc(method, error);
+    let mut reported = rpc(method, error);
     if not_there {
-        told.code = Code::OptionNotAvailable;
+        reported.code = Code::OptionNotAvailable;
     }
     let advice = "Choose another value, or leave the choice to the agent; details.error is what it says.";
-    of_option(told.recommend(advice), choice)
+    of_option(reported.recommend(advice), choice)
 }
 
 pub(super) fn option_timeout(choice: &Choice, method: &str, seconds: u64, tail: &str) -> Error {
@@ -388,7 +388,7 @@ const TRY_AGAIN: &str = "Try again; the system refused for a temporary reason.";
 
 fn started(error: Error, command: &[String], category: &str, action: &str) -> Error {
     error
-        .with("command", shorten::value(&json!(command), MOST_BYTES))
+        .with("command", shorten::value(&json!(command), MAX_BYTES))
         .with("reasonCategory", category)
         .recommend(action)
 }
@@ -406,7 +406,7 @@ fn with_exit(mut error: Error, exit: Exit) -> Error {
 /// Returns the end of the agent's stderr, as lines.
 fn last_lines(tail: &str) -> Value {
     let lines: Vec<&str> = tail.lines().collect();
-    json!(lines[lines.len().saturating_sub(MOST_LINES)..])
+    json!(lines[lines.len().saturating_sub(MAX_LINES)..])
 }
 
 fn describe(exit: Exit) -> String {
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_has_enough_for_now_is_told_apart() {
+    fn a_rate_limit_is_distinguished() {
         for (error, retryable) in [
             (json!({"code": -32603, "message": "m", "data": {"errorKind": "rate_limit"}}), true),
             (json!({"code": -32603, "message": "m", "data": {"errorKind": "overloaded"}}), true),
@@ -460,9 +460,9 @@ mod tests {
             (json!({"code": -32603, "message": "m", "data": "rate_limit"}), false),
             (json!("429"), false),
         ] {
-            let told = prompt_rejected(&error);
-            assert_eq!((told.code, told.retryable), (Code::BackendRpcError, retryable), "{error}");
-            assert_eq!(told.details.contains_key("reasonCategory"), retryable, "{error}");
+            let reported = prompt_rejected(&error);
+            assert_eq!((reported.code, reported.retryable), (Code::BackendRpcError, retryable), "{error}");
+            assert_eq!(reported.details.contains_key("reasonCategory"), retryable, "{error}");
         }
     }
 

@@ -18,9 +18,9 @@ use crate::shorten;
 
 /// A replay ends after a pause of this length. The replay may continue `MAX_REPLAY_PAUSES` times.
 const REPLAY_PAUSE: Duration = Duration::from_millis(200);
-const MOST_REPLAY_PAUSES: u32 = 10;
+const MAX_REPLAY_PAUSES: u32 = 10;
 /// Maximum length of the reason for a lost session, in bytes.
-const MOST_REASON: usize = 1000;
+const MAX_REASON: usize = 1000;
 
 /// A method of opening a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,7 +193,7 @@ impl Conversation {
         let auth_methods = results::auth_methods(&result);
         self.agent = Some(Agent { capabilities, auth_methods, raw: raw.to_owned() });
         self.take_system_prompt(capabilities.system_prompt);
-        if let Err(error) = errors::check_place(&self.config.place, capabilities) {
+        if let Err(error) = errors::check_context(&self.config.context, capabilities) {
             return self.fail_start(error, cx);
         }
         let mut attempts = Vec::new();
@@ -201,7 +201,7 @@ impl Conversation {
         if self.config.session.is_some() && self.config.restore_failures.len() > 1 && !self.config.resume_only
         {
             lost.extend(
-                self.config.restore_failures.iter().map(|failure| shorten::text(failure, MOST_REASON)),
+                self.config.restore_failures.iter().map(|failure| shorten::text(failure, MAX_REASON)),
             );
         } else if self.config.session.is_some() {
             if capabilities.resume {
@@ -232,14 +232,14 @@ impl Conversation {
 
     pub(super) fn open_session(&mut self, opening: Opening, cx: &mut Cx<'_>) {
         let (attempt, rpc) = (opening.attempt, self.rpc());
-        let place = &self.config.place;
+        let context = &self.config.context;
         let stored = self.config.session.as_deref().unwrap_or_default();
         cx.send(
             Kind::Plain,
             match attempt {
-                Attempt::Resume => requests::resume_session(rpc, stored, place),
-                Attempt::Load => requests::load_session(rpc, stored, place),
-                Attempt::New => requests::new_session(rpc, place),
+                Attempt::Resume => requests::resume_session(rpc, stored, context),
+                Attempt::Load => requests::load_session(rpc, stored, context),
+                Attempt::New => requests::new_session(rpc, context),
             },
         );
         // Some agents also repeat the history in `session/resume`.
@@ -301,10 +301,11 @@ impl Conversation {
                         let error = errors::no_session_id(raw.get());
                         self.fail_start(error, cx);
                     }
-                    (Attempt::Resume | Attempt::Load, told) => {
+                    (Attempt::Resume | Attempt::Load, returned) => {
                         let stored = self.config.session.clone().unwrap_or_default();
                         // ACP has no id here. An agent that returns one anyway means that session.
-                        let id = told.filter(|told| !told.is_empty()).unwrap_or(&stored).to_owned();
+                        let id =
+                            returned.filter(|returned| !returned.is_empty()).unwrap_or(&stored).to_owned();
                         if id != stored {
                             if self.config.resume_only {
                                 let error = errors::other_session(&stored, attempt.method(), &id);
@@ -333,7 +334,7 @@ impl Conversation {
     /// response, and it must not count as output of the next turn.
     pub(super) fn replay_paused(&mut self, cx: &mut Cx<'_>) {
         let State::Replaying { id, looks, seen, lost, result } = &mut self.state else { return };
-        if *seen != self.replayed && *looks < MOST_REPLAY_PAUSES {
+        if *seen != self.replayed && *looks < MAX_REPLAY_PAUSES {
             (*looks, *seen) = (*looks + 1, self.replayed);
             return cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
         }
@@ -363,7 +364,7 @@ impl Conversation {
             },
             context_lost,
             context_lost_reason: (context_lost && !lost.is_empty())
-                .then(|| shorten::text(&lost.join("; "), 4 * MOST_REASON)),
+                .then(|| shorten::text(&lost.join("; "), 4 * MAX_REASON)),
             agent: agent
                 .map_or_else(|| crate::journal::batch::to_raw(&json!(null)), |agent| agent.raw.clone()),
             opened,
@@ -378,7 +379,7 @@ impl Conversation {
         }
         self.first_noise = None;
         // The servers may contain secrets and are no longer needed.
-        self.config.place.mcp_servers = McpServers::default();
+        self.config.context.mcp_servers = McpServers::default();
         self.state = State::Ready { session: Session { id, can_close }, turn: None };
     }
 }

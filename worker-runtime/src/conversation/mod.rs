@@ -31,10 +31,10 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::options::Options;
 use subagent_protocol::start::{ClientRules, Login, Timeouts};
 
-use crate::acp::requests::Place;
+use crate::acp::requests::SessionContext;
 use crate::acp::results::Capabilities;
 use approvals::Approvals;
-pub(crate) use asking::MOST_SHOWN_BYTES;
+pub(crate) use asking::MAX_SHOWN_BYTES;
 use calls::Calls;
 use children::Children;
 pub(crate) use effects::{Action, Answer, Cx, Exit, Found, Input, Refused, ReplyTo, Storage, Timer};
@@ -46,7 +46,7 @@ use tool_calls::ToolCalls;
 use turn::OpenTurn;
 
 /// How long a full disk may last before open work is given up.
-const STORAGE_PATIENCE: Duration = Duration::from_secs(30);
+const STORAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Generates request ids; returns `None` if the system has no random bytes.
 pub(crate) type MakeRequestId = Box<dyn FnMut() -> Option<RequestId>>;
@@ -60,7 +60,7 @@ pub(crate) struct Config {
     /// Outcomes of earlier starts that failed while restoring the session.
     pub(crate) restore_failures: Vec<String>,
     /// The session's folders, servers and instructions.
-    pub(crate) place: Place,
+    pub(crate) context: SessionContext,
     /// Program and arguments, for errors.
     pub(crate) command: Vec<String>,
     pub(crate) timeouts: Timeouts,
@@ -200,7 +200,7 @@ impl Conversation {
     fn storage_changed(&mut self, storage: Storage, cx: &mut Cx<'_>) {
         self.storage = storage;
         match storage {
-            Storage::Full => cx.set_timer_to(Timer::StorageFull, STORAGE_PATIENCE),
+            Storage::Full => cx.set_timer_to(Timer::StorageFull, STORAGE_TIMEOUT),
             Storage::Ok => cx.clear_timer(Timer::StorageFull),
         }
     }

@@ -11,7 +11,7 @@ use subagent_protocol::start::ClientRules;
 
 use super::tests::Talk;
 use super::*;
-use crate::acp::asked;
+use crate::acp::client_operation;
 use crate::acp::lines::Line;
 use crate::journal::batch::reading::Read;
 
@@ -135,12 +135,12 @@ impl World {
                     .line(json!({"id": self.asked - 1, "method": "fs/write_text_file", "params": params}));
             }
             Step::Carry { call, fails } => match self.talk.conversation.take_call(call) {
-                Some(asked::Step::Find(_)) => {
+                Some(client_operation::Step::Find(_)) => {
                     let found = Found { path: "/w/a".to_owned(), text: None };
                     let found = if fails { Err(Refused::internal("m")) } else { Ok(found) };
                     self.talk.input(Input::CallFound { call, found });
                 }
-                Some(asked::Step::Do(_, allowed)) => {
+                Some(client_operation::Step::Do(_, allowed)) => {
                     assert_eq!(allowed.as_deref(), Some("/w/a"), "no client or rule has allowed it");
                     let outcome = if fails { Err(Refused::internal("m")) } else { Ok(Answer::Written) };
                     self.talk.input(Input::CallDone { call, outcome });

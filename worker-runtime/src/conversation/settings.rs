@@ -17,12 +17,12 @@ use crate::acp::outgoing::Kind;
 use crate::acp::{requests, results};
 
 /// Maximum number of waiting options.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 /// Maximum length of a response kept, in bytes. The record contains the new value in any case.
-const MOST_RESULT_BYTES: usize = 1024 * 1024;
+const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
 /// An option waiting to be set.
-struct Wish {
+struct PendingOption {
     choice: Choice,
     /// The command that set it; `None` before the session is ready.
     request: Option<String>,
@@ -31,9 +31,9 @@ struct Wish {
 }
 
 /// The option that the agent is setting now.
-struct Asked {
+struct ActiveOption {
     rpc: u64,
-    wish: Wish,
+    wish: PendingOption,
     setter: Setter,
 }
 
@@ -41,8 +41,8 @@ struct Asked {
 #[derive(Default)]
 pub(super) struct Settings {
     pub(super) offer: Offer,
-    waiting: VecDeque<Wish>,
-    asked: Option<Asked>,
+    waiting: VecDeque<PendingOption>,
+    asked: Option<ActiveOption>,
     /// The preferred model that could not be set.
     pub(super) no_model: Option<String>,
     /// The mode and model at the start of a new session.
@@ -64,7 +64,7 @@ impl Conversation {
         let optional = self.wished_model().map(|choice| (choice, true));
         let chosen = self.config.options.choices().into_iter().map(|choice| (choice, false));
         let wishes = optional.into_iter().chain(chosen);
-        let wishes = wishes.map(|(choice, optional)| Wish { choice, request: None, optional });
+        let wishes = wishes.map(|(choice, optional)| PendingOption { choice, request: None, optional });
         self.settings.waiting.extend(wishes);
         self.state = State::Applying(opened);
         self.next_setting(cx);
@@ -83,7 +83,7 @@ impl Conversation {
         let optional = optional.map(|value| (Choice::Model { value: value.to_owned() }, true));
         let chosen = options.choices().into_iter().map(|choice| (choice, false));
         let wishes = optional.into_iter().chain(chosen).filter(|(choice, _)| !is_set(choice));
-        let wishes = wishes.map(|(choice, optional)| Wish { choice, request: None, optional });
+        let wishes = wishes.map(|(choice, optional)| PendingOption { choice, request: None, optional });
         self.settings.waiting.extend(wishes);
         !self.settings.is_quiet()
     }
@@ -97,10 +97,10 @@ impl Conversation {
         if self.storage == Storage::Full {
             return Err(Refusal::StorageFull);
         }
-        if self.settings.waiting.len() + choices.len() > MOST_WAITING {
+        if self.settings.waiting.len() + choices.len() > MAX_WAITING {
             return Err(Refusal::TooMany);
         }
-        let wish = |choice| Wish { choice, request: Some(request.to_owned()), optional: false };
+        let wish = |choice| PendingOption { choice, request: Some(request.to_owned()), optional: false };
         let wishes = choices.into_iter().map(wish);
         self.settings.waiting.extend(wishes);
         Ok(())
@@ -132,7 +132,7 @@ impl Conversation {
                     let rpc = self.rpc();
                     cx.send(Kind::Plain, requests::set(rpc, &session, &setter));
                     cx.set_timer_to(Timer::Option, PATIENCE);
-                    self.settings.asked = Some(Asked { rpc, wish, setter });
+                    self.settings.asked = Some(ActiveOption { rpc, wish, setter });
                 }
                 Err(unavailable) => {
                     let error = errors::option_unavailable(&wish.choice, &unavailable);
@@ -144,14 +144,16 @@ impl Conversation {
 
     /// The agent works without the definition's preferred model. In an established session this
     /// is reported at once.
-    fn has_no_model(&mut self, wish: Wish, cx: &mut Cx<'_>) {
+    fn has_no_model(&mut self, wish: PendingOption, cx: &mut Cx<'_>) {
         if matches!(self.state, State::Applying(_)) {
             self.settings.no_model = Some(wish.choice.value().to_string());
             return;
         }
         let error = match self.settings.offer.setter(&wish.choice) {
             Err(unavailable) => errors::option_unavailable(&wish.choice, &unavailable),
-            Ok(_) => Error::new(Code::OptionNotAvailable, "the definition's model name matches several models"),
+            Ok(_) => {
+                Error::new(Code::OptionNotAvailable, "the definition's model name matches several models")
+            }
         };
         self.record_option(&wish, None, Err(error), cx);
     }
@@ -162,7 +164,7 @@ impl Conversation {
     }
 
     pub(super) fn option_answered(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
-        let Some(Asked { wish, setter, .. }) = self.settings.asked.take() else { return };
+        let Some(ActiveOption { wish, setter, .. }) = self.settings.asked.take() else { return };
         cx.clear_timer(Timer::Option);
         match outcome {
             Outcome::Result(raw) => {
@@ -178,7 +180,7 @@ impl Conversation {
     }
 
     pub(super) fn option_timeout(&mut self, cx: &mut Cx<'_>) {
-        let Some(Asked { wish, setter, .. }) = self.settings.asked.take() else { return };
+        let Some(ActiveOption { wish, setter, .. }) = self.settings.asked.take() else { return };
         let error =
             errors::option_timeout(&wish.choice, setter.method(), PATIENCE.as_secs(), &cx.tail.text());
         self.not_set(wish, Some(&setter), error, cx);
@@ -194,14 +196,14 @@ impl Conversation {
     pub(super) fn drop_settings(&mut self, cx: &mut Cx<'_>) {
         cx.clear_timer(Timer::Option);
         let asked = self.settings.asked.take();
-        let mut open: Vec<Wish> = asked.into_iter().map(|asked| asked.wish).collect();
+        let mut open: Vec<PendingOption> = asked.into_iter().map(|asked| asked.wish).collect();
         open.extend(std::mem::take(&mut self.settings.waiting));
-        let mut told: Vec<String> = Vec::new();
+        let mut reported: Vec<String> = Vec::new();
         for wish in open {
-            let Some(request) = wish.request.clone().filter(|request| !told.contains(request)) else {
+            let Some(request) = wish.request.clone().filter(|request| !reported.contains(request)) else {
                 continue;
             };
-            told.push(request);
+            reported.push(request);
             let error =
                 Error::new(Code::BackendUnavailable, "the agent was ended before it had set the option");
             self.record_option(&wish, None, Err(errors::of_option(error.retryable(), &wish.choice)), cx);
@@ -209,7 +211,7 @@ impl Conversation {
     }
 
     /// An option was not set. Drops the other options of the same command.
-    fn not_set(&mut self, wish: Wish, setter: Option<&Setter>, error: Error, cx: &mut Cx<'_>) {
+    fn not_set(&mut self, wish: PendingOption, setter: Option<&Setter>, error: Error, cx: &mut Cx<'_>) {
         if wish.optional {
             self.settings.no_model = Some(wish.choice.value().to_string());
             return self.record_option(&wish, setter, Err(error), cx);
@@ -225,14 +227,14 @@ impl Conversation {
 
     fn record_option(
         &self,
-        wish: &Wish,
+        wish: &PendingOption,
         setter: Option<&Setter>,
         outcome: Result<&RawValue, Error>,
         cx: &mut Cx<'_>,
     ) {
         let more = self.settings.waiting.iter().any(|other| other.request == wish.request);
         let (result, error) = match outcome {
-            Ok(raw) => (Some(raw).filter(|raw| raw.get().len() <= MOST_RESULT_BYTES), None),
+            Ok(raw) => (Some(raw).filter(|raw| raw.get().len() <= MAX_RESULT_BYTES), None),
             Err(error) => (None, Some(error)),
         };
         let body = OptionSet {

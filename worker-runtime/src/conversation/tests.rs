@@ -42,7 +42,7 @@ impl Talk {
             session: session.map(str::to_owned),
             resume_only: false,
             restore_failures: Vec::new(),
-            place: Place { cwd: "/w".to_owned(), ..Place::default() },
+            context: SessionContext { cwd: "/w".to_owned(), ..SessionContext::default() },
             command: vec!["agent".to_owned()],
             timeouts: Timeouts { turn_ms, ..Timeouts::default() },
             last_turn: 4,
@@ -166,7 +166,7 @@ fn each_phase_may_have_a_deadline_of_its_own() {
         session: None,
         resume_only: false,
         restore_failures: Vec::new(),
-        place: Place { cwd: "/w".to_owned(), ..Place::default() },
+        context: SessionContext { cwd: "/w".to_owned(), ..SessionContext::default() },
         options: Options::default(),
         login: Login::default(),
         client_rules: None,
@@ -422,10 +422,10 @@ fn an_agent_that_asks_without_end_gets_an_error() {
     let mut talk = Talk::ready(None, json!({}));
     talk.prompt(5).unwrap();
     let ask = |id: usize| json!({"id": id, "method": "session/request_permission", "params": {"of": id}});
-    for id in 0..approvals::MOST_OPEN {
+    for id in 0..approvals::MAX_OPEN {
         talk.line(ask(id));
     }
-    assert_eq!(talk.conversation.open_approvals().len(), approvals::MOST_OPEN);
+    assert_eq!(talk.conversation.open_approvals().len(), approvals::MAX_OPEN);
     talk.forget();
     talk.line(ask(1000));
     assert_eq!(talk.types(), [T::Notification]);

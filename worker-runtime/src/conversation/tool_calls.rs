@@ -51,7 +51,7 @@ struct Request<'a> {
 /// A tool call, verbatim.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Said<'a> {
+struct CallFields<'a> {
     #[serde(borrow)]
     tool_call_id: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -72,7 +72,7 @@ struct Said<'a> {
     content: Option<&'a RawValue>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> CallFields<'a> {
     /// Returns the members in the order of [`MEMBERS`], without empty ones.
     fn members(&self) -> [Option<&'a RawValue>; MEMBERS.len()] {
         let all = [self.kind, self.name, self.title, self.locations, self.meta, self.raw_input, self.content];
@@ -88,7 +88,7 @@ impl<'a> Said<'a> {
 type Members = [Option<Box<RawValue>>; MEMBERS.len()];
 
 /// The known members of one call.
-struct Known {
+struct KnownCall {
     /// The session id, as JSON text.
     session: Option<Box<RawValue>>,
     id: String,
@@ -96,12 +96,12 @@ struct Known {
     /// Whether the call has neither ended nor been asked about.
     open: bool,
     /// Whether an update mentioned the call. Some agents reuse ids that occur only in requests.
-    told: bool,
+    announced: bool,
     /// Whether the call belongs to an earlier turn.
     past: bool,
 }
 
-impl Known {
+impl KnownCall {
     fn is_of(&self, session: Option<&RawValue>) -> bool {
         self.session.as_deref().map(RawValue::get) == session.map(RawValue::get)
     }
@@ -136,7 +136,7 @@ impl Known {
 
 /// The remembered calls, the latest last.
 #[derive(Default)]
-pub(super) struct ToolCalls(VecDeque<Known>);
+pub(super) struct ToolCalls(VecDeque<KnownCall>);
 
 impl ToolCalls {
     /// Takes an update of this kind.
@@ -145,19 +145,19 @@ impl ToolCalls {
             return;
         }
         let Ok(Update { session_id: session, update }) = serde_json::from_str(params.get()) else { return };
-        let Ok(said) = serde_json::from_str::<Said<'_>>(update.get()) else { return };
+        let Ok(said) = serde_json::from_str::<CallFields<'_>>(update.get()) else { return };
         let place = self.0.iter().position(|known| known.id == said.tool_call_id && known.is_of(session));
         let known = place.and_then(|place| self.0.remove(place));
         // Some agents number their calls anew in each turn.
-        let mut known = known.filter(|known| !known.past || kind != BEGINNING).unwrap_or_else(|| Known {
+        let mut known = known.filter(|known| !known.past || kind != BEGINNING).unwrap_or_else(|| KnownCall {
             session: session.map(ToOwned::to_owned),
             id: said.tool_call_id.clone().into_owned(),
             members: Members::default(),
             open: true,
-            told: true,
+            announced: true,
             past: false,
         });
-        known.told = true;
+        known.announced = true;
         known.learn(said.members());
         known.open &= !said.is_over();
         self.push(known);
@@ -171,23 +171,23 @@ impl ToolCalls {
     /// belongs to the only open call that it fits.
     pub(super) fn request(&mut self, params: &RawValue) -> Option<Box<RawValue>> {
         let Request { session_id: session, tool_call } = serde_json::from_str(params.get()).ok()?;
-        let request: Said<'_> = serde_json::from_str(tool_call.get()).ok()?;
+        let request: CallFields<'_> = serde_json::from_str(tool_call.get()).ok()?;
         let (said, id) = (request.members(), request.tool_call_id);
-        let named = || self.0.iter().enumerate().rev().filter(|(_, known)| known.told && known.id == id);
+        let named = || self.0.iter().enumerate().rev().filter(|(_, known)| known.announced && known.id == id);
         let place = named().find(|(_, known)| known.is_of(session)).or_else(|| named().next());
         let place = place.map(|(place, _)| place).or_else(|| self.only_fitting(session, &said));
-        let mut asked = Known {
+        let mut asked = KnownCall {
             session: session.map(ToOwned::to_owned),
             id: id.into_owned(),
             members: Members::default(),
             open: false,
-            told: false,
+            announced: false,
             past: false,
         };
         let mut before = None;
         if let Some(known) = place.and_then(|place| self.0.get_mut(place)) {
             known.open = false;
-            asked.told = known.id == asked.id;
+            asked.announced = known.id == asked.id;
             let members = MEMBERS.iter().zip(&known.members).zip(&said);
             let mut rest: BTreeMap<&str, Box<RawValue>> = members
                 .filter_map(|((name, known), said)| {
@@ -214,7 +214,7 @@ impl ToolCalls {
         self.0.iter_mut().for_each(|known| (known.open, known.past) = (false, true));
     }
 
-    fn push(&mut self, known: Known) {
+    fn push(&mut self, known: KnownCall) {
         if self.0.len() >= MAX_CALLS {
             self.0.pop_front();
         }
@@ -226,7 +226,7 @@ impl ToolCalls {
         session: Option<&RawValue>,
         said: &[Option<&RawValue>; MEMBERS.len()],
     ) -> Option<usize> {
-        let fits = |known: &Known| known.open && known.is_of(session) && fit::fits(said, &known.members);
+        let fits = |known: &KnownCall| known.open && known.is_of(session) && fit::fits(said, &known.members);
         let mut fitting = self.0.iter().enumerate().filter(|(_, known)| fits(known)).map(|(place, _)| place);
         let first = fitting.next()?;
         fitting.next().is_none().then_some(first)

@@ -29,7 +29,7 @@ pub(super) struct OpenTurn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CancelCause {
     /// A client asked for it.
-    Asked,
+    Requested,
     /// The turn exceeded its time limit.
     Timeout,
     /// The runtime is ending.
@@ -37,7 +37,7 @@ pub(super) enum CancelCause {
 }
 
 /// The parts of a prompt.
-pub(super) struct Given<'a> {
+pub(super) struct PromptParts<'a> {
     pub(super) turn: u64,
     pub(super) turn_id: TurnId,
     pub(super) prompt: &'a [Value],
@@ -51,10 +51,10 @@ impl Conversation {
     pub(super) fn prompt(
         &mut self,
         connection: u64,
-        given: Given<'_>,
+        given: PromptParts<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Option<Vec<u8>>, Refusal> {
-        let Given { turn: number, turn_id, prompt, attachments, change } = given;
+        let PromptParts { turn: number, turn_id, prompt, attachments, change } = given;
         let (last, full) = (self.last_turn, self.storage == Storage::Full);
         let rpc = self.next_rpc + 1;
         let takes = self.agent.as_ref().map(|agent| agent.capabilities.prompt).unwrap_or_default();
@@ -74,7 +74,7 @@ impl Conversation {
             .map_err(|error| Refusal::NotSupported { error: Box::new(error) })?;
         let session = session.id.clone();
         let waits = change.is_some_and(|change| self.take_change(change));
-        let instructions = definition::block(&self.config.place);
+        let instructions = definition::block(&self.config.context);
         let line = requests::prompt(rpc, &session, instructions.as_ref(), prompt, &attached);
         let (line, held) = if waits { (None, Some(line)) } else { (Some(line), None) };
         if let State::Ready { turn, .. } = &mut self.state {
@@ -94,7 +94,7 @@ impl Conversation {
         let Some(turn) = self.turn().filter(|turn| turn.number == number) else {
             return Err(Refusal::NoSuchTurn);
         };
-        if turn.cancel == Some(CancelCause::Asked) {
+        if turn.cancel == Some(CancelCause::Requested) {
             // The agent was asked already; the daemon repeats the command because
             // our reply was lost.
             return Ok(false);
@@ -163,7 +163,7 @@ impl Conversation {
     pub(super) fn cancel_ignored(&mut self, cx: &mut Cx<'_>) {
         let error = match self.turn().and_then(|turn| turn.cancel) {
             Some(CancelCause::Timeout) => errors::turn_timeout(self.turn_limit_seconds()),
-            Some(CancelCause::Asked) => {
+            Some(CancelCause::Requested) => {
                 errors::cancel_ignored(self.config.timeouts.cancel_grace_ms as f64 / 1000.0)
             }
             // While the runtime ends, its steps have their own timer.

@@ -27,7 +27,7 @@ pub(crate) enum Input {
     /// The result of a check.
     Found(Found),
     /// The started daemon reported its readiness.
-    Said(Said),
+    Report(StartReport),
 }
 
 /// The result of a check.
@@ -49,7 +49,7 @@ pub(crate) enum Found {
 
 /// The started daemon's report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum StartReport {
     /// This daemon or another one is ready.
     Ready,
     /// The daemon ended, with the reason.
@@ -60,13 +60,13 @@ pub(crate) enum Said {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Check, and start a daemon if necessary.
-    Look,
+    Check,
     /// Set the alarm, in place of the earlier one.
     Alarm(Duration),
     /// Clear the alarm that was set.
     NoAlarm,
     /// Release `start.lock` and close the pipe.
-    LetGo,
+    Release,
     /// Write a line to the log.
     Note(String),
 }
@@ -100,25 +100,25 @@ impl Decision {
                 self.go(State::Served, vec![Effect::NoAlarm])
             }
             (State::Served, Input::Lost) => self.look_after(FIRST_LOOK),
-            (State::Waiting, Input::Due) => vec![Effect::Look],
+            (State::Waiting, Input::Due) => vec![Effect::Check],
             (State::Starting, Input::Due) => {
-                let mut effects = vec![Effect::LetGo];
+                let mut effects = vec![Effect::Release];
                 effects.extend(self.failed("it says nothing about its start"));
                 effects
             }
             (State::Waiting, Input::Found(found)) => self.found(found),
-            (State::Starting, Input::Said(Said::Ready)) => {
-                let mut effects = vec![Effect::LetGo];
+            (State::Starting, Input::Report(StartReport::Ready)) => {
+                let mut effects = vec![Effect::Release];
                 // Its hello arrives before that.
                 effects.extend(self.look_after(START_PAUSE));
                 effects
             }
-            (State::Starting, Input::Said(Said::Failed(why))) => {
-                let mut effects = vec![Effect::LetGo];
+            (State::Starting, Input::Report(StartReport::Failed(why))) => {
+                let mut effects = vec![Effect::Release];
                 effects.extend(self.failed(&why));
                 effects
             }
-            (_, Input::Said(_)) => vec![Effect::LetGo],
+            (_, Input::Report(_)) => vec![Effect::Release],
             (_, Input::Lost | Input::Due | Input::Found(_)) => Vec::new(),
         }
     }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn looks(decision: &mut Decision, found: Found) -> Vec<Effect> {
-        assert_eq!(decision.handle(Input::Due), [Effect::Look]);
+        assert_eq!(decision.handle(Input::Due), [Effect::Check]);
         decision.handle(Input::Found(found))
     }
 
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(effects[0], Effect::Alarm(START_PAUSE));
         assert_eq!(decision.handle(Input::Served), [Effect::NoAlarm]);
         // The lock is held until the daemon reports that it is ready.
-        assert_eq!(decision.handle(Input::Said(Said::Ready)), [Effect::LetGo]);
+        assert_eq!(decision.handle(Input::Report(StartReport::Ready)), [Effect::Release]);
         assert_eq!(decision.handle(Input::Lost), [Effect::Alarm(FIRST_LOOK)]);
     }
 
@@ -226,8 +226,8 @@ mod tests {
             if note.contains("disk full")));
         assert_eq!(looks(&mut decision, full()), [Effect::Alarm(START_PAUSE)]);
         looks(&mut decision, Found::Started);
-        let effects = decision.handle(Input::Said(Said::Failed("bad database".to_owned())));
-        assert!(matches!(&effects[..], [Effect::LetGo, Effect::Alarm(START_PAUSE), Effect::Note(_)]));
+        let effects = decision.handle(Input::Report(StartReport::Failed("bad database".to_owned())));
+        assert!(matches!(&effects[..], [Effect::Release, Effect::Alarm(START_PAUSE), Effect::Note(_)]));
     }
 
     #[test]
@@ -235,15 +235,15 @@ mod tests {
         let mut decision = lost();
         looks(&mut decision, Found::Started);
         let effects = decision.handle(Input::Due);
-        assert!(matches!(&effects[..], [Effect::LetGo, Effect::Alarm(START_PAUSE), Effect::Note(_)]));
+        assert!(matches!(&effects[..], [Effect::Release, Effect::Alarm(START_PAUSE), Effect::Note(_)]));
     }
 
     #[test]
     fn between_a_start_and_the_next_look_is_a_minute_whatever_is_said_meanwhile() {
         let said = [
             None,
-            Some(Input::Said(Said::Ready)),
-            Some(Input::Said(Said::Failed("x".to_owned()))),
+            Some(Input::Report(StartReport::Ready)),
+            Some(Input::Report(StartReport::Failed("x".to_owned()))),
             Some(Input::Lost),
             Some(Input::Found(Found::Busy)),
         ];
@@ -254,16 +254,16 @@ mod tests {
                 let mut waited = START_PAUSE;
                 for input in [first, second].into_iter().flatten() {
                     for effect in decision.handle(input.clone()) {
-                        assert_ne!(effect, Effect::Look, "{first:?} {second:?}");
+                        assert_ne!(effect, Effect::Check, "{first:?} {second:?}");
                         if let Effect::Alarm(pause) = effect {
                             waited = pause;
                         }
                     }
                 }
                 let unsaid =
-                    !matches!(first, Some(Input::Said(_))) && !matches!(second, Some(Input::Said(_)));
+                    !matches!(first, Some(Input::Report(_))) && !matches!(second, Some(Input::Report(_)));
                 let late = decision.handle(Input::Due);
-                assert_eq!(late.contains(&Effect::Look), !unsaid, "{first:?} {second:?}: {late:?}");
+                assert_eq!(late.contains(&Effect::Check), !unsaid, "{first:?} {second:?}: {late:?}");
                 if second != &said[4] {
                     assert!(waited >= START_PAUSE, "{first:?} {second:?}");
                 }

@@ -20,7 +20,7 @@ use subagent_protocol::api::DaemonInfo;
 use subagent_protocol::start::DaemonStart;
 use tokio::net::unix::pipe::Receiver;
 
-use super::{Found, START_PAUSE, Said, sibling};
+use super::{Found, START_PAUSE, StartReport, sibling};
 use crate::spawn::receiver;
 
 /// Maximum length of a daemon's readiness line, in bytes.
@@ -187,7 +187,7 @@ impl Starter {
 
 impl Starting {
     /// Reads what is available. Returns `None` while the line is incomplete.
-    pub(crate) fn read(&mut self) -> Option<Said> {
+    pub(crate) fn read(&mut self) -> Option<StartReport> {
         let mut chunk = [0; 4096];
         loop {
             match self.output.try_read(&mut chunk) {
@@ -195,7 +195,9 @@ impl Starting {
                 Ok(length) => self.said.extend_from_slice(&chunk[..length]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Some(Said::Failed(format!("its readiness cannot be read: {error}"))),
+                Err(error) => {
+                    return Some(StartReport::Failed(format!("its readiness cannot be read: {error}")));
+                }
             }
             if self.said.contains(&b'\n') || self.said.len() > MAX_READINESS_BYTES {
                 return Some(meaning(&self.said));
@@ -204,17 +206,19 @@ impl Starting {
     }
 }
 
-fn meaning(said: &[u8]) -> Said {
+fn meaning(said: &[u8]) -> StartReport {
     let line = said.split(|byte| *byte == b'\n').next().unwrap_or_default();
     match serde_json::from_slice(line) {
-        Ok(Readiness { ready: true, .. }) => Said::Ready,
+        Ok(Readiness { ready: true, .. }) => StartReport::Ready,
         // Another process started it first.
-        Ok(Readiness { error: Some(error), .. }) if error.code == "DAEMON_ALREADY_RUNNING" => Said::Ready,
+        Ok(Readiness { error: Some(error), .. }) if error.code == "DAEMON_ALREADY_RUNNING" => {
+            StartReport::Ready
+        }
         Ok(Readiness { error: Some(error), .. }) => {
             let colon = if error.code.is_empty() { "" } else { ": " };
-            Said::Failed(format!("{}{colon}{}", error.code, error.message))
+            StartReport::Failed(format!("{}{colon}{}", error.code, error.message))
         }
-        _ => Said::Failed(
+        _ => StartReport::Failed(
             "it ended before it was ready; logs/subagentd.log in the state dir says more".to_owned(),
         ),
     }
@@ -284,33 +288,33 @@ mod tests {
 
     #[test]
     fn a_line_says_how_a_start_went() {
-        assert_eq!(meaning(b"{\"ready\":true}\n"), Said::Ready);
+        assert_eq!(meaning(b"{\"ready\":true}\n"), StartReport::Ready);
         let taken = br#"{"error":{"code":"DAEMON_ALREADY_RUNNING","message":"taken"}}"#;
-        assert_eq!(meaning(taken), Said::Ready);
+        assert_eq!(meaning(taken), StartReport::Ready);
         let full = br#"{"error":{"code":"STORAGE_FULL","message":"no room","details":{}}}"#;
-        assert_eq!(meaning(full), Said::Failed("STORAGE_FULL: no room".to_owned()));
-        assert!(matches!(meaning(b""), Said::Failed(why) if why.contains("before it was ready")));
+        assert_eq!(meaning(full), StartReport::Failed("STORAGE_FULL: no room".to_owned()));
+        assert!(matches!(meaning(b""), StartReport::Failed(why) if why.contains("before it was ready")));
     }
 
-    struct Place {
+    struct StateDirFixture {
         dir: tempfile::TempDir,
         starter: Starter,
     }
 
     /// A state directory whose daemon died.
-    fn place() -> Place {
+    fn fixture() -> StateDirFixture {
         let dir = tempfile::tempdir_in("/tmp").unwrap();
         fs::write(dir.path().join("start.lock"), "").unwrap();
         fs::write(dir.path().join("state.db"), "").unwrap();
         let start = DaemonStart { state_dir: dir.path().to_owned(), settings: Vec::new() };
         let mut starter = Starter::new(start).unwrap();
         starter.program = "/no/such/program".into();
-        let place = Place { dir, starter };
-        place.announce("background", false);
-        place
+        let fixture = StateDirFixture { dir, starter };
+        fixture.announce("background", false);
+        fixture
     }
 
-    impl Place {
+    impl StateDirFixture {
         fn announce(&self, mode: &str, ending: bool) {
             let folder = fs::metadata(self.dir.path()).unwrap();
             let info = serde_json::json!({
@@ -341,51 +345,51 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_daemon_that_died_is_started_and_not_again_within_a_minute() {
-        let place = place();
-        let (found, starting) = place.starter.look();
+        let fixture = fixture();
+        let (found, starting) = fixture.starter.look();
         assert_eq!(found, Found::Started);
         let mut starting = starting.unwrap();
-        assert_eq!(place.found(), Found::Busy);
+        assert_eq!(fixture.found(), Found::Busy);
         let said = loop {
             tokio::time::timeout(Duration::from_secs(20), starting.output.readable()).await.unwrap().unwrap();
             if let Some(said) = starting.read() {
                 break said;
             }
         };
-        assert_eq!(said, Said::Failed("its program cannot be executed".to_owned()));
+        assert_eq!(said, StartReport::Failed("its program cannot be executed".to_owned()));
         drop(starting);
-        let found = place.found_when_free();
+        let found = fixture.found_when_free();
         assert!(matches!(found, Found::TooSoon(rest) if rest <= START_PAUSE), "{found:?}");
     }
 
     #[test]
     fn nothing_is_started_beside_a_daemon_or_in_the_place_of_one_that_ended() {
-        let place = place();
-        let listener = std::os::unix::net::UnixListener::bind(place.dir.path().join("s")).unwrap();
-        assert_eq!(place.found_when_free(), Found::Listens);
+        let fixture = fixture();
+        let listener = std::os::unix::net::UnixListener::bind(fixture.dir.path().join("s")).unwrap();
+        assert_eq!(fixture.found_when_free(), Found::Listens);
         drop(listener);
-        let held = File::open(place.dir.path().join("start.lock")).unwrap();
+        let held = File::open(fixture.dir.path().join("start.lock")).unwrap();
         held.lock().unwrap();
-        assert_eq!(place.found(), Found::Busy);
+        assert_eq!(fixture.found(), Found::Busy);
         drop(held);
         for (mode, ending) in [("foreground", false), ("background", true)] {
-            place.announce(mode, ending);
-            assert!(matches!(place.found_when_free(), Found::NotWanted(_)), "{mode} {ending}");
+            fixture.announce(mode, ending);
+            assert!(matches!(fixture.found_when_free(), Found::NotWanted(_)), "{mode} {ending}");
         }
-        place.announce("background", false);
+        fixture.announce("background", false);
         // Created while the first file exists, so it is certainly another file.
-        fs::write(place.dir.path().join("other"), "").unwrap();
-        fs::remove_file(place.dir.path().join("state.db")).unwrap();
-        assert!(matches!(place.found_when_free(), Found::NotWanted(_)));
-        fs::rename(place.dir.path().join("other"), place.dir.path().join("state.db")).unwrap();
-        assert!(matches!(place.found_when_free(), Found::NotWanted(_)));
+        fs::write(fixture.dir.path().join("other"), "").unwrap();
+        fs::remove_file(fixture.dir.path().join("state.db")).unwrap();
+        assert!(matches!(fixture.found_when_free(), Found::NotWanted(_)));
+        fs::rename(fixture.dir.path().join("other"), fixture.dir.path().join("state.db")).unwrap();
+        assert!(matches!(fixture.found_when_free(), Found::NotWanted(_)));
     }
 
     #[test]
-    fn a_lock_that_is_no_file_is_told() {
-        let place = place();
-        fs::remove_file(place.dir.path().join("start.lock")).unwrap();
-        fs::create_dir(place.dir.path().join("start.lock")).unwrap();
-        assert!(matches!(place.found(), Found::Failed(why) if why.contains("start.lock")));
+    fn a_lock_that_is_no_file_is_reported() {
+        let fixture = fixture();
+        fs::remove_file(fixture.dir.path().join("start.lock")).unwrap();
+        fs::create_dir(fixture.dir.path().join("start.lock")).unwrap();
+        assert!(matches!(fixture.found(), Found::Failed(why) if why.contains("start.lock")));
     }
 }

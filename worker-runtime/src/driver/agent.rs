@@ -32,7 +32,7 @@ const ERROR_BYTES: usize = 4 * 1024;
 /// Maximum length of a status line in bytes: the guard names at most 64 pids.
 pub(super) const STATUS_LINE_BYTES: usize = 16 * 1024;
 /// How long remaining processes may hold the pipes open before the agent's end is reported.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Duration of one round that ends the descendants of a dead guard.
 const RESCUE_ROUND: Duration = Duration::from_secs(2);
 const RESCUE_PAUSE: Duration = Duration::from_secs(1);
@@ -167,7 +167,7 @@ impl Driver {
     /// The agent no longer reads or writes. If it has ended, the guard will report that.
     fn pipe_ended(&mut self) {
         if self.exit == AgentExit::Running {
-            self.alarms.set(Alarm::PipeClosed, DRAIN_PATIENCE);
+            self.alarms.set(Alarm::PipeClosed, DRAIN_TIMEOUT);
         }
         self.try_deliver_exit();
     }
@@ -213,7 +213,7 @@ impl Driver {
             }
             GuardStatus::Exited { code, signal, .. } => {
                 self.exit = AgentExit::Pending(Exit { code, signal });
-                self.alarms.set(Alarm::Drain, DRAIN_PATIENCE);
+                self.alarms.set(Alarm::Drain, DRAIN_TIMEOUT);
                 self.try_deliver_exit();
             }
             GuardStatus::Ending => subagent_failpoint::hit("end.before_clean"),
@@ -272,7 +272,7 @@ impl Driver {
             Some((u64::from(report.killed), u64::try_from(report.elapsed.as_millis()).unwrap_or(u64::MAX)));
         if self.exit == AgentExit::Running {
             self.exit = AgentExit::Pending(Exit::default());
-            self.alarms.set(Alarm::Drain, DRAIN_PATIENCE);
+            self.alarms.set(Alarm::Drain, DRAIN_TIMEOUT);
         }
         self.try_deliver_exit();
     }

@@ -22,7 +22,7 @@ pub(super) enum Alarm {
     /// No daemon is connected.
     Orphaned,
     /// The next check for a dead daemon.
-    Comeback,
+    DaemonCheck,
     /// The command socket could not be bound.
     Rebind,
     /// There is no notification when our files are removed.

@@ -12,7 +12,7 @@ use crate::conversation::{Input, Storage};
 use crate::guard;
 
 /// How long the end waits for a terminal that is being started.
-const START_PATIENCE: Duration = Duration::from_secs(2);
+const START_TIMEOUT: Duration = Duration::from_secs(2);
 /// Same as for the agent's own guard.
 const RESCUE_ROUND: Duration = Duration::from_secs(2);
 const RESCUE_PAUSE: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ impl Driver {
     pub(super) fn end_calls(&mut self) {
         self.calls.clear();
         if self.client.end_all() {
-            self.alarms.set(Alarm::TerminalStart, START_PATIENCE);
+            self.alarms.set(Alarm::TerminalStart, START_TIMEOUT);
         }
     }
 

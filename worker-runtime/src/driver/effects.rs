@@ -14,9 +14,9 @@ use crate::{guard, stderr};
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(2);
 /// Delay of a quota check. Deleted segments are noticed at once; this covers a missed notification.
-const QUOTA_PATIENCE: Duration = Duration::from_secs(5);
+const QUOTA_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same without notifications; the agent waits meanwhile.
-const UNTOLD_QUOTA_PATIENCE: Duration = Duration::from_millis(100);
+const UNWATCHED_QUOTA_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl Driver {
     /// Hands one input to the conversation and carries out the effects.
@@ -131,7 +131,7 @@ impl Driver {
     }
 
     fn quota_patience(&self) -> Duration {
-        if self.watch.is_some() { QUOTA_PATIENCE } else { UNTOLD_QUOTA_PATIENCE }
+        if self.watch.is_some() { QUOTA_TIMEOUT } else { UNWATCHED_QUOTA_TIMEOUT }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Driver;
 use super::alarms::Alarm;
-use super::comeback::Comeback;
+use super::daemon_restart::DaemonRestart;
 use crate::conversation::Input;
 use crate::daemon_start::Input as Daemon;
 use crate::socket::Endpoint;
@@ -13,7 +13,7 @@ use crate::startup;
 use crate::watch::Watch;
 
 /// How long a runtime without a daemon waits for one.
-const ORPHAN_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+const ORPHAN_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time to the next check if work is open then.
 const ORPHAN_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// Delay before the command socket is bound again after a failure.
@@ -27,7 +27,7 @@ const LAST_LOOK: Duration = Duration::from_secs(60);
 impl Driver {
     /// No daemon is connected.
     pub(super) fn expect_a_daemon(&mut self) {
-        self.alarms.set(Alarm::Orphaned, ORPHAN_PATIENCE);
+        self.alarms.set(Alarm::Orphaned, ORPHAN_TIMEOUT);
     }
 
     /// Handles an event about a daemon that may have died.
@@ -37,14 +37,14 @@ impl Driver {
             self.look_at_lock();
         }
         let is_ending = self.conversation.is_ending();
-        if let Some(comeback) = &mut self.comeback {
-            comeback.take(input, is_ending, &mut self.alarms, &mut self.log);
+        if let Some(daemon_restart) = &mut self.daemon_restart {
+            daemon_restart.take(input, is_ending, &mut self.alarms, &mut self.log);
         }
     }
 
     /// The started daemon has reported.
     pub(super) fn read_readiness(&mut self) {
-        if let Some(said) = self.comeback.as_mut().and_then(Comeback::read) {
+        if let Some(said) = self.daemon_restart.as_mut().and_then(DaemonRestart::read) {
             self.decide(said);
         }
     }

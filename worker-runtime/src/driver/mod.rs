@@ -6,8 +6,8 @@
 mod agent;
 mod alarms;
 mod client;
-mod comeback;
 mod daemon;
+mod daemon_restart;
 mod effects;
 mod lifetime;
 
@@ -35,7 +35,7 @@ use crate::client::{self as asked_of_us, Client};
 use crate::conversation::{Action, Config, Conversation, Exit, Input, Storage};
 use crate::daemon_start::Input as Daemon;
 use crate::daemon_start::starter::Starter;
-use crate::journal::{Identity, Journal, Place};
+use crate::journal::{Identity, Journal, JournalLayout};
 use crate::memory;
 use crate::socket::{Endpoint, Event};
 use crate::spawn::{self, AgentIo};
@@ -43,15 +43,15 @@ use crate::startup::{self, Startup};
 use crate::stderr::{Log, Tail};
 use crate::watch::Watch;
 use alarms::{Alarm, Alarms};
-use comeback::Comeback;
 use daemon::Serving;
+use daemon_restart::DaemonRestart;
 #[cfg(feature = "testing")]
 pub(crate) use effects::withhold;
 
 /// Capacity of the event channel of all connections; senders wait when it is full.
 const EVENTS: usize = 16;
 /// Time limit for the last frames.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What is known about the agent's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ struct Driver {
     next_connection: u64,
     serving: Option<Serving>,
     /// `None` if another process has to start a daemon.
-    comeback: Option<Comeback>,
+    daemon_restart: Option<DaemonRestart>,
     generation: u64,
     signals: Signals,
     done: bool,
@@ -168,7 +168,7 @@ impl Driver {
         lock: File,
         guard_lock: OwnedFd,
     ) -> io::Result<Self> {
-        let place = Place {
+        let layout = JournalLayout {
             directory: start.directory.clone(),
             segment: start.segment,
             first_record: start.first_record,
@@ -180,13 +180,13 @@ impl Driver {
             incarnation: start.incarnation,
             boot_id: start.boot_id.clone(),
         };
-        let journal = Journal::begin(place, identity)?;
+        let journal = Journal::begin(layout, identity)?;
         let endpoint = Endpoint::bind(&start.socket)?;
         let conversation = Conversation::new(Config {
             session: start.session.clone(),
             resume_only: start.resume_only,
             restore_failures: start.restore_failures.clone(),
-            place: requests::Place {
+            context: requests::SessionContext {
                 cwd: start.agent.cwd.to_string_lossy().into_owned(),
                 additional_directories: start
                     .additional_directories
@@ -245,7 +245,11 @@ impl Driver {
             connections: JoinSet::new(),
             next_connection: 0,
             serving: None,
-            comeback: start.daemon.clone().and_then(|start| Starter::new(start).ok()).map(Comeback::new),
+            daemon_restart: start
+                .daemon
+                .clone()
+                .and_then(|start| Starter::new(start).ok())
+                .map(DaemonRestart::new),
             generation: start.generation,
             signals: Signals {
                 terminate: signal(SignalKind::terminate())?,
@@ -266,7 +270,8 @@ impl Driver {
         let writes = !self.outgoing.is_empty();
         let accepts = !self.alarms.is_set(Alarm::Accept);
         let agent = self.agent.as_ref();
-        let starting = self.comeback.as_ref().and_then(|comeback| comeback.starting.as_ref());
+        let starting =
+            self.daemon_restart.as_ref().and_then(|daemon_restart| daemon_restart.starting.as_ref());
         let starting = starting.map(|starting| &starting.output);
         tokio::select! {
             () = readable(agent.and_then(|agent| agent.output.as_ref())), if reads => Wake::Output,
@@ -315,7 +320,7 @@ impl Driver {
             Alarm::Retry => self.settle(Vec::new()),
             Alarm::Quota => self.look_at_quota(),
             Alarm::Orphaned => self.orphaned(),
-            Alarm::Comeback => self.decide(Daemon::Due),
+            Alarm::DaemonCheck => self.decide(Daemon::Due),
             Alarm::Rebind => self.rebind(),
             Alarm::Look => self.look_and_watch(),
             Alarm::Rescue => self.rescue(),
@@ -348,7 +353,7 @@ impl Driver {
                 signals.child.recv().await;
             }
         };
-        let _ = tokio::time::timeout(LAST_WORDS, all).await;
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, all).await;
     }
 }
 

@@ -10,11 +10,11 @@ use nix::poll::{PollFd, PollFlags};
 use super::{Failure, await_one};
 
 /// Bytes kept from the end of a process's stderr.
-pub(crate) const MAX_SAID: usize = 4096;
+pub(crate) const MAX_STDERR_BYTES: usize = 4096;
 const CHUNK: usize = 64 * 1024;
 
 /// Returns the standard output (at most `limit` bytes) and the end of stderr.
-pub(crate) fn hear(
+pub(crate) fn read_outputs(
     child: &mut Child,
     stdin: &[u8],
     limit: usize,
@@ -30,8 +30,8 @@ pub(crate) fn hear(
             std::thread::spawn(move || drop(pipe.write_all(&stdin)));
         }
     }
-    let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
-    let (mut bytes, mut said) = (Vec::new(), Vec::new());
+    let (mut stdout, mut errors) = (child.stdout.take(), child.stderr.take());
+    let (mut bytes, mut stderr) = (Vec::new(), Vec::new());
     let mut chunk = vec![0; CHUNK];
     loop {
         let (mut inputs, mut order) = (Vec::new(), Vec::new());
@@ -39,12 +39,12 @@ pub(crate) fn hear(
             inputs.push(PollFd::new(pipe.as_fd(), PollFlags::POLLIN));
             order.push(true);
         }
-        if let Some(pipe) = &stderr {
+        if let Some(pipe) = &errors {
             inputs.push(PollFd::new(pipe.as_fd(), PollFlags::POLLIN));
             order.push(false);
         }
         if inputs.is_empty() {
-            return Ok((bytes, cleaned(&said)));
+            return Ok((bytes, cleaned(&stderr)));
         }
         await_one(&mut inputs, until)?;
         let ready = |input: &PollFd<'_>| input.revents().is_some_and(|seen| !seen.is_empty());
@@ -59,11 +59,11 @@ pub(crate) fn hear(
                     return Err(Failure::TooLarge);
                 }
             } else {
-                if !take(&mut stderr, &mut chunk, &mut said)? {
-                    stderr = None;
+                if !take(&mut errors, &mut chunk, &mut stderr)? {
+                    errors = None;
                 }
-                let old = said.len().saturating_sub(MAX_SAID);
-                said.drain(..old);
+                let old = stderr.len().saturating_sub(MAX_STDERR_BYTES);
+                stderr.drain(..old);
             }
         }
     }
@@ -76,7 +76,7 @@ pub(crate) fn until_end(
     mut output: PipeReader,
     until: Instant,
 ) -> Result<(ExitStatus, String), Failure> {
-    let (mut said, mut chunk) = (Vec::new(), vec![0; CHUNK]);
+    let (mut stderr, mut chunk) = (Vec::new(), vec![0; CHUNK]);
     let ended = super::ended(&child)?;
     loop {
         let mut inputs =
@@ -88,11 +88,11 @@ pub(crate) fn until_end(
         let has_output = inputs[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLIN));
         if has_output {
             let length = output.read(&mut chunk).map_err(Failure::NotRun)?;
-            said.extend_from_slice(&chunk[..length]);
-            let old = said.len().saturating_sub(MAX_SAID);
-            said.drain(..old);
+            stderr.extend_from_slice(&chunk[..length]);
+            let old = stderr.len().saturating_sub(MAX_STDERR_BYTES);
+            stderr.drain(..old);
         } else if inputs[1].any() == Some(true) {
-            return Ok((child.wait().map_err(Failure::NotRun)?, cleaned(&said)));
+            return Ok((child.wait().map_err(Failure::NotRun)?, cleaned(&stderr)));
         } else {
             // Its output ended before the process did.
             super::await_readable(ended.as_fd(), until).inspect_err(|_| super::end(&mut child))?;

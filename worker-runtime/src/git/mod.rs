@@ -29,7 +29,7 @@ pub(crate) enum Settings {
     /// Settings of the named git directory, which is ours. No transport.
     Own,
     /// Settings of the repository and the user, for queries that run no program. No transport.
-    Asked,
+    Query,
     /// Settings of the repository and the user, with their filters and transports: for
     /// the user's own repositories.
     Trusted,
@@ -81,7 +81,7 @@ pub(crate) enum Failure {
         /// Its output: some commands report their result with a failure status.
         printed: Vec<u8>,
         /// The end of its stderr; empty if the repository is not trusted.
-        said: String,
+        stderr: String,
     },
 }
 
@@ -118,8 +118,8 @@ impl Git<'_> {
     ) -> Result<Vec<u8>, Failure> {
         #[cfg(test)]
         killed::step();
-        let heard = heard(self.command(args), stdin, limit, self.until, self.held);
-        let (status, bytes, said) = heard.map_err(|failure| match failure {
+        let run_program = run_program(self.command(args), stdin, limit, self.until, self.held);
+        let (status, bytes, stderr) = run_program.map_err(|failure| match failure {
             Failure::NotRun(error) if error.kind() == io::ErrorKind::NotFound && self.folder.is_dir() => {
                 Failure::NotInstalled
             }
@@ -135,7 +135,7 @@ impl Git<'_> {
             command: command.unwrap_or_default(),
             code: status.code(),
             printed: bytes,
-            said,
+            stderr,
         })
     }
 
@@ -182,7 +182,7 @@ impl Git<'_> {
 
 /// Runs a program. Returns its status, its standard output (at most `limit` bytes) and the end of
 /// its stderr. The program inherits the open files in `held`.
-pub(crate) fn heard(
+pub(crate) fn run_program(
     mut command: Command,
     stdin: &[u8],
     limit: usize,
@@ -200,17 +200,17 @@ pub(crate) fn heard(
     drop(command);
     #[cfg(test)]
     killed::running(&child);
-    let heard = listen::hear(&mut child, stdin, limit, until).and_then(|heard| {
+    let run_program = listen::read_outputs(&mut child, stdin, limit, until).and_then(|run_program| {
         // Its outputs may end before the process does.
         await_readable(ended(&child)?.as_fd(), until)?;
-        Ok(heard)
+        Ok(run_program)
     });
-    if heard.is_err() {
+    if run_program.is_err() {
         end(&mut child);
     }
-    let (bytes, said) = heard?;
+    let (bytes, stderr) = run_program?;
     let status = child.wait().map_err(Failure::NotRun)?;
-    Ok((status, bytes, said))
+    Ok((status, bytes, stderr))
 }
 
 /// Returns a descriptor that becomes readable when a process ends.

@@ -24,7 +24,7 @@ impl Pause {
     const FIRST: Duration = Duration::from_millis(1);
     const LONGEST: Duration = SETTLE;
     /// Pause between sweeps once processes have survived many of them.
-    const PATIENT: Duration = Duration::from_millis(500);
+    const LONG_PAUSE: Duration = Duration::from_millis(500);
 
     pub(super) fn new() -> Self {
         Self(Self::FIRST)
@@ -37,7 +37,7 @@ impl Pause {
     }
 
     pub(super) fn be_patient(&mut self) {
-        self.0 = Self::PATIENT;
+        self.0 = Self::LONG_PAUSE;
     }
 }
 

@@ -52,20 +52,20 @@ fn reset_dispositions() {
 
 /// The request of the signals that have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum SignalRequest {
     Nothing,
     End,
 }
 
 /// Takes all signals that have arrived. The caller reaps children separately: SIGCHLD
 /// is only a hint.
-pub(crate) fn drain(signals: &SignalFd) -> Asked {
-    let mut asked = Asked::Nothing;
+pub(crate) fn drain(signals: &SignalFd) -> SignalRequest {
+    let mut asked = SignalRequest::Nothing;
     loop {
         match signals.read_signal() {
             Ok(Some(info)) => {
                 if let Ok(libc::SIGTERM | libc::SIGINT | libc::SIGQUIT) = i32::try_from(info.ssi_signo) {
-                    asked = Asked::End;
+                    asked = SignalRequest::End;
                 }
             }
             Err(Errno::EINTR) => {}

@@ -14,9 +14,16 @@ const NAMED_PIDS: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    Running { agent: i32 },
+    Running {
+        agent: i32,
+    },
     /// The tree is being ended since the given time.
-    Ending { agent: i32, since: Duration, killed: u32, told_incomplete: bool },
+    Ending {
+        agent: i32,
+        since: Duration,
+        killed: u32,
+        reported_incomplete: bool,
+    },
     /// No process is left.
     Clean,
 }
@@ -71,21 +78,21 @@ pub(super) fn step(state: State, input: Input, now: Duration) -> (State, Vec<Eff
             let clean = GuardStatus::Clean { killed: 0, millis: 0 };
             (State::Clean, [exited(agent, None), GuardStatus::Ending, clean].map(Effect::Report).into())
         }
-        (State::Ending { agent, since, killed, told_incomplete }, Input::Reaped { pid, exit }) => {
+        (State::Ending { agent, since, killed, reported_incomplete }, Input::Reaped { pid, exit }) => {
             let killed = killed.saturating_add(u32::from(exit == Exit::Signal(nix::libc::SIGKILL)));
             let report = (pid == agent).then(|| Effect::Report(exited(pid, Some(exit))));
-            (State::Ending { agent, since, killed, told_incomplete }, report.into_iter().collect())
+            (State::Ending { agent, since, killed, reported_incomplete }, report.into_iter().collect())
         }
         (State::Ending { since, killed, .. }, Input::NoneLeft) => {
             let millis = u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX);
             (State::Clean, vec![Effect::Report(GuardStatus::Clean { killed, millis })])
         }
-        (State::Ending { agent, since, killed, told_incomplete: false }, Input::StillLeft(mut pids))
+        (State::Ending { agent, since, killed, reported_incomplete: false }, Input::StillLeft(mut pids))
             if !pids.is_empty() && now.saturating_sub(since) >= INCOMPLETE_AFTER =>
         {
             pids.truncate(NAMED_PIDS);
-            let told = State::Ending { agent, since, killed, told_incomplete: true };
-            (told, vec![Effect::Report(GuardStatus::Incomplete { pids })])
+            let reported = State::Ending { agent, since, killed, reported_incomplete: true };
+            (reported, vec![Effect::Report(GuardStatus::Incomplete { pids })])
         }
         (State::Ending { .. }, Input::TerminateAsked | Input::EndAsked | Input::StillLeft(_))
         | (State::Running { .. }, Input::StillLeft(_))
@@ -94,7 +101,7 @@ pub(super) fn step(state: State, input: Input, now: Duration) -> (State, Vec<Eff
 }
 
 fn ending(agent: i32, since: Duration) -> State {
-    State::Ending { agent, since, killed: 0, told_incomplete: false }
+    State::Ending { agent, since, killed: 0, reported_incomplete: false }
 }
 
 fn exited(pid: i32, exit: Option<Exit>) -> GuardStatus {
@@ -129,8 +136,8 @@ mod tests {
     }
 
     #[test]
-    fn what_withstands_is_told_once_and_the_loop_goes_on() {
-        let told = reports(vec![
+    fn survivors_are_reported_once_and_the_loop_goes_on() {
+        let reported = reports(vec![
             (100, Input::EndAsked),
             (5_000, Input::StillLeft(vec![11])),
             (10_100, Input::StillLeft((11..111).collect())),
@@ -143,7 +150,7 @@ mod tests {
             GuardStatus::Incomplete { pids: (11..75).collect() },
             GuardStatus::Clean { killed: 1, millis: 12_000 },
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 
     #[test]
@@ -171,14 +178,14 @@ mod tests {
         fn ending_comes_once_and_clean_is_last(
             inputs in proptest::collection::vec((0_u64..20_000, any_input()), 0..40)
         ) {
-            let told = reports(inputs);
-            let count = |wanted: fn(&GuardStatus) -> bool| told.iter().filter(|status| wanted(status)).count();
+            let reported = reports(inputs);
+            let count = |wanted: fn(&GuardStatus) -> bool| reported.iter().filter(|status| wanted(status)).count();
             let incomplete = count(|status| matches!(status, GuardStatus::Incomplete { .. }));
             prop_assert!(count(|status| *status == GuardStatus::Ending) <= 1);
             prop_assert!(incomplete <= 1);
-            if let Some(at) = told.iter().position(|status| matches!(status, GuardStatus::Clean { .. })) {
-                prop_assert_eq!(at, told.len() - 1);
-                prop_assert!(told.contains(&GuardStatus::Ending));
+            if let Some(at) = reported.iter().position(|status| matches!(status, GuardStatus::Clean { .. })) {
+                prop_assert_eq!(at, reported.len() - 1);
+                prop_assert!(reported.contains(&GuardStatus::Ending));
             }
         }
     }

@@ -20,14 +20,14 @@ use super::ending::{Pause, SETTLE, timeout};
 use super::inherited::{self, Inherited};
 use super::options::Options;
 use super::reap::{self, Reaped};
-use super::signals::{self, Asked};
+use super::signals::{self, SignalRequest};
 use super::state::{Effect, Input, State, step};
 use super::status::GuardStatus;
 use super::tree::{self, Tree};
 use super::{END, TERMINATE, spawn};
 
 /// Maximum number of surviving processes inspected for the report.
-const LOOKED_AT: usize = 64;
+const MAX_REPORTED: usize = 64;
 
 /// Runs the guard to its end. Returns when the tree is gone, or if nothing was started.
 ///
@@ -170,7 +170,7 @@ impl Guard {
     }
 
     fn hear_signals(&mut self) {
-        if signals::drain(&self.signals) == Asked::End {
+        if signals::drain(&self.signals) == SignalRequest::End {
             self.apply(Input::EndAsked);
         }
         self.reap();
@@ -201,12 +201,12 @@ impl Guard {
         let mut pause = Pause::new();
         loop {
             self.reap();
-            let State::Ending { told_incomplete, .. } = self.state else { return };
-            if told_incomplete {
+            let State::Ending { reported_incomplete, .. } = self.state else { return };
+            if reported_incomplete {
                 pause.be_patient();
             }
             let found = tree.sweep();
-            self.apply(Input::StillLeft(tree::alive(found).take(LOOKED_AT).collect()));
+            self.apply(Input::StillLeft(tree::alive(found).take(MAX_REPORTED).collect()));
             self.settle(pause.next());
         }
     }

@@ -129,7 +129,7 @@ impl<'a> Tree<'a> {
 
     fn families(&self) -> Families {
         let parents = match self.listing {
-            Listing::ChildrenFiles => return Families::Asked,
+            Listing::ChildrenFiles => return Families::OnDemand,
             Listing::AllProcesses => procfs::parents().unwrap_or_default(),
         };
         let mut children = BTreeMap::<i32, Vec<i32>>::new();
@@ -153,14 +153,14 @@ pub(super) fn alive(pids: impl IntoIterator<Item = i32>) -> impl Iterator<Item =
 
 enum Families {
     /// Each family is looked up on demand.
-    Asked,
+    OnDemand,
     Known(BTreeMap<i32, Vec<i32>>),
 }
 
 impl Families {
     fn children_of(&self, pid: i32) -> Vec<i32> {
         match self {
-            Self::Asked => {
+            Self::OnDemand => {
                 let mut children = Vec::new();
                 // Children read before an error count. The next pass finds the others, or they
                 // become our own children.

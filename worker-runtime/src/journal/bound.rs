@@ -23,13 +23,13 @@ const SHORT_BYTES: usize = 32 * 1024;
 /// Bytes shown of any other body.
 const SHOWN_BYTES: usize = 4096;
 
-/// Returns the body unchanged if it has at most `most` bytes.
+/// Returns the body unchanged if it has at most `max` bytes.
 ///
 /// Otherwise progress becomes a noise record with its size, like a line that is too long. A record
 /// that others depend on keeps its type, and its texts are shortened.
-pub(super) fn fit(t: RecordType, body: &RawValue, most: usize) -> (RecordType, Cow<'_, RawValue>) {
+pub(super) fn fit(t: RecordType, body: &RawValue, max: usize) -> (RecordType, Cow<'_, RawValue>) {
     let text = body.get();
-    if text.len() <= most {
+    if text.len() <= max {
         return (t, Cow::Borrowed(body));
     }
     if !ordinary(t)
@@ -58,22 +58,22 @@ mod tests {
     proptest! {
         #[test]
         fn every_body_fits_and_keeps_its_shape(details in any_json(), message in any::<String>(), times in 0_usize..1_000) {
-            let most = SHORT_BYTES;
+            let max = SHORT_BYTES;
             let error = Error::new(Code::BackendRpcError, message.repeat(times)).with("error", details).retryable();
             let end = TurnEnd::Failed { error: error.clone() };
             let body = to_raw(&end);
-            let (t, kept) = fit(RecordType::TurnEnd, &body, most);
-            prop_assert!(t == RecordType::TurnEnd && kept.get().len() <= most);
-            prop_assert_eq!(body.get().len() <= most, kept.get() == body.get());
+            let (t, kept) = fit(RecordType::TurnEnd, &body, max);
+            prop_assert!(t == RecordType::TurnEnd && kept.get().len() <= max);
+            prop_assert_eq!(body.get().len() <= max, kept.get() == body.get());
             let TurnEnd::Failed { error: read } = serde_json::from_str(kept.get()).unwrap() else { panic!("{kept}") };
             prop_assert!(read.code == error.code && read.retryable);
             let body = to_raw(&StartFailed { error });
-            let (t, kept) = fit(RecordType::StartFailed, &body, most);
-            prop_assert!(t == RecordType::StartFailed && kept.get().len() <= most);
+            let (t, kept) = fit(RecordType::StartFailed, &body, max);
+            prop_assert!(t == RecordType::StartFailed && kept.get().len() <= max);
             prop_assert!(serde_json::from_str::<StartFailed>(kept.get()).is_ok());
-            let (t, kept) = fit(RecordType::Update, &body, most);
-            prop_assert!(kept.get().len() <= most);
-            match body.get().len() <= most {
+            let (t, kept) = fit(RecordType::Update, &body, max);
+            prop_assert!(kept.get().len() <= max);
+            match body.get().len() <= max {
                 true => prop_assert!(t == RecordType::Update),
                 false => prop_assert_eq!(serde_json::from_str::<Noise>(kept.get()).unwrap().bytes, body.get().len() as u64),
             }

@@ -32,7 +32,7 @@ pub(crate) struct Identity {
 
 /// Location and size limits of a journal.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct JournalLayout {
     pub(crate) directory: PathBuf,
     /// Number of the first segment.
     pub(crate) segment: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Place {
 
 #[derive(Debug)]
 pub(crate) struct Journal {
-    place: Place,
+    layout: JournalLayout,
     identity: Identity,
     /// The records to write next.
     pub(crate) batch: Batch,
@@ -70,12 +70,12 @@ impl Journal {
     /// # Errors
     ///
     /// The system's error, with the path.
-    pub(crate) fn begin(place: Place, identity: Identity) -> io::Result<Self> {
-        let first = NextSegment { segment: place.segment, first_record: place.first_record };
-        let file = begin_segment(&place, &identity, first)?;
+    pub(crate) fn begin(layout: JournalLayout, identity: Identity) -> io::Result<Self> {
+        let first = NextSegment { segment: layout.segment, first_record: layout.first_record };
+        let file = begin_segment(&layout, &identity, first)?;
         let batch = Batch::new(first.first_record + 1);
-        let over_quota = disk_bytes(&place)? > place.quota_bytes;
-        Ok(Self { place, identity, batch, file, next: None, last: first.first_record, over_quota })
+        let over_quota = disk_bytes(&layout)? > layout.quota_bytes;
+        Ok(Self { layout, identity, batch, file, next: None, last: first.first_record, over_quota })
     }
 
     /// Returns the end of the written journal.
@@ -103,7 +103,7 @@ impl Journal {
         subagent_failpoint::hit("journal.after_append");
         self.batch.hit_after();
         self.batch.clear();
-        if self.file.offset() >= self.place.segment_bytes {
+        if self.file.offset() >= self.layout.segment_bytes {
             self.seal();
         }
         Ok(())
@@ -143,10 +143,10 @@ impl Journal {
 
     fn make_next(&mut self) -> io::Result<()> {
         let Some(next) = self.next else { return Ok(()) };
-        self.file = begin_segment(&self.place, &self.identity, next)?;
+        self.file = begin_segment(&self.layout, &self.identity, next)?;
         self.next = None;
         self.last = next.first_record;
-        self.over_quota = disk_bytes(&self.place)? > self.place.quota_bytes;
+        self.over_quota = disk_bytes(&self.layout)? > self.layout.quota_bytes;
         Ok(())
     }
 
@@ -158,13 +158,13 @@ impl Journal {
     /// Checks again: the daemon deletes segments it has read.
     pub(crate) fn look_at_quota(&mut self) {
         // The watch notices a directory that cannot be listed; nothing changes until then.
-        if let Ok(bytes) = disk_bytes(&self.place) {
-            self.over_quota = bytes > self.place.quota_bytes;
+        if let Ok(bytes) = disk_bytes(&self.layout) {
+            self.over_quota = bytes > self.layout.quota_bytes;
         }
     }
 }
 
-fn begin_segment(place: &Place, identity: &Identity, next: NextSegment) -> io::Result<SegmentFile> {
+fn begin_segment(layout: &JournalLayout, identity: &Identity, next: NextSegment) -> io::Result<SegmentFile> {
     let mut head = Batch::new(next.first_record);
     head.push_body(
         RecordType::Segment,
@@ -177,13 +177,13 @@ fn begin_segment(place: &Place, identity: &Identity, next: NextSegment) -> io::R
             protocol: subagent_protocol::PROTOCOL,
         },
     );
-    SegmentFile::create(&place.directory, next.segment, head.bytes())
+    SegmentFile::create(&layout.directory, next.segment, head.bytes())
 }
 
 /// Returns the total length of all segments in the directory.
-fn disk_bytes(place: &Place) -> io::Result<u64> {
+fn disk_bytes(layout: &JournalLayout) -> io::Result<u64> {
     let mut bytes = 0;
-    for entry in fs::read_dir(&place.directory)? {
+    for entry in fs::read_dir(&layout.directory)? {
         let entry = entry?;
         if entry.path().extension().is_some_and(|extension| extension == "journal") {
             // A segment deleted meanwhile takes no space.

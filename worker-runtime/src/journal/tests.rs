@@ -15,8 +15,8 @@ fn identity() -> Identity {
     Identity { worker_id: WorkerId::from_random([1; 5]), incarnation: 2, boot_id: "boot".to_owned() }
 }
 
-fn place(directory: &TempDir, segment_bytes: u64) -> Place {
-    Place {
+fn layout(directory: &TempDir, segment_bytes: u64) -> JournalLayout {
+    JournalLayout {
         directory: directory.path().to_owned(),
         segment: 3,
         first_record: 10,
@@ -37,7 +37,7 @@ fn read(directory: &TempDir, segment: u64) -> Vec<Read> {
 #[test]
 fn segments_follow_each_other_and_numbers_have_no_gap() {
     let directory = TempDir::new().unwrap();
-    let mut journal = Journal::begin(place(&directory, 2000), identity()).unwrap();
+    let mut journal = Journal::begin(layout(&directory, 2000), identity()).unwrap();
     assert_eq!(journal.end().number, 10);
     for _ in 0..10 {
         push_update(&mut journal, 500);
@@ -68,7 +68,7 @@ fn segments_follow_each_other_and_numbers_have_no_gap() {
 fn a_segment_that_exists_is_not_touched() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("3.journal"), "precious").unwrap();
-    let error = Journal::begin(place(&directory, 1000), identity()).unwrap_err();
+    let error = Journal::begin(layout(&directory, 1000), identity()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
     assert!(error.to_string().contains("3.journal"), "{error}");
     assert_eq!(fs::read(directory.path().join("3.journal")).unwrap(), b"precious");
@@ -77,7 +77,7 @@ fn a_segment_that_exists_is_not_touched() {
 #[test]
 fn a_next_segment_that_cannot_be_made_is_made_later() {
     let directory = TempDir::new().unwrap();
-    let mut journal = Journal::begin(place(&directory, 600), identity()).unwrap();
+    let mut journal = Journal::begin(layout(&directory, 600), identity()).unwrap();
     // A file that blocks the next segment.
     fs::write(directory.path().join("4.journal"), "").unwrap();
     push_update(&mut journal, 500);
@@ -96,9 +96,9 @@ fn a_next_segment_that_cannot_be_made_is_made_later() {
 #[test]
 fn the_quota_counts_what_is_still_there() {
     let directory = TempDir::new().unwrap();
-    let mut place = place(&directory, 1000);
-    place.quota_bytes = 3000;
-    let mut journal = Journal::begin(place, identity()).unwrap();
+    let mut layout = layout(&directory, 1000);
+    layout.quota_bytes = 3000;
+    let mut journal = Journal::begin(layout, identity()).unwrap();
     while !journal.over_quota() {
         push_update(&mut journal, 900);
         journal.commit().unwrap();
@@ -132,7 +132,7 @@ fn a_full_disk_leaves_whole_records_only() {
     xfsz.add(Signal::SIGXFSZ);
     xfsz.thread_block().unwrap();
     let directory = TempDir::new().unwrap();
-    let mut journal = Journal::begin(place(&directory, 1 << 30), identity()).unwrap();
+    let mut journal = Journal::begin(layout(&directory, 1 << 30), identity()).unwrap();
     let limit = 300_000;
     setrlimit(Resource::RLIMIT_FSIZE, limit, limit).unwrap();
     let mut written = 0;
@@ -160,7 +160,7 @@ fn a_full_disk_leaves_whole_records_only() {
 #[test]
 fn nothing_is_written_behind_what_a_failed_seal_has_left() {
     let directory = TempDir::new().unwrap();
-    let mut journal = Journal::begin(place(&directory, 1 << 20), identity()).unwrap();
+    let mut journal = Journal::begin(layout(&directory, 1 << 20), identity()).unwrap();
     push_update(&mut journal, 100);
     journal.commit().unwrap();
     let whole = journal.end();

@@ -17,9 +17,9 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use crate::acp::lines::{Line, LineSplitter};
 
 /// How long a peer may take for its hello.
-const HELLO_PATIENCE: Duration = Duration::from_secs(10);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a peer may take to read its refusal.
-const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of commands per connection without a delivered reply. Reading stops at the limit.
 const MAX_OPEN_COMMANDS: usize = 64;
 const READ_BYTES: usize = 8 * 1024;
@@ -79,7 +79,7 @@ pub(crate) async fn turn_away(stream: Stream, refusal: Refusal, generation: u64)
         write(&stream, &frame).await
     };
     // A courtesy: it does not matter whether the peer reads it.
-    let _ = tokio::time::timeout(REFUSAL_PATIENCE, refuse).await;
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, refuse).await;
 }
 
 struct Connection<'a> {
@@ -92,7 +92,7 @@ impl Connection<'_> {
     async fn run(&self, mut ends: watch::Receiver<JournalEnd>) -> io::Result<()> {
         let (out, mut frames) = mpsc::unbounded_channel();
         let mut input = Input::new();
-        let hello = tokio::time::timeout(HELLO_PATIENCE, input.frame(self.stream)).await;
+        let hello = tokio::time::timeout(HELLO_TIMEOUT, input.frame(self.stream)).await;
         let Ok(Ok(Some(line))) = hello else { return Ok(()) };
         let Ok(ToRuntime::Hello { protocol, generation, desired }) = serde_json::from_slice(&line) else {
             let refusal = Refusal::Unknown { message: "the first frame must be hello".to_owned() };

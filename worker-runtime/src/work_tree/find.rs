@@ -40,14 +40,14 @@ pub(super) fn repository(
     env: &[(OsString, OsString)],
     until: Instant,
 ) -> Result<Repository, String> {
-    let git = Git { folder: cwd, env, settings: Settings::Asked, places: Vec::new(), until, held: &[] };
+    let git = Git { folder: cwd, env, settings: Settings::Query, places: Vec::new(), until, held: &[] };
     let ask =
         ["rev-parse", "--show-object-format", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"];
-    let said = git.run(&ask, b"", MAX_BYTES).map_err(|failure| match failure {
+    let stderr = git.run(&ask, b"", MAX_BYTES).map_err(|failure| match failure {
         Failure::Refused { .. } => "the folder is in no git work tree".to_owned(),
         other => other.to_string(),
     })?;
-    let mut lines = said.strip_suffix(b"\n").unwrap_or(&said).split(|byte| *byte == b'\n');
+    let mut lines = stderr.strip_suffix(b"\n").unwrap_or(&stderr).split(|byte| *byte == b'\n');
     let mut next = || lines.next().map(|line| PathBuf::from(OsString::from_vec(line.to_vec())));
     let (Some(format), Some(root), Some(git_dir), Some(common), None) =
         (next(), next(), next(), next(), next())

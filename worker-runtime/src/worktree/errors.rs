@@ -14,18 +14,20 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match &failure {
             Failure::NotInstalled => needs_git("notInstalled", "git is not installed"),
-            Failure::Refused { command, code, said, .. } if FULL.iter().any(|full| said.contains(full)) => {
+            Failure::Refused { command, code, stderr, .. }
+                if FULL.iter().any(|full| stderr.contains(full)) =>
+            {
                 Self::new(Code::StorageFull, format!("`git {command}` failed: the disk is full"))
                     .retryable()
                     .recommend("make room on the disk of the repository and of its worktrees, and try again")
-                    .with("output", said.clone())
+                    .with("output", stderr.clone())
                     .with("exitCode", *code)
             }
-            Failure::Refused { command, code, said, .. } => {
-                let reason = said.lines().last().unwrap_or("without a message");
+            Failure::Refused { command, code, stderr, .. } => {
+                let reason = stderr.lines().last().unwrap_or("without a message");
                 Self::new(Code::GitFailed, format!("`git {command}` failed: {reason}"))
                     .with("command", format!("git {command}"))
-                    .with("output", said.clone())
+                    .with("output", stderr.clone())
                     .with("exitCode", *code)
             }
             _ => Self::new(Code::GitFailed, failure.to_string()),

@@ -3,42 +3,44 @@
 use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
-use super::alone::alone;
+use super::exclusive::exclusively;
 use super::keep::Keeping;
-use super::own::ask::{Request, Said, Target, Wish};
-use super::work::{Env, Patience, Work, line};
+use super::own::ask::{InsideOperation, InsideResult, Request, Target};
+use super::work::{Env, WaitLimits, Work, line};
 use super::{discard, land, look, patch, usable};
 
 /// Carries out a request inside the sandbox.
-pub(super) fn answer(request: Request, env: &Env, patience: Patience) -> Said {
-    let work = Work::new(env, patience);
+pub(super) fn answer(request: Request, env: &Env, waits: WaitLimits) -> InsideResult {
+    let work = Work::new(env, waits);
     let Request { worktree, wish } = request;
-    let said = alone(&work, "inside", &worktree, |work| {
+    let result = exclusively(&work, "inside", &worktree, |work| {
         Ok(match wish {
-            Wish::Look => Said::Contents(look::look(work, &worktree)?),
-            Wish::Setup { setup } => usable::make(work, &worktree, &setup).map(|_| Said::Done)?,
-            Wish::Commit { landing, target } => {
-                target.map_or(Ok(()), |target| renew(work, &worktree, &target))?;
-                Said::Commit(Some(land::commit_all(work, &worktree, &landing)?))
+            InsideOperation::Look => InsideResult::Contents(look::look(work, &worktree)?),
+            InsideOperation::Setup { setup } => {
+                usable::make(work, &worktree, &setup).map(|_| InsideResult::Done)?
             }
-            Wish::Commits { time } => Said::Commit(land::commits(work, &worktree, time)?),
-            Wish::All { time } => {
+            InsideOperation::Commit { landing, target } => {
+                target.map_or(Ok(()), |target| renew(work, &worktree, &target))?;
+                InsideResult::Commit(Some(land::commit_all(work, &worktree, &landing)?))
+            }
+            InsideOperation::Commits { time } => InsideResult::Commit(land::commits(work, &worktree, time)?),
+            InsideOperation::All { time } => {
                 let found = look::registered(&worktree)?;
                 let keeping = Keeping { work, worktree: &worktree, time };
-                Said::Commit(found.map(|found| discard::of_folder(&keeping, &found)).transpose()?)
+                InsideResult::Commit(found.map(|found| discard::of_folder(&keeping, &found)).transpose()?)
             }
-            Wish::Check { checks, commit } => {
+            InsideOperation::Check { checks, commit } => {
                 land::check(work, &worktree, &checks, &commit)?;
-                Said::Done
+                InsideResult::Done
             }
-            Wish::GoOn { commit } => {
+            InsideOperation::GoOn { commit } => {
                 land::go_on(work, &worktree, &commit)?;
-                Said::Done
+                InsideResult::Done
             }
-            Wish::Patch => Said::Patch(patch::of(work, &worktree)?),
+            InsideOperation::Patch => InsideResult::Patch(patch::of(work, &worktree)?),
         })
     });
-    said.unwrap_or_else(|error: Error| Said::Failed(error))
+    result.unwrap_or_else(|error: Error| InsideResult::Failed(error))
 }
 
 /// Moves a branch to its commit in the main repository, unless the agent has checked it out.

@@ -24,9 +24,9 @@ pub(super) struct Lock {
 
 impl Lock {
     /// Takes the lock. Creates its file and folder.
-    pub(super) fn take(path: &Path, operation: &str, patience: Duration) -> Result<Self, Error> {
+    pub(super) fn take(path: &Path, operation: &str, timeout: Duration) -> Result<Self, Error> {
         let failed = |error: std::io::Error| errors::file(path, &error);
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         loop {
             path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
             let mut options = OpenOptions::new();

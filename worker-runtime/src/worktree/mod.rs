@@ -9,12 +9,12 @@
 //! worktree's name: it is ours and complete), `subagent-ready` (its time is the end of the setup)
 //! and `subagent-removing` (a removal has begun).
 
-mod alone;
 mod checkout;
 mod commits;
 mod create;
 mod discard;
 mod errors;
+mod exclusive;
 mod inside;
 mod keep;
 mod land;
@@ -43,10 +43,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use subagent_protocol::worktree::{Answer, Operation};
 
-use self::alone::alone;
+use self::exclusive::exclusively;
 pub use self::patch::patch;
 pub use self::plan::repository;
-use self::work::{Env, PATIENT, Patience, Work};
+use self::work::{Env, WAIT_LIMITS, WaitLimits, Work};
 
 /// Reads an operation from standard input, carries it out, and writes the result. With the word
 /// `inside`, a process like this one requests it from within an agent's sandbox.
@@ -56,13 +56,15 @@ use self::work::{Env, PATIENT, Patience, Work};
 /// The input is not an operation, or the result cannot be written.
 pub(crate) fn run(word: Option<OsString>) -> io::Result<()> {
     match word {
-        Some(word) if word == own::ask::INSIDE => told(|request, env| inside::answer(request, env, PATIENT)),
-        _ => told(|operation, env| answer(operation, env, PATIENT)),
+        Some(word) if word == own::ask::INSIDE => {
+            serve(|request, env| inside::answer(request, env, WAIT_LIMITS))
+        }
+        _ => serve(|operation, env| answer(operation, env, WAIT_LIMITS)),
     }
 }
 
 /// Reads one request from standard input and writes its result.
-fn told<R: DeserializeOwned, A: Serialize>(answer: impl FnOnce(R, &Env) -> A) -> io::Result<()> {
+fn serve<R: DeserializeOwned, A: Serialize>(answer: impl FnOnce(R, &Env) -> A) -> io::Result<()> {
     let mut text = Vec::new();
     let _ = io::stdin().lock().read_to_end(&mut text)?;
     let request = serde_json::from_slice(&text).map_err(io::Error::other)?;
@@ -72,14 +74,14 @@ fn told<R: DeserializeOwned, A: Serialize>(answer: impl FnOnce(R, &Env) -> A) ->
     io::stdout().write_all(&line)
 }
 
-fn answer(operation: Operation, env: &Env, patience: Patience) -> Answer {
-    let work = Work::new(env, patience);
+fn answer(operation: Operation, env: &Env, waits: WaitLimits) -> Answer {
+    let work = Work::new(env, waits);
     let answer = match operation {
         Operation::Plan { cwd, root, branch, base, with_changes } => {
             let wanted = plan::Wanted { branch, base, with_changes };
             plan::plan(&work, &cwd, &root, &wanted).map(Answer::Planned)
         }
-        Operation::Create { worktree, setup } => alone(&work, "create", &worktree, |work| {
+        Operation::Create { worktree, setup } => exclusively(&work, "create", &worktree, |work| {
             create::create(work, &worktree)?;
             match worktree.sandbox {
                 // No agent has touched its content yet.
@@ -88,31 +90,35 @@ fn answer(operation: Operation, env: &Env, patience: Patience) -> Answer {
             }
         }),
         Operation::Setup { worktree, setup } => {
-            alone(&work, "setup", &worktree, |work| match &worktree.sandbox {
+            exclusively(&work, "setup", &worktree, |work| match &worktree.sandbox {
                 Some(sandbox) => own::setup(work, &worktree, sandbox, &setup),
                 None => usable::make(work, &worktree, &setup),
             })
         }
-        Operation::Look { worktree } => alone(&work, "look", &worktree, |work| match &worktree.sandbox {
-            Some(sandbox) => own::look(work, &worktree, sandbox).map(Answer::Found),
-            None => look::look(work, &worktree).map(Answer::Found),
-        }),
-        Operation::Remove { worktree } => alone(&work, "remove", &worktree, |work| match &worktree.sandbox {
-            Some(sandbox) => own::remove(work, &worktree, sandbox),
-            None => remove::remove(work, &worktree),
-        }),
+        Operation::Look { worktree } => {
+            exclusively(&work, "look", &worktree, |work| match &worktree.sandbox {
+                Some(sandbox) => own::look(work, &worktree, sandbox).map(Answer::Found),
+                None => look::look(work, &worktree).map(Answer::Found),
+            })
+        }
+        Operation::Remove { worktree } => {
+            exclusively(&work, "remove", &worktree, |work| match &worktree.sandbox {
+                Some(sandbox) => own::remove(work, &worktree, sandbox),
+                None => remove::remove(work, &worktree),
+            })
+        }
         Operation::Discard { worktree, time } => {
-            alone(&work, "discard", &worktree, |work| match &worktree.sandbox {
+            exclusively(&work, "discard", &worktree, |work| match &worktree.sandbox {
                 Some(sandbox) => own::discard(work, &worktree, sandbox, time),
                 None => discard::discard(work, &worktree, time),
             })
         }
         Operation::Prune { repository, before } => retired::prune(&work, &repository, before),
         Operation::Land { worktree, landing } => {
-            alone(&work, "land", &worktree, |work| land::land(work, &worktree, &landing))
+            exclusively(&work, "land", &worktree, |work| land::land(work, &worktree, &landing))
         }
         Operation::Merge { worktree, landing } => {
-            alone(&work, "merge", &worktree, |work| land::files::merge(work, &worktree, &landing))
+            exclusively(&work, "merge", &worktree, |work| land::files::merge(work, &worktree, &landing))
         }
         Operation::Recover { repository } => land::recover(&work, &repository),
     };

@@ -7,9 +7,9 @@ use std::path::Path;
 use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
-use super::alone::alone;
+use super::exclusive::exclusively;
 use super::scratch::Scratch;
-use super::work::{PATIENT, Work};
+use super::work::{WAIT_LIMITS, Work};
 use super::{errors, look, own};
 
 /// Returns a patch from the worktree's base to its present files, in the format of `git apply`.
@@ -19,8 +19,8 @@ use super::{errors, look, own};
 ///
 /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, or `GIT_FAILED`, as stable codes.
 pub fn patch(worktree: &Worktree, env: &[(OsString, OsString)], runtime: &Path) -> Result<Vec<u8>, Error> {
-    let work = Work::new(env, PATIENT).with_runtime(runtime);
-    alone(&work, "patch", worktree, |work| match &worktree.sandbox {
+    let work = Work::new(env, WAIT_LIMITS).with_runtime(runtime);
+    exclusively(&work, "patch", worktree, |work| match &worktree.sandbox {
         Some(sandbox) => own::patch(work, worktree, sandbox),
         None => of(work, worktree),
     })

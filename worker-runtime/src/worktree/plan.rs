@@ -10,7 +10,7 @@ use subagent_protocol::Error;
 use subagent_protocol::worktree::{BRANCH_PREFIX, Plan};
 
 use super::scratch::Scratch;
-use super::work::{PATIENT, Work, line};
+use super::work::{WAIT_LIMITS, Work, line};
 use super::{errors, status};
 use crate::git::Failure;
 
@@ -93,7 +93,7 @@ pub(super) fn version(work: &Work<'_>, folder: &Path) -> Result<(u32, u32), Erro
 ///
 /// `WORKTREE_NEEDS_GIT{reason}`, or `GIT_FAILED` for other failures.
 pub fn repository(folder: &Path, env: &[(OsString, OsString)]) -> Result<PathBuf, Error> {
-    Ok(find(&Work::new(env, PATIENT), folder)?.repository)
+    Ok(find(&Work::new(env, WAIT_LIMITS), folder)?.repository)
 }
 
 fn find(work: &Work<'_>, cwd: &Path) -> Result<Found, Error> {
@@ -101,7 +101,7 @@ fn find(work: &Work<'_>, cwd: &Path) -> Result<Found, Error> {
         work.ask(&work.git(cwd), &["rev-parse", "--is-bare-repository", "--is-inside-work-tree"], b"")?;
     let answer = match asked {
         Ok(answer) => line(&answer),
-        Err(Failure::Refused { said, .. }) if said.contains("not a git repository") => {
+        Err(Failure::Refused { stderr, .. }) if stderr.contains("not a git repository") => {
             let message = format!("{} is in no git repository", cwd.display());
             return Err(errors::needs_git("noRepository", message));
         }

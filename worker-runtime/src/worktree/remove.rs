@@ -58,7 +58,9 @@ fn take_away(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Resu
     let args = [path_arg("worktree"), path_arg("remove"), path];
     match work.ask(&work.git(&worktree.repository), &args, b"")? {
         Ok(_) => Ok(true),
-        Err(Failure::Refused { said, .. }) if said.contains("contains modified or untracked") => Ok(false),
+        Err(Failure::Refused { stderr, .. }) if stderr.contains("contains modified or untracked") => {
+            Ok(false)
+        }
         Err(failure) => Err(failure.into()),
     }
 }

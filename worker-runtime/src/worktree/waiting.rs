@@ -11,8 +11,8 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Returns the lock file that git could not create because it exists.
-pub(super) fn lock_in(said: &str) -> Option<PathBuf> {
-    let (_, rest) = said.split_once("Unable to create '")?;
+pub(super) fn lock_in(stderr: &str) -> Option<PathBuf> {
+    let (_, rest) = stderr.split_once("Unable to create '")?;
     let (path, rest) = rest.split_once("': ")?;
     (path.ends_with(".lock") && rest.starts_with("File exists")).then(|| PathBuf::from(path))
 }

@@ -21,7 +21,7 @@ const MAX_ANSWER: usize = 512 * 1024 * 1024;
 
 /// How long an operation waits for others.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct WaitLimits {
     /// For another operation on the same worktree.
     pub(super) operation: Duration,
     /// For the lock file of another git.
@@ -29,13 +29,13 @@ pub(super) struct Patience {
 }
 
 /// The patience of ordinary operations.
-pub(super) const PATIENT: Patience =
-    Patience { operation: Duration::from_secs(30), git: Duration::from_secs(10) };
+pub(super) const WAIT_LIMITS: WaitLimits =
+    WaitLimits { operation: Duration::from_secs(30), git: Duration::from_secs(10) };
 
 /// The state of one operation.
 pub(super) struct Work<'a> {
     env: &'a Env,
-    patience: Patience,
+    waits: WaitLimits,
     until: Instant,
     begun: SystemTime,
     /// Inherited by git: remains of a killed operation finish before the next operation begins.
@@ -48,10 +48,10 @@ pub(super) struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(env: &'a Env, patience: Patience) -> Self {
+    pub(super) fn new(env: &'a Env, waits: WaitLimits) -> Self {
         let until = Instant::now() + DEADLINE;
         let (begun, repository) = (SystemTime::now(), PathBuf::new());
-        Self { env, patience, until, begun, held: Vec::new(), killed: None, repository, runtime: None }
+        Self { env, waits, until, begun, held: Vec::new(), killed: None, repository, runtime: None }
     }
 
     /// For callers other than `subagent-runtime` itself.
@@ -72,15 +72,15 @@ impl<'a> Work<'a> {
         repository: &Path,
         operation: impl FnOnce(&Work<'a>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let lock = Lock::take(path, name, self.patience.operation)?;
+        let lock = Lock::take(path, name, self.waits.operation)?;
         let mut held = vec![lock.inherited().map_err(|error| errors::file(path, &error))?];
         for file in &self.held {
             held.push(file.try_clone().map_err(|error| errors::file(path, &error))?);
         }
         let killed = [self.killed, lock.killed].into_iter().flatten().min();
-        let (env, patience, until, begun) = (self.env, self.patience, self.until, self.begun);
+        let (env, waits, until, begun) = (self.env, self.waits, self.until, self.begun);
         let (repository, runtime) = (repository.to_owned(), self.runtime.clone());
-        operation(&Self { env, patience, until, begun, held, killed, repository, runtime })
+        operation(&Self { env, waits, until, begun, held, killed, repository, runtime })
     }
 
     /// Whether an earlier operation on this worktree was killed.
@@ -97,7 +97,7 @@ impl<'a> Work<'a> {
     }
 
     pub(super) const fn patience_with_git(&self) -> Duration {
-        self.patience.git
+        self.waits.git
     }
 
     pub(super) fn held(&self) -> &[OwnedFd] {
@@ -154,11 +154,11 @@ impl<'a> Work<'a> {
         args: &[S],
         stdin: &[u8],
     ) -> Result<Result<Vec<u8>, Failure>, Error> {
-        let until = Instant::now() + self.patience.git;
+        let until = Instant::now() + self.waits.git;
         loop {
             let answer = git.run(args, stdin, MAX_ANSWER);
-            let Err(Failure::Refused { said, .. }) = &answer else { return Ok(answer) };
-            let Some(lock) = waiting::lock_in(said) else { return Ok(answer) };
+            let Err(Failure::Refused { stderr, .. }) = &answer else { return Ok(answer) };
+            let Some(lock) = waiting::lock_in(stderr) else { return Ok(answer) };
             let lock = git.folder.join(lock);
             if waiting::until_gone(&lock, until) && Instant::now() < until {
                 continue;

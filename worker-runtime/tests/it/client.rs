@@ -12,12 +12,12 @@ use subagent_protocol::record::RecordType as T;
 use tempfile::TempDir;
 
 /// A worker in its own workspace.
-struct Office {
+struct ClientWorkspace {
     workspace: TempDir,
     worker: Worker,
 }
 
-impl Office {
+impl ClientWorkspace {
     fn new() -> Self {
         let workspace = TempDir::new().unwrap();
         let mut worker = Worker::new(&["--stay"]);
@@ -68,7 +68,7 @@ const STUBBORN: &str = "trap '' TERM HUP; echo $$ > main; setsid sh -c 'trap \"\
 
 #[test]
 fn files_are_read_and_written_and_all_of_it_is_in_the_journal() {
-    let office = Office::new();
+    let office = ClientWorkspace::new();
     fs::write(office.path("old"), "one\ntwo\nthree\n").unwrap();
     let _runtime = office.worker.run();
     let (old, new) = (office.path("old"), office.path("folder/new"));
@@ -102,7 +102,7 @@ fn files_are_read_and_written_and_all_of_it_is_in_the_journal() {
 
 #[test]
 fn a_terminal_runs_prints_and_ends() {
-    let office = Office::new();
+    let office = ClientWorkspace::new();
     fs::create_dir(office.path("sub")).unwrap();
     let _runtime = office.worker.run();
     let script = "echo out; echo err >&2; pwd; echo \"$MINI-$EXTRA-$SUBAGENT_MARKER-$LD_X\"; env | grep -c SUBAGENT_COMMAND; umask; exit 3";
@@ -139,7 +139,7 @@ fn a_terminal_runs_prints_and_ends() {
 
 #[test]
 fn what_a_terminal_prints_is_cut_at_its_beginning() {
-    let office = Office::new();
+    let office = ClientWorkspace::new();
     let _runtime = office.worker.run();
     let answers = office.answers(&json!([
         ["terminal/create", {"command": "printf 'begin %s' ääää; kill -9 $$", "outputByteLimit": 5}],
@@ -159,7 +159,7 @@ fn what_a_terminal_prints_is_cut_at_its_beginning() {
 
 #[test]
 fn a_terminal_that_cannot_be_started_says_why() {
-    let office = Office::new();
+    let office = ClientWorkspace::new();
     fs::write(office.path("file"), "").unwrap();
     let _runtime = office.worker.run();
     let in_folder = |cwd: PathBuf| json!(["terminal/create", {"command": "true", "cwd": cwd}]);
@@ -180,7 +180,7 @@ fn a_terminal_that_cannot_be_started_says_why() {
 
 #[test]
 fn a_kill_and_a_release_end_the_whole_tree() {
-    let office = Office::new();
+    let office = ClientWorkspace::new();
     let _runtime = office.worker.run();
     let office_answers = office.answers(&json!([
         ["terminal/create", {"command": STUBBORN}],
@@ -203,7 +203,7 @@ fn a_kill_and_a_release_end_the_whole_tree() {
 #[test]
 fn no_end_of_whatever_kind_leaves_a_process_of_a_terminal() {
     for how in ["terminate", "kill the runtime", "kill the agent", "kill the guard of the agent", "cancel"] {
-        let office = Office::new();
+        let office = ClientWorkspace::new();
         let mut runtime = office.worker.run();
         office.begin(&json!([["terminal/create", {"command": STUBBORN}], wait()]));
         let pids = [office.pid("main"), office.pid("child")];
@@ -233,7 +233,7 @@ fn no_end_of_whatever_kind_leaves_a_process_of_a_terminal() {
 
 #[test]
 fn a_guard_that_is_killed_loses_nothing_but_the_exit_status() {
-    let office = Office::new();
+    let office = ClientWorkspace::new();
     let mut runtime = office.worker.run();
     office.begin(&json!([
         ["terminal/create", {"command": STUBBORN}],
@@ -259,7 +259,7 @@ fn a_guard_that_is_killed_loses_nothing_but_the_exit_status() {
 
 #[test]
 fn a_terminal_outlives_its_turn_and_a_cancel() {
-    let office = Office::new();
+    let office = ClientWorkspace::new();
     let _runtime = office.worker.run();
     // One of them prints as fast as it can; the others do not wait for it.
     office.answers(
@@ -277,7 +277,7 @@ fn a_terminal_outlives_its_turn_and_a_cancel() {
 
 #[test]
 fn a_withdrawn_request_gets_one_answer() {
-    let office = Office::new();
+    let office = ClientWorkspace::new();
     let _runtime = office.worker.run();
     office.answers(&json!([["terminal/create", {"command": "exec sleep 1000"}]]));
     let mut daemon = office.worker.ready();
@@ -299,7 +299,7 @@ fn a_withdrawn_request_gets_one_answer() {
 
 #[test]
 fn an_agent_that_asks_and_does_not_listen_fills_no_memory() {
-    let office = Office::new();
+    let office = ClientWorkspace::new();
     fs::write(office.path("large"), "x".repeat(1024 * 1024)).unwrap();
     let runtime = office.worker.run();
     let mut daemon = office.worker.ready();
@@ -313,14 +313,14 @@ fn an_agent_that_asks_and_does_not_listen_fills_no_memory() {
     let created: usize = office.worker.texts(Some(2))[0].parse().unwrap();
     assert!((1..=32).contains(&created), "{created} terminals");
     let status = fs::read_to_string(format!("/proc/{}/status", runtime.pid())).unwrap();
-    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let kibibytes: u64 = most.trim().trim_end_matches(" kB").parse().unwrap();
+    let max = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kibibytes: u64 = max.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(kibibytes < 40 * 1024, "it took {kibibytes} KiB");
 }
 
 #[test]
 fn a_file_system_that_hangs_holds_up_neither_terminals_nor_a_cancel_nor_the_end() {
-    let office = Office::new();
+    let office = ClientWorkspace::new();
     let mut runtime = office.worker.run_with(&[("SUBAGENT_FAILPOINTS", "client_file.before_open=hang")]);
     let mut daemon = office.worker.ready();
     let read = json!(["fs/read_text_file", {"path": office.path("none")}]);
@@ -344,7 +344,7 @@ fn a_file_system_that_hangs_holds_up_neither_terminals_nor_a_cancel_nor_the_end(
 #[test]
 fn a_runtime_that_dies_has_written_down_what_it_was_asked() {
     for (point, written) in [("client_file.before_open", false), ("client_file.after_close", true)] {
-        let office = Office::new();
+        let office = ClientWorkspace::new();
         let mut runtime = office.worker.run_with(&[("SUBAGENT_FAILPOINTS", &format!("{point}=exit(42)"))]);
         let write = json!(["fs/write_text_file", {"path": office.path("new"), "content": "text"}]);
         let mut daemon = office.worker.ready();

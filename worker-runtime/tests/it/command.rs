@@ -17,7 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
 
-use crate::support::{PATIENCE, example};
+use crate::support::{TIMEOUT, example};
 
 /// A run with the pipe that all its processes hold.
 struct Run {
@@ -89,8 +89,8 @@ fn witness(folder: &Path) -> fs::File {
 
 fn readable(pipe: &impl AsFd) {
     let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
-    let timeout = PollTimeout::try_from(PATIENCE).unwrap();
-    assert_eq!(poll(&mut fds, timeout), Ok(1), "nothing came within {PATIENCE:?}");
+    let timeout = PollTimeout::try_from(TIMEOUT).unwrap();
+    assert_eq!(poll(&mut fds, timeout), Ok(1), "nothing came within {TIMEOUT:?}");
 }
 
 /// Reads the pipe to its end: then no process holds it.
@@ -109,7 +109,7 @@ fn end(script: &str) -> CommandEnd {
 }
 
 #[test]
-fn the_end_and_both_outputs_are_told() {
+fn the_end_and_both_outputs_are_reported() {
     let mut run = Run::start("cat; echo \"$WORD\" >&2; pwd; exit 7", |run| run.stdin = "in\n".into());
     let result = run.result();
     assert_eq!(result.end, CommandEnd::Exited { code: 7 });
@@ -160,7 +160,7 @@ fn what_it_forks_away_is_gone_after_its_end() {
 }
 
 #[test]
-fn what_cannot_be_started_is_told() {
+fn a_failed_start_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();

@@ -97,8 +97,8 @@ fn a_runtime_that_is_killed_takes_the_tree_along() {
     assert!(!guarded.lock_is_free());
     guarded.signal_guard(Signal::SIGKILL); // Here the direct child is the stand-in for a runtime.
     guarded.assert_gone(BOUND);
-    let told = guarded.rest_of_status();
-    assert!(matches!(told.last(), Some(GuardStatus::Clean { .. })), "{told:?}");
+    let statuses = guarded.rest_of_status();
+    assert!(matches!(statuses.last(), Some(GuardStatus::Clean { .. })), "{statuses:?}");
     assert!(guarded.lock_gets_free(BOUND));
 }
 
@@ -112,15 +112,15 @@ fn what_an_agent_leaves_behind_when_it_exits_is_gone() {
 }
 
 #[test]
-fn the_agents_end_is_told() {
+fn the_agents_end_is_reported() {
     for (script, code, signal) in
         [("exit 7", Some(7), None), ("kill -9 $$", None, Some(9)), ("kill -40 $$", None, Some(40))]
     {
         let mut guarded = Guarded::start(&["sh", "-c", script]);
         let expected = [exited(guarded.agent, code, signal), GuardStatus::Ending];
-        let mut told = guarded.rest_of_status();
-        let last = told.pop();
-        assert_eq!(told, expected, "{script}");
+        let mut statuses = guarded.rest_of_status();
+        let last = statuses.pop();
+        assert_eq!(statuses, expected, "{script}");
         assert!(matches!(last, Some(GuardStatus::Clean { killed: 0 | 1, .. })), "{script}: {last:?}");
     }
 }
@@ -151,7 +151,7 @@ fn a_t_ends_an_agent_in_order_also_when_it_is_stopped() {
 }
 
 #[test]
-fn a_failed_start_is_told_and_is_no_failure_of_the_guard() {
+fn a_failed_start_is_reported_and_is_no_failure_of_the_guard() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("not-executable");
     std::fs::write(&script, "#!/bin/sh\n").unwrap();
@@ -160,8 +160,10 @@ fn a_failed_start_is_told_and_is_no_failure_of_the_guard() {
     for (program, expected) in [(&missing, 2), (&script, 13)] {
         let program = program.to_str().unwrap();
         let mut guarded = Guarded::start_with(&[&example("guard"), "--", program]);
-        let told = guarded.rest_of_status();
-        let [GuardStatus::SpawnFailed { errno, message }] = told.as_slice() else { panic!("{told:?}") };
+        let statuses = guarded.rest_of_status();
+        let [GuardStatus::SpawnFailed { errno, message }] = statuses.as_slice() else {
+            panic!("{statuses:?}")
+        };
         assert_eq!(*errno, expected);
         assert!(message.contains(program), "{message}");
         guarded.assert_exit(0);
@@ -198,10 +200,10 @@ fn the_agent_inherits_nothing_of_the_guards() {
     // Starts it like a shell that ignores some signals. The agent must not ignore them.
     let ignoring = ["sh", "-c", "trap '' HUP INT CHLD; exec \"$@\"", "sh", &guard];
     let mut guarded = Guarded::start_with(&[&ignoring[..], &options, &files].concat());
-    let told = guarded.rest_of_status();
-    let [GuardStatus::Spawned { pid }, GuardStatus::Exited { code: Some(0), .. }, ..] = told.as_slice()
+    let statuses = guarded.rest_of_status();
+    let [GuardStatus::Spawned { pid }, GuardStatus::Exited { code: Some(0), .. }, ..] = statuses.as_slice()
     else {
-        panic!("{told:?}")
+        panic!("{statuses:?}")
     };
     let text = read_to_end(&mut guarded.stdout);
     let field = |name: &str| {
@@ -312,9 +314,9 @@ fn a_runtime_can_end_its_descendants_without_a_guard() {
     let mut stdout = std::io::BufReader::new(runtime.stdout.take().unwrap());
     crate::guard_harness::take_lines(&mut stdout, 22);
     runtime.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    let told = read_to_end(&mut stdout);
-    let lines: Vec<_> = told.lines().collect();
-    assert!(lines[0].starts_with("spared clean=true remaining=[] killed="), "{told}");
+    let statuses = read_to_end(&mut stdout);
+    let lines: Vec<_> = statuses.lines().collect();
+    assert!(lines[0].starts_with("spared clean=true remaining=[] killed="), "{statuses}");
     assert_eq!(lines[1..], ["still here", "all clean=true remaining=[] killed=1"]);
     assert_eq!(read_to_end(runtime.stderr.as_mut().unwrap()), "");
     assert!(runtime.wait().unwrap().success());

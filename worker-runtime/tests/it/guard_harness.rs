@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use subagent_runtime::guard::GuardStatus;
 
 /// Time limit for every wait of a test.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A guard as its runtime sees it.
 pub(crate) struct Guarded {
@@ -113,10 +113,10 @@ impl Guarded {
 
     /// Reads the guard's last status and returns its `(killed, millis)`.
     pub(crate) fn assert_clean(&mut self) -> (u32, u64) {
-        let told = self.rest_of_status();
-        let Some(GuardStatus::Clean { killed, millis }) = told.last() else { panic!("{told:?}") };
-        let count = told.iter().filter(|status| **status == GuardStatus::Ending).count();
-        assert_eq!(count, 1, "{told:?}");
+        let statuses = self.rest_of_status();
+        let Some(GuardStatus::Clean { killed, millis }) = statuses.last() else { panic!("{statuses:?}") };
+        let count = statuses.iter().filter(|status| **status == GuardStatus::Ending).count();
+        assert_eq!(count, 1, "{statuses:?}");
         self.assert_exit(0);
         assert!(self.lock_is_free());
         (*killed, *millis)
@@ -204,7 +204,7 @@ pub(crate) fn await_state(pid: i32, wanted: &str) {
         if stat.rsplit_once(')').unwrap().1.split_whitespace().next() == Some(wanted) {
             return;
         }
-        assert!(started.elapsed() < PATIENCE, "{stat}");
+        assert!(started.elapsed() < TIMEOUT, "{stat}");
         thread::yield_now();
     }
 }
@@ -222,7 +222,7 @@ impl Bounded {
 
 impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        assert!(self.readable(PATIENCE), "nothing came within {PATIENCE:?}");
+        assert!(self.readable(TIMEOUT), "nothing came within {TIMEOUT:?}");
         self.0.read(buffer)
     }
 }

@@ -73,7 +73,7 @@ fn the_agent_inherits_what_it_was_given_and_nothing_else() {
 }
 
 #[test]
-fn an_approval_is_asked_answered_and_written_down_before_it_is_told() {
+fn an_approval_is_recorded_before_it_is_reported() {
     let worker = Worker::new(&[]);
     let _runtime = worker.run();
     let mut daemon = worker.ready();

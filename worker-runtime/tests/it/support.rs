@@ -21,7 +21,7 @@ use subagent_protocol::state::Desired;
 use tempfile::TempDir;
 
 /// Time limit of every step, even on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn example(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
@@ -30,7 +30,7 @@ pub(crate) fn example(name: &str) -> PathBuf {
 
 /// Waits for a condition by polling: files and other processes send no notification.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = look() {
             return found;
@@ -146,7 +146,7 @@ impl Worker {
 
     pub(crate) fn connect(&self) -> Connection {
         let stream = until("the command socket", || UnixStream::connect(&self.start.socket).ok());
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Connection { input: BufReader::new(stream.try_clone().unwrap()), output: stream, next: 0 }
     }
 

@@ -1,8 +1,8 @@
 //! Client requests that need a permission: files and terminals of a worker with rules.
 
-use super::super::asking::MOST_SHOWN_BYTES;
+use super::super::asking::MAX_SHOWN_BYTES;
 use super::*;
-use crate::acp::asked::{Asked, Step, Subject};
+use crate::acp::client_operation::{ClientOperation, Step, Subject};
 use subagent_protocol::start::ClientRules;
 
 fn talk(rules: ClientRules) -> Talk {
@@ -66,8 +66,8 @@ fn what_is_allowed_is_done_where_it_was_found() {
     answer(&mut talk, Some("allow-once"), Some("edit"));
     assert_eq!(talk.types(), [T::AnswerWritten]);
     assert!(talk.actions.contains(&Action::Call(1)) && talk.sent().is_empty());
-    let asked = Asked::Write { path: "/w/link".to_owned(), content: "new".to_owned() };
-    assert_eq!(talk.conversation.take_call(1), Some(Step::Do(asked, Some("/w/file".to_owned()))));
+    let request = ClientOperation::Write { path: "/w/link".to_owned(), content: "new".to_owned() };
+    assert_eq!(talk.conversation.take_call(1), Some(Step::Do(request, Some("/w/file".to_owned()))));
     assert_eq!(talk.conversation.take_call(1), None);
 }
 
@@ -130,7 +130,7 @@ fn a_command_is_asked_for_with_its_variables_and_without_their_values() {
     );
     let odd = json!({"command": "make", "env": [{"name": "BASH_FUNC_ls%%", "value": "() { rm x; }"}]});
     assert!(asks(odd).unwrap_err().contains("cannot judge a variable"));
-    let long = json!({"command": "make", "args": ["x".repeat(MOST_SHOWN_BYTES)]});
+    let long = json!({"command": "make", "args": ["x".repeat(MAX_SHOWN_BYTES)]});
     assert!(asks(long).unwrap_err().contains("more than 64 KiB"));
 }
 
@@ -186,7 +186,7 @@ fn so_many_may_wait_and_no_more() {
     talk.line(write(0, "/w/a", ""));
     assert_eq!(found(&mut talk, 1, "/w/a"), None);
     assert_eq!(error(&talk).1, "too many open questions");
-    talk.line(write(1, "/w/b", &"x".repeat(MOST_SHOWN_BYTES + 1)));
+    talk.line(write(1, "/w/b", &"x".repeat(MAX_SHOWN_BYTES + 1)));
     let step = talk.conversation.take_call(2);
     assert_eq!(step, Some(Step::Find(Subject::Target("/w/b".to_owned(), false))), "it is not shown");
 }

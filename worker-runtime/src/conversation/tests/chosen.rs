@@ -76,25 +76,25 @@ fn options_are_set_one_after_the_other_also_in_a_turn_and_an_error_ends_the_comm
     talk.command(set("c", r#"{"mode": "ask"}"#)).unwrap();
     assert_eq!(talk.methods(), ["session/set_mode"], "one at a time");
     talk.line(json!({"id": 4, "result": {}}));
-    let told = |talk: &Talk| {
-        let told = |record: &Read| {
+    let reported = |talk: &Talk| {
+        let reported = |record: &Read| {
             (
                 record.body["request"].clone(),
                 record.body["last"].clone(),
                 record.body["error"]["code"].clone(),
             )
         };
-        talk.records.iter().map(told).collect::<Vec<_>>()
+        talk.records.iter().map(reported).collect::<Vec<_>>()
     };
     assert_eq!(
-        told(&talk),
+        reported(&talk),
         [(json!("a"), json!(true), json!(null)), (json!("b"), json!(true), json!("OPTION_NOT_AVAILABLE"))]
     );
     talk.update("current_mode_update");
     talk.forget();
     // Options that still wait when the agent is ended are reported too.
     talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
-    assert_eq!(told(&talk).pop(), Some((json!("c"), json!(true), json!("BACKEND_UNAVAILABLE"))));
+    assert_eq!(reported(&talk).pop(), Some((json!("c"), json!(true), json!("BACKEND_UNAVAILABLE"))));
     assert_eq!(talk.command(set("d", r#"{"mode": "ask"}"#)), Err(Refusal::Ending));
 }
 
@@ -145,18 +145,18 @@ fn a_session_whose_start_ends_after_it_was_made_is_closed() {
 
 #[test]
 fn an_agent_that_opens_another_session_than_it_was_asked_for_is_held_to_it() {
-    let answered = |method: &str, only: bool, told: Value| {
+    let answered = |method: &str, only: bool, reported: Value| {
         let offers = json!({"loadSession": true, "sessionCapabilities": {method: {}}});
         let mut talk = restoring(0, only, Timeouts::default(), offers);
-        talk.line(json!({"id": 2, "result": told}));
+        talk.line(json!({"id": 2, "result": reported}));
         talk.input(Input::Timer(Timer::Replay));
         talk
     };
     for method in ["resume", "none"] {
-        for told in
+        for reported in
             [json!(null), json!({"sessionId": "old"}), json!({"sessionId": ""}), json!({"sessionId": 7})]
         {
-            let talk = answered(method, false, told);
+            let talk = answered(method, false, reported);
             let session = body(&talk, T::Session);
             assert_eq!((&session["sessionId"], &session["contextLost"]), (&json!("old"), &json!(false)));
         }

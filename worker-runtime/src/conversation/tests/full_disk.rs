@@ -7,7 +7,7 @@ fn a_full_disk_ends_the_turn_after_a_while() {
     let mut talk = Talk::ready(None, json!({}));
     talk.prompt(5).unwrap();
     talk.input(Input::Storage(Storage::Full));
-    assert!(talk.actions.contains(&Action::SetTimer(Timer::StorageFull, STORAGE_PATIENCE)));
+    assert!(talk.actions.contains(&Action::SetTimer(Timer::StorageFull, STORAGE_TIMEOUT)));
     let unknown = Command::Answer { request_id: RequestId::from_random([9; 5]), option_id: None, rule: None };
     assert_eq!(talk.command(unknown), Err(Refusal::StorageFull));
     talk.forget();

@@ -26,11 +26,11 @@ pub(in super::super) fn merge(
 ) -> Result<Answer, Error> {
     let lock = worktree.repository.join(scratch::FOLDER).join("lock");
     work.locked("merge", &lock, &worktree.repository, |work| {
-        alone(work, worktree, landing).map(Answer::Merged)
+        merge_locked(work, worktree, landing).map(Answer::Merged)
     })
 }
 
-fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Merged, Error> {
+fn merge_locked(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Merged, Error> {
     finish::recover(work, &worktree.repository)?;
     if worktree.path.symlink_metadata().is_err() {
         // An earlier attempt was killed after its last step.

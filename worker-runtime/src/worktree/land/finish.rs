@@ -160,7 +160,7 @@ fn move_branch(
     let name = format!("refs/heads/{}", target.branch);
     let args = ["update-ref", "-m", reason, &name, after, &target.commit];
     match work.ask(&work.git(folder), &args, b"")? {
-        Err(Failure::Refused { said, .. }) if said.contains("but expected") => {
+        Err(Failure::Refused { stderr, .. }) if stderr.contains("but expected") => {
             let message = format!("the branch {} has moved meanwhile", target.branch);
             Err(refused("moved", message).with("branch", target.branch.clone()).retryable())
         }

@@ -29,7 +29,7 @@ pub(super) use checks::{restore, run as check};
 
 pub(super) fn land(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
     let lock = worktree.repository.join(scratch::FOLDER).join("lock");
-    work.locked("land", &lock, &worktree.repository, |work| alone(work, worktree, landing))
+    work.locked("land", &lock, &worktree.repository, |work| land_locked(work, worktree, landing))
 }
 
 pub(super) fn recover(work: &Work<'_>, repository: &std::path::Path) -> Result<Answer, Error> {
@@ -40,7 +40,7 @@ pub(super) fn recover(work: &Work<'_>, repository: &std::path::Path) -> Result<A
     work.locked("recover", &lock, repository, |work| finish::recover(work, repository).map(Answer::Recovered))
 }
 
-fn alone(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
+fn land_locked(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
     finish::recover(work, &worktree.repository)?;
     // The same landing, after it was killed.
     let mut landed = match landed::read(worktree, landing) {

@@ -26,12 +26,12 @@ const MAX_ANSWER: usize = 512 * 1024 * 1024;
 pub(in super::super) struct Request {
     /// The worktree, with paths as seen from inside.
     pub(in super::super) worktree: Worktree,
-    pub(in super::super) wish: Wish,
+    pub(in super::super) wish: InsideOperation,
 }
 
 /// The operation; each corresponds to one outside of a sandbox.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in super::super) enum Wish {
+pub(in super::super) enum InsideOperation {
     Look,
     Setup { setup: Setup },
     Commit { landing: Box<Landing>, target: Option<Target> },
@@ -51,7 +51,7 @@ pub(in super::super) struct Target {
 
 /// The result from inside the sandbox.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in super::super) enum Said {
+pub(in super::super) enum InsideResult {
     Contents(Contents),
     Commit(Option<String>),
     Patch(Vec<u8>),
@@ -69,8 +69,8 @@ pub(super) fn ask(
     work: &Work<'_>,
     worktree: &Worktree,
     sandbox: &Sandbox,
-    wish: Wish,
-) -> Result<Said, Error> {
+    wish: InsideOperation,
+) -> Result<InsideResult, Error> {
     let problem = |error: io::Error| errors::file(&worktree.path, &error);
     let request = Request { worktree: worktree.from_inside(), wish };
     let input = serde_json::to_vec(&request).map_err(|error| problem(error.into()))?;
@@ -80,14 +80,14 @@ pub(super) fn ask(
     command.args(subagent_sandbox::arguments(&text(sandbox), program.as_os_str(), &own));
     command.env_clear().envs(work.env().iter().cloned()).current_dir(&worktree.path);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let (status, bytes, said) = git::heard(command, &input, MAX_ANSWER, work.until(), work.held())?;
+    let (status, bytes, stderr) = git::run_program(command, &input, MAX_ANSWER, work.until(), work.held())?;
     match serde_json::from_slice(&bytes) {
-        Ok(Said::Failed(error)) => Err(cleaned(error)),
-        Ok(said) if status.success() => Ok(said),
+        Ok(InsideResult::Failed(error)) => Err(cleaned(error)),
+        Ok(result) if status.success() => Ok(result),
         _ => {
             let message = format!("the worktree {} cannot be inspected in its sandbox", worktree.name);
             let error =
-                Error::new(Code::GitFailed, message).with("output", said).with("exitCode", status.code());
+                Error::new(Code::GitFailed, message).with("output", stderr).with("exitCode", status.code());
             Err(error.with("path", worktree.path.display().to_string()))
         }
     }

@@ -20,7 +20,7 @@ use subagent_protocol::sandbox::Sandbox;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Answer, Contents, Landing, Setup, Worktree};
 
-use self::ask::{Said, Target, Wish, ask};
+use self::ask::{InsideOperation, InsideResult, Target, ask};
 use super::create::tip;
 use super::remove::delete_branch;
 use super::work::{Work, step};
@@ -32,8 +32,8 @@ pub(super) fn setup(
     sandbox: &Sandbox,
     setup: &Setup,
 ) -> Result<Answer, Error> {
-    match ask(work, worktree, sandbox, Wish::Setup { setup: setup.clone() })? {
-        Said::Done => Ok(Answer::Ready),
+    match ask(work, worktree, sandbox, InsideOperation::Setup { setup: setup.clone() })? {
+        InsideResult::Done => Ok(Answer::Ready),
         other => Err(unexpected(&other)),
     }
 }
@@ -42,8 +42,8 @@ pub(super) fn look(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox) -> R
     if worktree.path.symlink_metadata().is_err() {
         return Ok(Contents::default());
     }
-    match ask(work, worktree, sandbox, Wish::Look)? {
-        Said::Contents(contents) => Ok(contents),
+    match ask(work, worktree, sandbox, InsideOperation::Look)? {
+        InsideResult::Contents(contents) => Ok(contents),
         other => Err(unexpected(&other)),
     }
 }
@@ -70,7 +70,7 @@ pub(super) fn discard(
         // An earlier attempt was killed after its last step.
         return Ok(Answer::Discarded(retired::of(work, worktree, time)?));
     }
-    let commit = commit_of(work, worktree, sandbox, Wish::All { time })?
+    let commit = commit_of(work, worktree, sandbox, InsideOperation::All { time })?
         .ok_or_else(|| errors::not_found(&worktree.path, "it has no commit"))?;
     let name = retired::keep(work, &worktree.repository, worktree, time, &commit)?;
     take_away(work, worktree)?;
@@ -86,7 +86,7 @@ pub(super) fn commit(
     landing: &Landing,
     target: Option<Target>,
 ) -> Result<String, Error> {
-    let wish = Wish::Commit { landing: Box::new(landing.clone()), target };
+    let wish = InsideOperation::Commit { landing: Box::new(landing.clone()), target };
     commit_of(work, worktree, sandbox, wish)?
         .ok_or_else(|| errors::refused("noCommit", "the worktree has no commit checked out"))
 }
@@ -99,7 +99,7 @@ pub(super) fn commits(
     sandbox: &Sandbox,
     time: Timestamp,
 ) -> Result<Option<String>, Error> {
-    commit_of(work, worktree, sandbox, Wish::Commits { time })
+    commit_of(work, worktree, sandbox, InsideOperation::Commits { time })
 }
 
 pub(super) fn check(
@@ -112,7 +112,12 @@ pub(super) fn check(
     if checks.is_empty() {
         return Ok(());
     }
-    done(work, worktree, sandbox, Wish::Check { checks: checks.to_vec(), commit: commit.to_owned() })
+    done(
+        work,
+        worktree,
+        sandbox,
+        InsideOperation::Check { checks: checks.to_vec(), commit: commit.to_owned() },
+    )
 }
 
 /// Moves the worktree to a commit of the main repository.
@@ -125,19 +130,19 @@ pub(super) fn go_on(
     // The branch keeps its first commit.
     let name = format!("refs/heads/{}", worktree.branch);
     work.run(&worktree.repository, &["update-ref", &name, commit])?;
-    done(work, worktree, sandbox, Wish::GoOn { commit: commit.to_owned() })
+    done(work, worktree, sandbox, InsideOperation::GoOn { commit: commit.to_owned() })
 }
 
 pub(super) fn patch(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox) -> Result<Vec<u8>, Error> {
-    match ask(work, worktree, sandbox, Wish::Patch)? {
-        Said::Patch(bytes) => Ok(bytes),
+    match ask(work, worktree, sandbox, InsideOperation::Patch)? {
+        InsideResult::Patch(bytes) => Ok(bytes),
         other => Err(unexpected(&other)),
     }
 }
 
-fn done(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, wish: Wish) -> Result<(), Error> {
+fn done(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, wish: InsideOperation) -> Result<(), Error> {
     match ask(work, worktree, sandbox, wish)? {
-        Said::Done => Ok(()),
+        InsideResult::Done => Ok(()),
         other => Err(unexpected(&other)),
     }
 }
@@ -147,11 +152,11 @@ fn commit_of(
     work: &Work<'_>,
     worktree: &Worktree,
     sandbox: &Sandbox,
-    wish: Wish,
+    wish: InsideOperation,
 ) -> Result<Option<String>, Error> {
     let id = match ask(work, worktree, sandbox, wish)? {
-        Said::Commit(Some(id)) => id,
-        Said::Commit(None) => return Ok(None),
+        InsideResult::Commit(Some(id)) => id,
+        InsideResult::Commit(None) => return Ok(None),
         other => return Err(unexpected(&other)),
     };
     let is_id = id.len() == worktree.base.len() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -227,6 +232,6 @@ fn leaving(worktree: &Worktree) -> PathBuf {
     folder.join(format!(".{}.removed", worktree.name))
 }
 
-fn unexpected(said: &Said) -> Error {
-    errors::refused("noAnswer", format!("a process in the sandbox returned an unexpected result: {said:?}"))
+fn unexpected(result: &InsideResult) -> Error {
+    errors::refused("noAnswer", format!("a process in the sandbox returned an unexpected result: {result:?}"))
 }

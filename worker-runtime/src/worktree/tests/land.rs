@@ -290,7 +290,7 @@ fn changes_of_the_main_tree_are_left_out() {
 #[test]
 fn an_older_git_merges_the_same() {
     use crate::worktree::land::merge::{Merged, with_files};
-    use crate::worktree::work::{PATIENT, Work};
+    use crate::worktree::work::{WAIT_LIMITS, Work};
     let world = World::new();
     let base = world.git(&["rev-parse", "HEAD"]);
     world.write("changed", "one\ntwo\nthree\nfour\nfive\nsix\nmine\n");
@@ -302,7 +302,7 @@ fn an_older_git_merges_the_same() {
     let theirs = world.commit("theirs");
     world.write("changed", "first\ntwo\nthree\nfour\nfive\nsix\ntheirs\n");
     let conflict = world.commit("conflict");
-    let work = Work::new(&world.env, PATIENT);
+    let work = Work::new(&world.env, WAIT_LIMITS);
     let repository = world.top().join(".git");
     let merged = with_files(&work, &repository, &base, &ours, &theirs).unwrap();
     world.git(&["checkout", "-q", "main"]);

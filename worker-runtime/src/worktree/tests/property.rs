@@ -13,7 +13,7 @@ use subagent_testkit::{Random, say, times};
 
 use super::land::landing;
 use super::states::{Files, Origin, State};
-use super::world::{PATIENCE, World, time};
+use super::world::{TEST_WAITS, World, time};
 use crate::git::killed;
 use crate::worktree::answer;
 
@@ -31,7 +31,7 @@ fn child() {
     let Some(file) = std::env::var_os(OPERATION) else { return };
     let operation: Operation = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let env: Vec<_> = std::env::vars_os().collect();
-    let answer = answer(operation, &env, PATIENCE);
+    let answer = answer(operation, &env, TEST_WAITS);
     let text = format!("{} {}", killed::passed(), serde_json::to_string(&answer).unwrap());
     fs::write(Path::new(&file).with_extension("answer"), text).unwrap();
 }

@@ -11,11 +11,11 @@ use subagent_protocol::worktree::{Answer, Contents, Operation, Plan, Setup, Work
 use subagent_protocol::{Code, Error};
 
 use crate::worktree::answer;
-use crate::worktree::work::Patience;
+use crate::worktree::work::WaitLimits;
 
 /// The patience of tests that do not wait for a lock.
-pub(super) const PATIENCE: Patience =
-    Patience { operation: Duration::from_secs(30), git: Duration::from_millis(200) };
+pub(super) const TEST_WAITS: WaitLimits =
+    WaitLimits { operation: Duration::from_secs(30), git: Duration::from_millis(200) };
 
 pub(super) struct World {
     pub(super) dir: tempfile::TempDir,
@@ -117,7 +117,7 @@ impl World {
     }
 
     pub(super) fn run(&self, operation: Operation) -> Answer {
-        answer(operation, &self.env, PATIENCE)
+        answer(operation, &self.env, TEST_WAITS)
     }
 
     pub(super) fn plan_with(

@@ -11,7 +11,7 @@ use super::registration::Registration;
 use super::work::Work;
 
 /// Carries out an operation while no other one works on the worktree.
-pub(super) fn alone<'a, T>(
+pub(super) fn exclusively<'a, T>(
     work: &Work<'a>,
     name: &str,
     worktree: &Worktree,

@@ -6,13 +6,13 @@ use crate::daemon_start::{Decision, Effect, Found, Input};
 use crate::stderr::Log;
 
 /// A dead daemon and its replacement.
-pub(super) struct Comeback {
+pub(super) struct DaemonRestart {
     decision: Decision,
     starter: Starter,
     pub(super) starting: Option<Starting>,
 }
 
-impl Comeback {
+impl DaemonRestart {
     pub(super) fn new(starter: Starter) -> Self {
         Self { decision: Decision::default(), starter, starting: None }
     }
@@ -24,7 +24,7 @@ impl Comeback {
         }
         for effect in self.decision.handle(input) {
             match effect {
-                Effect::Look => {
+                Effect::Check => {
                     let (found, starting) = if is_ending {
                         (Found::NotWanted("this runtime is ending"), None)
                     } else {
@@ -33,9 +33,9 @@ impl Comeback {
                     self.starting = starting;
                     self.take(Input::Found(found), is_ending, alarms, log);
                 }
-                Effect::Alarm(after) => alarms.set(Alarm::Comeback, after),
-                Effect::NoAlarm => alarms.clear(Alarm::Comeback),
-                Effect::LetGo => self.starting = None,
+                Effect::Alarm(after) => alarms.set(Alarm::DaemonCheck, after),
+                Effect::NoAlarm => alarms.clear(Alarm::DaemonCheck),
+                Effect::Release => self.starting = None,
                 Effect::Note(message) => log.note(&message),
             }
         }
@@ -43,6 +43,6 @@ impl Comeback {
 
     /// Reads the report of the started daemon.
     pub(super) fn read(&mut self) -> Option<Input> {
-        self.starting.as_mut().and_then(Starting::read).map(Input::Said)
+        self.starting.as_mut().and_then(Starting::read).map(Input::Report)
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// Maximum output kept per terminal in bytes, and the default when the agent names no limit.
-pub(crate) const MOST_OUTPUT_BYTES: usize = 1024 * 1024;
+pub(crate) const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 /// `PATH_MAX` of the system, which also limits the agent.
 const MAX_PATH_BYTES: usize = 4096;
 /// A command without arguments that contains one of these is a line for the shell.
@@ -16,7 +16,7 @@ const SHELL_CHARACTERS: &str = " \t\n|&;<>()$`\\\"'*?[]#~{}!";
 
 /// A file or terminal request of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ClientOperation {
     /// The ACP method `fs/read_text_file`.
     Read {
         /// Absolute path of the file.
@@ -36,21 +36,13 @@ pub(crate) enum Asked {
     /// The ACP method `terminal/create`.
     Create(Command),
     /// The ACP method `terminal/output`.
-    Output {
-        terminal: String,
-    },
+    Output { terminal: String },
     /// The ACP method `terminal/wait_for_exit`.
-    WaitForExit {
-        terminal: String,
-    },
+    WaitForExit { terminal: String },
     /// The ACP method `terminal/kill`.
-    Kill {
-        terminal: String,
-    },
+    Kill { terminal: String },
     /// The ACP method `terminal/release`.
-    Release {
-        terminal: String,
-    },
+    Release { terminal: String },
 }
 
 /// The next step of a request.
@@ -59,7 +51,7 @@ pub(crate) enum Step {
     /// Find out where the path leads, without carrying anything out.
     Find(Subject),
     /// Carry it out. With a path, only if the request still leads to it.
-    Do(Asked, Option<String>),
+    Do(ClientOperation, Option<String>),
 }
 
 /// What a request refers to, before it is carried out.
@@ -132,22 +124,22 @@ struct TerminalParams {
 /// # Errors
 ///
 /// Returns a sentence that says what is wrong with them.
-pub(crate) fn parse(method: &str, params: Option<&RawValue>) -> Result<Asked, String> {
+pub(crate) fn parse(method: &str, params: Option<&RawValue>) -> Result<ClientOperation, String> {
     let terminal = || read::<TerminalParams>(params).map(|params| params.terminal_id);
     Ok(match method {
         "fs/read_text_file" => {
             let ReadParams { path, line, limit } = read(params)?;
-            Asked::Read { path: absolute("path", path)?, line, limit }
+            ClientOperation::Read { path: absolute("path", path)?, line, limit }
         }
         "fs/write_text_file" => {
             let WriteParams { path, content } = read(params)?;
-            Asked::Write { path: absolute("path", path)?, content }
+            ClientOperation::Write { path: absolute("path", path)?, content }
         }
-        "terminal/create" => Asked::Create(command(read(params)?)?),
-        "terminal/output" => Asked::Output { terminal: terminal()? },
-        "terminal/wait_for_exit" => Asked::WaitForExit { terminal: terminal()? },
-        "terminal/kill" => Asked::Kill { terminal: terminal()? },
-        "terminal/release" => Asked::Release { terminal: terminal()? },
+        "terminal/create" => ClientOperation::Create(command(read(params)?)?),
+        "terminal/output" => ClientOperation::Output { terminal: terminal()? },
+        "terminal/wait_for_exit" => ClientOperation::WaitForExit { terminal: terminal()? },
+        "terminal/kill" => ClientOperation::Kill { terminal: terminal()? },
+        "terminal/release" => ClientOperation::Release { terminal: terminal()? },
         _ => return Err("no such method".to_owned()),
     })
 }
@@ -196,7 +188,7 @@ fn command(params: CreateParams) -> Result<Command, String> {
     let env = env.collect::<Result<Vec<_>, _>>()?;
     let cwd = params.cwd.map(|cwd| absolute("cwd", cwd)).transpose()?;
     let asked = params.output_byte_limit.and_then(|limit| usize::try_from(limit).ok());
-    let output_bytes = asked.unwrap_or(MOST_OUTPUT_BYTES).min(MOST_OUTPUT_BYTES);
+    let output_bytes = asked.unwrap_or(MAX_OUTPUT_BYTES).min(MAX_OUTPUT_BYTES);
     let (program, args) = words(program, args);
     Ok(Command { program, args, env, cwd, output_bytes })
 }
@@ -216,14 +208,14 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    fn parsed(method: &str, params: &Value) -> Result<Asked, String> {
+    fn parsed(method: &str, params: &Value) -> Result<ClientOperation, String> {
         let raw = RawValue::from_string(params.to_string()).unwrap();
         parse(method, Some(&raw))
     }
 
     fn created(params: &Value) -> Command {
         match parsed("terminal/create", params) {
-            Ok(Asked::Create(command)) => command,
+            Ok(ClientOperation::Create(command)) => command,
             other => panic!("{other:?}"),
         }
     }
@@ -233,22 +225,22 @@ mod tests {
         let read = json!({"sessionId": "s", "path": "/w/a", "line": 2, "limit": null, "_meta": {"x": 1}});
         assert_eq!(
             parsed("fs/read_text_file", &read),
-            Ok(Asked::Read { path: "/w/a".to_owned(), line: Some(2), limit: None })
+            Ok(ClientOperation::Read { path: "/w/a".to_owned(), line: Some(2), limit: None })
         );
         let write = json!({"path": "/w/a", "content": ""});
         assert_eq!(
             parsed("fs/write_text_file", &write),
-            Ok(Asked::Write { path: "/w/a".to_owned(), content: String::new() })
+            Ok(ClientOperation::Write { path: "/w/a".to_owned(), content: String::new() })
         );
         let kill = json!({"sessionId": "s", "terminalId": "t"});
-        assert_eq!(parsed("terminal/kill", &kill), Ok(Asked::Kill { terminal: "t".to_owned() }));
+        assert_eq!(parsed("terminal/kill", &kill), Ok(ClientOperation::Kill { terminal: "t".to_owned() }));
     }
 
     #[test]
     fn a_command_without_arguments_may_be_a_line_for_the_shell() {
         let plain = created(&json!({"command": "npm", "args": null, "env": null, "outputByteLimit": null}));
         assert_eq!((plain.program.as_str(), plain.args.len()), ("npm", 0));
-        assert_eq!(plain.output_bytes, MOST_OUTPUT_BYTES);
+        assert_eq!(plain.output_bytes, MAX_OUTPUT_BYTES);
         let line = created(&json!({"command": "npm test && echo $HOME"}));
         assert_eq!(line.program, "/bin/sh");
         assert_eq!(line.args, ["-c", "npm test && echo $HOME"]);
@@ -258,7 +250,7 @@ mod tests {
             ("a program", vec!["-x".to_owned()], 7)
         );
         let huge = created(&json!({"command": "yes", "outputByteLimit": u64::MAX}));
-        assert_eq!(huge.output_bytes, MOST_OUTPUT_BYTES);
+        assert_eq!(huge.output_bytes, MAX_OUTPUT_BYTES);
     }
 
     #[test]
@@ -296,7 +288,7 @@ mod tests {
         #[test]
         fn what_is_taken_can_be_given_to_the_system(command in ".{0,20}", arg in ".{0,9}", name in ".{0,9}") {
             let params = json!({"command": command, "args": [arg], "env": [{"name": name, "value": arg}]});
-            if let Ok(Asked::Create(taken)) = parsed("terminal/create", &params) {
+            if let Ok(ClientOperation::Create(taken)) = parsed("terminal/create", &params) {
                 prop_assert!(!taken.program.is_empty() && !taken.program.contains('\0') && !arg.contains('\0'));
                 prop_assert!(!name.is_empty() && !name.contains(['=', '\0']));
             }
