@@ -1,4 +1,4 @@
-//! Links the executables under test as users have them.
+//! Links the executables under test in the same way as the shipped ones.
 
 #[path = "../subagent-cli/link.rs"]
 mod link;

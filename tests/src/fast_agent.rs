@@ -1,35 +1,35 @@
-//! What the fast agent says, to the letter: the agent writes it (`src/bin/fast-agent.rs`), and who measures knows from
-//! here how many bytes it was. No I/O.
+//! The exact output of the fast agent. The agent writes it (`src/bin/fast-agent.rs`), and
+//! measurements compute its size from here. No I/O.
 
-/// Its only session.
+/// The id of its only session.
 pub const SESSION: &str = "fast";
-/// Before and after the parameters of an update.
+/// The text before and after the parameters of an update.
 const ENVELOPE: [&str; 2] = [r#"{"jsonrpc":"2.0","method":"session/update","params":"#, "}\n"];
-/// Before and after the text in the parameters.
+/// The text before and after the chunk's text in the parameters.
 const PARAMS: [&str; 2] = [
     r#"{"sessionId":"fast","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":""#,
     r#""}}}"#,
 ];
-/// What a chunk of `!pace` begins with; the nanoseconds of the monotonic clock follow.
+/// Prefix of a chunk of `!pace`, followed by the nanoseconds of the monotonic clock.
 pub const STAMP: &str = "at ";
 
-/// What a prompt asks for.
+/// The directive in a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// One chunk.
+    /// Writes only one chunk.
     Say,
-    /// `!stream N`: so many chunks, as fast as the pipe takes them.
+    /// `!stream N`: N chunks, as fast as the pipe accepts them.
     Stream(u64),
-    /// `!flood SECONDS`: for so long, as fast as the pipe takes them.
+    /// `!flood SECONDS`: chunks for this time, as fast as the pipe accepts them.
     Flood(u64),
-    /// `!pace N SECONDS`: N chunks a second for so long, each with the time of its writing.
+    /// `!pace N SECONDS`: N chunks per second for this time, each with its time of writing.
     Pace(u64, u64),
-    /// `!line BYTES`: one line of so many bytes, with its end.
+    /// `!line BYTES`: one line of this length, including its end.
     Line(usize),
 }
 
 impl Order {
-    /// Reads the first line of a prompt; what is no order is a message.
+    /// Parses the first line of a prompt; other text is a message.
     #[must_use]
     pub fn parse(prompt: &str) -> Self {
         let words: Vec<&str> = prompt.lines().next().unwrap_or_default().split_whitespace().collect();
@@ -44,7 +44,8 @@ impl Order {
     }
 }
 
-/// Begins the line of a chunk in `line`, whatever was in it; its text follows, then [`end_chunk`].
+/// Writes the beginning of a chunk's line into `line`, replacing its content. The
+/// text follows, then [`end_chunk`].
 pub fn begin_chunk(line: &mut Vec<u8>) {
     line.clear();
     line.extend_from_slice(ENVELOPE[0].as_bytes());
@@ -57,20 +58,20 @@ pub fn end_chunk(line: &mut Vec<u8>) {
     line.extend_from_slice(ENVELOPE[1].as_bytes());
 }
 
-/// The text of a chunk of `!stream` or `!flood`.
+/// Returns the text of a chunk of `!stream` or `!flood`.
 #[must_use]
 pub fn text(index: u64) -> String {
     format!("chunk {index} ")
 }
 
-/// How many bytes the parameters of the chunks of `!stream COUNT` have together.
+/// Returns the total size of the parameters of `!stream COUNT` in bytes.
 #[must_use]
 pub fn params_bytes(count: u64) -> u64 {
     let frame = PARAMS.iter().map(|part| part.len() as u64).sum::<u64>();
     (0..count).map(|index| frame + text(index).len() as u64).sum()
 }
 
-/// How many bytes of text make a line of so many bytes.
+/// Returns the text length for a line of this length, in bytes.
 #[must_use]
 pub fn text_of_line(bytes: usize) -> usize {
     bytes.saturating_sub(ENVELOPE.iter().chain(&PARAMS).map(|part| part.len()).sum())

@@ -1,7 +1,7 @@
-//! Black-box tests of the whole product, and what they are made of: a harness that gives every test its own
-//! world and takes it back, invariants that hold whatever was killed, scripted and real agents.
+//! Black-box tests of the whole product and their parts: a harness with a separate world for every
+//! test, invariants that hold in spite of killed processes, scripted and real agents.
 //!
-//! Must not reach into private parts of the product: it starts the executables and reads what they leave.
+//! Must not use private parts of the product: it starts the executables and reads their files.
 
 pub mod fast_agent;
 pub mod harness;

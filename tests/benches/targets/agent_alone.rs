@@ -1,4 +1,4 @@
-//! The fast agent without anybody between: what it costs by itself, and how fast it can write.
+//! The fast agent by itself: what it costs, and how fast it writes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{executable, millis};
 
-/// One that runs and has a session.
+/// A running fast agent with a session.
 struct Alone {
     child: Child,
     input: ChildStdin,
@@ -39,7 +39,7 @@ impl Alone {
 
     fn read(&mut self) {
         let mut line = String::new();
-        assert!(self.output.read_line(&mut line).unwrap() > 0, "the agent has ended");
+        assert!(self.output.read_line(&mut line).unwrap() > 0, "the agent ended unexpectedly");
     }
 
     fn end(mut self) {
@@ -48,7 +48,7 @@ impl Alone {
     }
 }
 
-/// From its start until it has a session, in ms.
+/// Returns the time from its start to its session, in ms.
 pub(crate) fn start() -> f64 {
     let begun = Instant::now();
     let alone = Alone::start();
@@ -57,7 +57,7 @@ pub(crate) fn start() -> f64 {
     took
 }
 
-/// Chunks a second into a pipe that is only read.
+/// Returns the chunks per second into a pipe that is only read.
 pub(crate) fn rate(count: u64) -> f64 {
     let mut alone = Alone::start();
     let begun = Instant::now();

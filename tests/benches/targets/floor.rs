@@ -1,5 +1,5 @@
-//! What SQLite alone can do: the rows that the daemon has stored are inserted once more, with its schema, its batch size
-//! and its durability, into a database beside it, by one thread that does nothing else.
+//! What SQLite alone can do. One thread inserts the daemon's stored rows again, with its schema,
+//! batch size and durability, into a second database.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-/// As in the store: so many events are one transaction, ...
+/// As in the store: maximum number of events per transaction, ...
 const BATCH: usize = 256;
-/// ... and at latest after so long one is synced.
+/// ... and maximum time until a transaction is synced.
 const SYNC_AFTER: Duration = Duration::from_secs(1);
 
-/// Rows of chunks, and what they need.
+/// Rows of chunks, and the rows they refer to.
 pub(crate) struct Floor {
     schema: Vec<String>,
     /// Tables that events refer to, with their rows.
@@ -22,7 +22,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// Takes the first rows of chunks from a database that is in use.
+    /// Reads the first rows of chunks from a database in use.
     pub(crate) fn of(database: &Path, count: usize) -> Self {
         let source = Connection::open(database).unwrap();
         let mut schema = source
@@ -33,11 +33,11 @@ impl Floor {
         let around = around.map(|table| (table.to_owned(), rows(&source, &format!("SELECT * FROM {table}"))));
         let sql = "SELECT * FROM events WHERE type = '' ORDER BY seq";
         let chunks = rows(&source, &format!("{sql} LIMIT {count}"));
-        assert_eq!(chunks.len(), count, "so many chunks are stored");
+        assert_eq!(chunks.len(), count, "not enough chunks are stored");
         Self { schema, around: around.to_vec(), chunks }
     }
 
-    /// Rows a second, into a new database with this path, which is removed again.
+    /// Returns the rows per second into a new database at this path, which is removed afterwards.
     pub(crate) fn rate(&self, path: &Path) -> f64 {
         let mut database = Connection::open(path).unwrap();
         database.pragma_update(None, "auto_vacuum", "INCREMENTAL").unwrap();

@@ -1,4 +1,4 @@
-//! `watch --follow`, whose lines are read by a thread as they come.
+//! `watch --follow`, with a thread that reads its lines.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -11,17 +11,18 @@ use nix::unistd::Pid;
 
 use crate::world::World;
 
-/// For the next thing that is waited for.
+/// Time limit for the next value.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// A follower. It is killed when this is dropped.
+/// A follower, which is killed on drop.
 pub(crate) struct Follower<T> {
     child: Child,
     seen: Receiver<T>,
 }
 
 impl<T: Send + 'static> Follower<T> {
-    /// Follows a worker from its first event; `look` makes of each line what is wanted of it. It runs when this returns.
+    /// Follows a worker from its first event. `look` extracts the wanted value from each line. The
+    /// follower runs when this returns.
     pub(crate) fn start(
         world: &World,
         worker: &str,
@@ -37,7 +38,7 @@ impl<T: Send + 'static> Follower<T> {
             let mut lines = BufReader::with_capacity(64 * 1024, output);
             let mut line = Vec::new();
             while lines.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-                // Nobody may be listening any more.
+                // The receiver may be gone.
                 let _ = begun.send(());
                 if let Some(found) = look(&line) {
                     let _ = tell.send(found);
@@ -45,11 +46,11 @@ impl<T: Send + 'static> Follower<T> {
                 line.clear();
             }
         });
-        has_begun.recv_timeout(DEADLINE).expect("a first line of the follower");
+        has_begun.recv_timeout(DEADLINE).expect("the follower's first line");
         Self { child, seen }
     }
 
-    /// The next thing that was made of a line.
+    /// Returns the next extracted value.
     pub(crate) fn next(&self) -> T {
         self.seen.recv_timeout(DEADLINE).expect("what is followed")
     }
@@ -80,7 +81,7 @@ fn contains(line: &[u8], part: &[u8]) -> bool {
     line.windows(part.len()).any(|window| window == part)
 }
 
-/// What follows this mark in a line, as a number.
+/// Returns the number after this mark in a line.
 pub(crate) fn number_after(line: &[u8], mark: &str) -> Option<u64> {
     let text = std::str::from_utf8(line).ok()?;
     let digits = text.split_once(mark)?.1;

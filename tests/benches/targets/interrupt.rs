@@ -1,4 +1,4 @@
-//! Ctrl-C in the middle of a run: what the sandboxes have started outlives this process unless it is killed here.
+//! Ctrl-C during a run: kills the processes of all sandboxes, which would outlive this one.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -7,16 +7,16 @@ use std::{fs, process, thread};
 use nix::sys::signal::{SigSet, Signal};
 use subagent_tests::harness::{executables, process::of_sandbox, wait_while};
 
-/// The folders of sandboxes that were made.
+/// The folders of all sandboxes so far.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A sandbox was made.
+/// Registers the folder of a sandbox.
 pub(crate) fn remember(folder: PathBuf) {
     FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).push(folder);
 }
 
-/// From now on SIGINT and SIGTERM take everything along. To be called before there is a thread; programs that are started
-/// have no signal blocked.
+/// Makes SIGINT and SIGTERM kill everything. Call this before any thread exists; started programs
+/// inherit no blocked signal.
 pub(crate) fn handle() {
     let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
     signals.thread_block().unwrap();
@@ -30,7 +30,7 @@ pub(crate) fn handle() {
                 || Some(of_sandbox(&id, 0, folder, executables().folder())).filter(|left| !left.is_empty());
             wait_while(std::time::Duration::from_secs(10), || {
                 left().inspect(|left| {
-                    // Stopped first, so that none starts another one while the others are killed.
+                    // Stops all first, so that none starts another one meanwhile.
                     left.iter().for_each(|process| process.signal(Signal::SIGSTOP));
                     left.iter().for_each(|process| process.signal(Signal::SIGKILL));
                 })

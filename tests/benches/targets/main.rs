@@ -1,9 +1,9 @@
-//! Measures the whole product from outside, through the executables as users have them: the rows of the table of targets in
-//! `docs/performance.md`, which a whole run writes.
+//! Measures the whole product from outside, through its installed executables: the rows of the
+//! table of targets in `docs/performance.md`. A complete run writes that table.
 //!
-//! `cargo bench -p subagent-tests` runs all of them, `-- list send` some, `-- --quick` all of them for a moment each (which
-//! says only that they work). Nothing else should run on the machine. It needs a C compiler; the reference is measured
-//! beside where `reference.rs` finds it.
+//! `cargo bench -p subagent-tests` runs all rows, `-- list send` some, and `-- --quick` all of them
+//! very briefly, which only shows that they work. The machine should be idle. A C compiler is
+//! required. The reference is measured too if it is installed where `reference.rs` looks for it.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +12,7 @@
     clippy::print_stdout,
     clippy::print_stderr,
     clippy::cast_possible_truncation,
-    reason = "a tool for whoever measures: it stops at what is wrong and says what was seen"
+    reason = "a measuring tool: it stops at an error and prints what it saw"
 )]
 
 mod agent_alone;
@@ -36,14 +36,14 @@ use reference::Reference;
 use rows::ROWS;
 use world::World;
 
-/// What all rows have in common.
+/// The settings shared by all rows.
 struct Bench {
     options: Options,
     reference: Result<Reference, String>,
 }
 
 impl Bench {
-    /// So many, or so many in a short run.
+    /// Returns `whole`, or `quick` in a short run.
     fn pick<T>(&self, whole: T, quick: T) -> T {
         if self.options.quick { quick } else { whole }
     }

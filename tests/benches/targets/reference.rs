@@ -1,6 +1,6 @@
-//! The reference, Python `subagent-cli`, in a workspace of its own beside ours, with the same agent.
+//! The reference, Python `subagent-cli`, in its own workspace beside ours, with the same agent.
 //!
-//! It is where this has put it, in the folder of the checkout (or in another one, which `SUBAGENT_REFERENCE` names then):
+//! Installed as follows in the checkout, or in a folder named by `SUBAGENT_REFERENCE`:
 //!
 //! ```sh
 //! python3 -m venv target/reference
@@ -16,17 +16,17 @@ use subagent_tests::harness::process::Process;
 
 use crate::world::{World, executable, timed};
 
-/// What it is measured with; another version would be another thing.
+/// The measured versions; others would not be comparable.
 const VERSIONS: [(&str, &str); 3] = [("subagent-cli", "0.1.7"), ("typer", "0.24.1"), ("click", "8.3.1")];
 
 pub(crate) struct Reference {
     program: PathBuf,
-    /// For people.
+    /// Description of the versions, for display.
     pub(crate) versions: String,
 }
 
 impl Reference {
-    /// Where it is, or why it is not measured.
+    /// Finds the reference; the error says why it is not measured.
     pub(crate) fn find() -> Result<Self, String> {
         let folder = match env::var_os("SUBAGENT_REFERENCE").filter(|folder| !folder.is_empty()) {
             Some(folder) => PathBuf::from(folder),
@@ -50,7 +50,7 @@ impl Reference {
         Ok(Self { program, versions: format!("{versions}, Python {python}") })
     }
 
-    /// A workspace of its own in the sandbox of a row, with a controller.
+    /// Creates a workspace of its own in a row's sandbox, with a controller.
     pub(crate) fn in_world<'a>(&'a self, world: &'a World) -> Place<'a> {
         let folder = world.sandbox.file("reference");
         fs::create_dir_all(folder.join(".subagent")).unwrap();
@@ -64,7 +64,7 @@ impl Reference {
     }
 }
 
-/// Where it works.
+/// The reference's workspace in a sandbox.
 pub(crate) struct Place<'a> {
     reference: &'a Reference,
     world: &'a World,
@@ -72,14 +72,14 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Runs one of its commands: how long the whole process took, in ms, and its data.
+    /// Runs one of its commands. Returns the duration of the whole process in ms, and its data.
     pub(crate) fn timed(&self, args: &[&str]) -> (f64, Value) {
         let program = self.reference.program.to_str().unwrap();
         let command = self.world.sandbox.command(program).args(args).args(["--json"]).cwd(&self.folder);
         timed(&mut command.process())
     }
 
-    /// Starts a worker: how long that took, and the worker.
+    /// Starts a worker. Returns the duration and the worker.
     pub(crate) fn start(&self) -> (f64, Worker) {
         let (took, data) = self.timed(&["worker", "start"]);
         let id = data["workerId"].as_str().unwrap().to_owned();
@@ -89,7 +89,7 @@ impl Place<'_> {
         (took, Worker { id, runtime, socket })
     }
 
-    /// Sends a prompt, and gives how long it took until the end of the turn was known, in ms.
+    /// Sends a prompt. Returns the time until the end of the turn was known, in ms.
     pub(crate) fn send(&self, worker: &Worker, prompt: &str) -> f64 {
         let args = ["send", "--worker-id", &worker.id, "--text", prompt, "--wait-timeout-seconds", "900"];
         let (took, data) = self.timed(&args);
@@ -97,7 +97,7 @@ impl Place<'_> {
         took
     }
 
-    /// Stops a worker. Its runtime and agent may outlive that: then they are killed.
+    /// Stops a worker. Kills its runtime and agent if they outlive that.
     pub(crate) fn stop(&self, worker: &Worker) {
         let below = worker.runtime.children();
         self.timed(&["worker", "stop", &worker.id]);
@@ -111,7 +111,7 @@ impl Place<'_> {
 pub(crate) struct Worker {
     id: String,
     runtime: Process,
-    /// Outside of the sandbox, whatever its environment says.
+    /// Its socket, always outside the sandbox.
     socket: Option<PathBuf>,
 }
 

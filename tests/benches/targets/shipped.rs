@@ -1,4 +1,5 @@
-//! Builds the executables as users install them: in the profile of the benchmark, without failpoints.
+//! Builds the executables as users install them: in the profile of
+//! the benchmark, without failpoints.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,10 +8,10 @@ use std::process::Command;
 
 use subagent_tests::harness::use_executables_of;
 
-/// Builds them beside this benchmark, and makes the harness take them.
+/// Builds them beside this benchmark and selects them in the harness.
 pub(crate) fn build() {
     let own = env::current_exe().expect("the path of the benchmark");
-    // TARGET/PROFILE/deps/BENCH
+    // The path is `TARGET/PROFILE/deps/BENCH`.
     let built = own.ancestors().nth(2).expect("a folder of cargo");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     cargo
@@ -18,7 +19,7 @@ pub(crate) fn build() {
         .args(["--bins", "--package", "subagent-fault-fs", "--lib", "--target-dir"])
         .arg(built.parent().expect("a folder of cargo"))
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace"));
-    // What cargo told this process about its own package must not select another build.
+    // Cargo's variables about this package must not select another build.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         if ["CARGO_PKG_", "CARGO_BIN_", "CARGO_MANIFEST_"].iter().any(|prefix| text.starts_with(prefix)) {
@@ -26,5 +27,5 @@ pub(crate) fn build() {
         }
     }
     assert!(cargo.status().expect("cargo").success(), "the executables cannot be built");
-    assert!(use_executables_of(built), "the executables were taken before");
+    assert!(use_executables_of(built), "the executables were selected before");
 }

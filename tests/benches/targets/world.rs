@@ -1,4 +1,4 @@
-//! The world of one row: a sandbox whose launcher `fast` is the fast agent, and commands with the time that they take.
+//! The world of one row: a sandbox whose launcher `fast` is the fast agent, and timed commands.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,9 +10,9 @@ use serde_json::Value;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{self, Sandbox};
 
-/// For one command; the daemon is told to give up before.
+/// Time limit of a command in seconds, below that of the harness.
 const PATIENCE: &str = "900";
-/// The same for those that are not timed.
+/// Time limit of commands that are not timed.
 const DEADLINE: Duration = Duration::from_secs(1000);
 
 pub(crate) struct World {
@@ -20,7 +20,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Nothing runs, there is no controller.
+    /// A world without processes and without a controller.
     pub(crate) fn empty() -> Self {
         let mut sandbox = Sandbox::new();
         crate::interrupt::remember(sandbox.path().to_owned());
@@ -29,14 +29,14 @@ impl World {
         Self { sandbox }
     }
 
-    /// There is a controller, and so a daemon.
+    /// A world with a controller, and therefore a daemon.
     pub(crate) fn new() -> Self {
         let world = Self::empty();
         world.sandbox.init();
         world
     }
 
-    /// The same with so many idle workers.
+    /// The same with this number of idle workers.
     pub(crate) fn with_workers(count: usize) -> (Self, Vec<String>) {
         let world = Self::new();
         let workers = (0..count).map(|_| world.start()).collect();
@@ -47,7 +47,7 @@ impl World {
         self.sandbox.start("fast")
     }
 
-    /// Starts a worker with these flags and stops it: how long the start took, in ms.
+    /// Starts a worker with these flags and stops it. Returns the duration of the start in ms.
     pub(crate) fn start_and_stop(&self, more: &[&str]) -> f64 {
         let args = [&["worker", "start", "--launcher", "fast"], more].concat();
         let (took, data) = self.timed(&args);
@@ -55,19 +55,19 @@ impl World {
         took
     }
 
-    /// Runs `subagent ARGS --json`: how long the whole process took, in ms, and its data.
+    /// Runs `subagent ARGS --json`. Returns the duration of the whole process in ms, and its data.
     pub(crate) fn timed(&self, args: &[&str]) -> (f64, Value) {
         timed(&mut self.sandbox.subagent(args).process())
     }
 
-    /// Sends a prompt, and gives how long it took until the end of the turn was known, in ms.
+    /// Sends a prompt. Returns the time until the end of the turn was known, in ms.
     pub(crate) fn send(&self, worker: &str, prompt: &str) -> f64 {
         let (took, data) = self.timed(&sending(worker, prompt));
         assert_eq!(data["matchedEvent"]["type"], "turn.completed", "{data}");
         took
     }
 
-    /// The same for several workers at once: how long until all have ended, in ms.
+    /// The same for several workers at once. Returns the time until all have ended, in ms.
     pub(crate) fn send_to_all(&self, workers: &[String], prompt: &str) -> f64 {
         let begun = Instant::now();
         let running: Vec<_> = workers
@@ -89,7 +89,7 @@ impl World {
         took
     }
 
-    /// The processes that are ours among those of a worker: runtime and guard.
+    /// Returns our own processes of a worker: runtime and guard.
     pub(crate) fn own_processes(&self, worker: &Value) -> [Process; 2] {
         let pid = worker["runtimePid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
         let runtime = pid.and_then(Process::find).unwrap_or_else(|| panic!("no live runtime: {worker}"));
@@ -100,7 +100,7 @@ impl World {
         [runtime, guard]
     }
 
-    /// How many chunks of agents are stored.
+    /// Returns the number of stored chunks.
     pub(crate) fn chunks(&self) -> f64 {
         let path = self.sandbox.state_dir().join("state.db");
         let database = rusqlite::Connection::open(path).unwrap();
@@ -108,7 +108,7 @@ impl World {
         database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as f64
     }
 
-    /// Stops everything, and checks that nothing is left and that nothing is wrong.
+    /// Stops everything, and checks all invariants and that no process is left.
     pub(crate) fn finish(self) {
         let _ = self.sandbox.finish();
     }
@@ -118,7 +118,8 @@ fn sending<'a>(worker: &'a str, prompt: &'a str) -> [&'a str; 7] {
     ["send", "--worker-id", worker, "--text", prompt, "--wait-timeout-seconds", PATIENCE]
 }
 
-/// Runs a command of the program or of the reference with `--json`: how long the whole process took, in ms, and its data.
+/// Runs a command of the program or of the reference with `--json`. Returns the duration of the
+/// whole process in ms, and its data.
 pub(crate) fn timed(command: &mut Command) -> (f64, Value) {
     command.stdin(Stdio::null());
     let begun = Instant::now();
@@ -134,7 +135,7 @@ pub(crate) fn timed(command: &mut Command) -> (f64, Value) {
     (took, document["data"].take())
 }
 
-/// How long a process takes that says nothing, in ms.
+/// Returns the duration of a process without output, in ms.
 pub(crate) fn timed_program(command: &mut Command) -> f64 {
     command.stdin(Stdio::null());
     let begun = Instant::now();
@@ -148,18 +149,19 @@ pub(crate) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// Does nothing for so long: time is what is measured here, nothing is waited for.
+/// Does nothing for this time: the measurement is about time, and nothing is waited for.
 pub(crate) fn idle_for(time: Duration) {
     let (_keep, nothing) = mpsc::channel::<()>();
     let _ = nothing.recv_timeout(time);
 }
 
-/// What was changed must be on the disk before memory is looked at: unwritten pages of an executable count as changed.
+/// Writes changes to disk before memory is measured: unwritten pages of an
+/// executable count as changed.
 pub(crate) fn sync() {
     nix::unistd::sync();
 }
 
-/// The path of an executable.
+/// Returns the path of an executable.
 pub(crate) fn executable(name: &str) -> std::path::PathBuf {
     harness::executables().path(name)
 }

@@ -1,6 +1,6 @@
-//! The replaced functions of the C library. Each asks for a verdict and goes to the kernel otherwise.
+//! The replaced functions of the C library. Each asks for a verdict and otherwise calls the kernel.
 //!
-//! Those that come in two widths have the same meaning in both where `off_t` has 64 bits.
+//! Functions with two widths behave the same in both where `off_t` has 64 bits.
 
 use std::mem::MaybeUninit;
 
@@ -10,7 +10,7 @@ use super::rules::{Op, Verdict, on_descriptor, on_path};
 
 /// Ends a call with an error.
 fn fail(errno: c_int) -> c_int {
-    // SAFETY: the place of this thread's errno, which always exists.
+    // SAFETY: the address of this thread's errno, which always exists.
     unsafe { *libc::__errno_location() = errno };
     -1
 }
@@ -23,13 +23,14 @@ fn wide(result: c_long) -> ssize_t {
     ssize_t::try_from(result).unwrap_or(-1)
 }
 
-/// Replaces functions that do something with a descriptor.
+/// Replaces functions that act on a descriptor.
 macro_rules! on_descriptor {
     ($($op:ident: $name:ident ($($arg:ident: $type:ty),*) = $call:ident;)+) => {$(
         /// The C library's function of this name, unless a rule says otherwise.
         ///
         /// # Safety
-        /// As of the function that it replaces.
+        ///
+        /// The same requirements as the replaced function.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(fd: c_int $(, $arg: $type)*) -> c_int {
             match on_descriptor(Op::$op, fd) {
@@ -56,7 +57,8 @@ macro_rules! on_write {
         /// The C library's function of this name, unless a rule says otherwise.
         ///
         /// # Safety
-        /// As of the function that it replaces.
+        ///
+        /// The same requirements as the replaced function.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(fd: c_int, bytes: *const c_void, length: size_t $(, $arg: $type)*) -> ssize_t {
             let length = match on_descriptor(Op::Write, fd) {
@@ -64,7 +66,7 @@ macro_rules! on_write {
                 Verdict::Short => length / 2,
                 Verdict::GoOn => length,
             };
-            // SAFETY: the caller's own arguments, and no more of its buffer than it gave.
+            // SAFETY: the caller's own arguments, and at most the length of its buffer.
             wide(unsafe { libc::syscall(libc::$call, fd, bytes, length $(, $arg)*) })
         }
     )+};
@@ -76,25 +78,27 @@ on_write! {
     pwrite64 (offset: off_t) = SYS_pwrite64;
 }
 
-/// As `write`, from several buffers; a short one writes the first of them.
+/// Like `write`, from several buffers. A short write writes only the first one.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
     match on_descriptor(Op::Write, fd) {
         Verdict::Fail(errno) => wide(c_long::from(fail(errno))),
-        // SAFETY: the caller's own arguments, and no more buffers than it gave.
+        // SAFETY: the caller's own arguments, and at most its number of buffers.
         Verdict::Short => wide(unsafe { libc::syscall(libc::SYS_writev, fd, buffers, count.min(1)) }),
         // SAFETY: the caller's own arguments.
         Verdict::GoOn => wide(unsafe { libc::syscall(libc::SYS_writev, fd, buffers, count) }),
     }
 }
 
-/// As `writev`, at a place.
+/// Like `writev`, at an offset.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pwritev(
     fd: c_int,
@@ -107,15 +111,16 @@ pub(crate) unsafe extern "C" fn pwritev(
         Verdict::Short => count.min(1),
         Verdict::GoOn => count,
     };
-    // SAFETY: the caller's own arguments, and no more buffers than it gave; the kernel takes the offset in two halves, of
-    // which the first is the whole one where a register has 64 bits.
+    // SAFETY: the caller's own arguments, and at most its number of buffers. The kernel takes the
+    // offset in two halves; the first contains all of it where a register has 64 bits.
     wide(unsafe { libc::syscall(libc::SYS_pwritev, fd, buffers, count, offset, 0) })
 }
 
 /// The same under its other name.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pwritev64(
     fd: c_int,
@@ -127,31 +132,34 @@ pub(crate) unsafe extern "C" fn pwritev64(
     unsafe { pwritev(fd, buffers, count, offset) }
 }
 
-/// Gives the error instead of setting it.
+/// Returns the error instead of setting it.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn posix_fallocate(fd: c_int, offset: off_t, length: off_t) -> c_int {
-    // SAFETY: the same arguments; then the place of this thread's errno, which always exists.
+    // SAFETY: the same arguments; then the address of this thread's errno, which always exists.
     unsafe { if fallocate(fd, 0, offset, length) == 0 { 0 } else { *libc::__errno_location() } }
 }
 
 /// The same under its other name.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn posix_fallocate64(fd: c_int, offset: off_t, length: off_t) -> c_int {
     // SAFETY: the same arguments.
     unsafe { posix_fallocate(fd, offset, length) }
 }
 
-/// The `mode` is there or not: where it is not, the kernel does not look at it, and reading an argument register that
-/// nobody set does no harm on the machines that Linux runs on.
+/// The `mode` may be absent. The kernel then ignores it, and reading an unset argument register is
+/// harmless on the machines that Linux runs on.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn openat(
     folder: c_int,
@@ -168,10 +176,11 @@ pub(crate) unsafe extern "C" fn openat(
     }
 }
 
-/// See [`openat`].
+/// See [`openat`] for the mode.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn openat64(
     folder: c_int,
@@ -183,30 +192,33 @@ pub(crate) unsafe extern "C" fn openat64(
     unsafe { openat(folder, path, flags, mode) }
 }
 
-/// See [`openat`].
+/// See [`openat`] for the mode.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
     // SAFETY: the same arguments.
     unsafe { openat(libc::AT_FDCWD, path, flags, mode) }
 }
 
-/// See [`openat`].
+/// See [`openat`] for the mode.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
     // SAFETY: the same arguments.
     unsafe { openat(libc::AT_FDCWD, path, flags, mode) }
 }
 
-/// By the new name.
+/// Renames a file; the new name selects the rule.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn renameat(
     from_folder: c_int,
@@ -221,20 +233,22 @@ pub(crate) unsafe extern "C" fn renameat(
     }
 }
 
-/// See [`renameat`].
+/// See [`renameat`] for the rule.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     // SAFETY: the same arguments.
     unsafe { renameat(libc::AT_FDCWD, from, libc::AT_FDCWD, to) }
 }
 
-/// See [`unlink`].
+/// See [`unlink`] for the rule.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn unlinkat(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
     match on_path(Op::Unlink, folder, path) {
@@ -247,17 +261,19 @@ pub(crate) unsafe extern "C" fn unlinkat(folder: c_int, path: *const c_char, fla
 /// Removes a file, unless a rule says otherwise.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
     // SAFETY: the same arguments.
     unsafe { unlinkat(libc::AT_FDCWD, path, 0) }
 }
 
-/// How much room there is; a rule with `ENOSPC` leaves none.
+/// Returns the free space; a rule with `ENOSPC` leaves none.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn statvfs(path: *const c_char, found: *mut libc::statvfs) -> c_int {
     let full = match on_path(Op::Room, libc::AT_FDCWD, path) {
@@ -266,12 +282,12 @@ pub(crate) unsafe extern "C" fn statvfs(path: *const c_char, found: *mut libc::s
         _ => false,
     };
     let mut kernel = MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the caller's own path, and room for what the kernel answers.
+    // SAFETY: the caller's own path, and a buffer for the kernel's answer.
     let result = unsafe { libc::syscall(libc::SYS_statfs, path, kernel.as_mut_ptr()) };
     if result != 0 {
         return narrow(result);
     }
-    // SAFETY: numbers alone, for which zeros are values too; then the caller's own place for the answer.
+    // SAFETY: only numbers, for which zero is valid; then the caller's own result buffer.
     unsafe {
         let kernel = kernel.assume_init();
         let mut answer = MaybeUninit::<libc::statvfs>::zeroed().assume_init();
@@ -289,10 +305,11 @@ pub(crate) unsafe extern "C" fn statvfs(path: *const c_char, found: *mut libc::s
     0
 }
 
-/// See [`statvfs`].
+/// See [`statvfs`] for the rule.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn statvfs64(path: *const c_char, found: *mut libc::statvfs) -> c_int {
     // SAFETY: the same arguments.

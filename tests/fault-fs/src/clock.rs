@@ -1,26 +1,27 @@
-//! A clock that somebody sets back.
+//! A clock that can be set back.
 
 use std::ffi::CString;
 use std::sync::OnceLock;
 
 use nix::libc::{self, c_int, clockid_t, timespec};
 
-/// By how much, in seconds.
+/// The difference in seconds.
 const SET_BACK: i64 = 3600;
 
 static GATE: OnceLock<CString> = OnceLock::new();
 
-/// Takes the file from the environment.
+/// Reads the file name from the environment.
 pub(crate) fn load() {
     if let Some(gate) = std::env::var("FAULT_CLOCK").ok().and_then(|path| CString::new(path).ok()) {
         let _ = GATE.set(gate);
     }
 }
 
-/// The C library's function of this name; the time of day is an hour earlier while the file is there.
+/// The C library's function of this name. The time of day is an hour earlier while the file exists.
 ///
 /// # Safety
-/// As of the function that it replaces.
+///
+/// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int {
     // SAFETY: the caller's own arguments.

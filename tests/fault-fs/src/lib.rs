@@ -1,10 +1,10 @@
-//! Makes chosen calls on chosen files fail, in a process that has this library preloaded (`LD_PRELOAD`).
+//! Makes chosen calls on chosen files fail in a process with this library preloaded (`LD_PRELOAD`).
 //!
-//! `FAULT_FS` holds the rules, separated by `|`, each of `key=value` separated by `;`:
+//! `FAULT_FS` contains rules separated by `|`, each made of `key=value` pairs separated by `;`:
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `op` | `open`, `change` (an `open` that could change something), `write`, `sync`, `truncate`, `allocate`, `rename`, `unlink`, `room` (asking how much there is; with `ENOSPC` the answer is none): what the call does, whatever its name |
+//! | `op` | `open`, `change` (an `open` that could change something), `write`, `sync`, `truncate`, `allocate`, `rename`, `unlink`, `room` (asking how much there is; with `ENOSPC` the answer is none): what the call does, by any name |
 //! | `path` | the whole path, with `*` for anything; for a call on a descriptor that of its file |
 //! | `nth` | the first call that fails, from 1; counted over all processes |
 //! | `count` | how many fail from there on (default 1) |
@@ -12,14 +12,15 @@
 //! | `while` | instead of `nth` and `count`: every call fails while this file is there |
 //! | `short` | with `1` the first of them is not failed but does half of its work, and the next ones fail |
 //!
-//! `FAULT_FS_COUNTERS` names a file with 16 zero bytes for each rule, where all processes count: calls that matched, and
-//! faults.
+//! `FAULT_FS_COUNTERS` names a file with 16 zero bytes per rule, where all processes count
+//! matching calls and faults.
 //!
-//! `FAULT_CLOCK` names a file: while it is there, the time of day is an hour earlier than it is.
+//! `FAULT_CLOCK` names a file. While it exists, the time of day is one hour early.
 //!
-//! Must never be part of the product, and never change a call that no rule means. Calls go to the kernel directly, so
-//! nothing here depends on the order of libraries. It sees what goes through the C library: the standard library, nix and
-//! SQLite do, `rustix` (with which tempfile renames) does not.
+//! Must never be part of the product, nor change a call that matches no rule. Calls go
+//! directly to the kernel, so the order of libraries does not matter. It intercepts calls
+//! through the C library: those of the standard library, nix and SQLite, but not of `rustix`
+//! (which tempfile uses for renames).
 
 #![allow(
     unsafe_code,

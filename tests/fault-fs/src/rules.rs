@@ -1,6 +1,7 @@
-//! The rules, the counters, and the verdict about one call.
+//! The rules, the counters, and the verdict on each call.
 //!
-//! Allocates only while the library is loaded: a child between fork and exec may call anything here.
+//! Allocates only while the library is loaded: a child between fork and exec
+//! may call anything here.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
@@ -10,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::libc::{self, c_char, c_int};
 
-/// What a call does.
+/// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
     Open,
-    /// Opening for writing, or making.
+    /// Opening for writing, or creating.
     Change,
     Write,
     Sync,
@@ -22,15 +23,15 @@ pub(crate) enum Op {
     Allocate,
     Rename,
     Unlink,
-    /// Asking how much room there is.
+    /// Asking for the free space.
     Room,
 }
 
-/// What is done with a call.
+/// What to do with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     GoOn,
-    /// It does half of its work.
+    /// Do half of the work.
     Short,
     Fail(c_int),
 }
@@ -40,18 +41,19 @@ struct Rule {
     path: Vec<u8>,
     nth: u64,
     count: u64,
-    /// Counts only while this file is there.
+    /// The rule applies only while this file exists.
     gate: Option<CString>,
     errno: c_int,
     short: bool,
-    /// Calls that matched, and faults: in memory that all processes share.
+    /// Counts of matching calls and of faults, in memory shared by all processes.
     counters: &'static [AtomicU64; 2],
 }
 
 static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
 
-/// Read when the library is loaded.
-// SAFETY: the loader calls what this section holds once, before `main`, when the C library is ready.
+/// Runs when the library is loaded.
+// SAFETY: the loader calls the functions in this section once, before `main`, when the
+// C library is ready.
 #[unsafe(link_section = ".init_array")]
 #[used]
 static LOAD: extern "C" fn() = load;
@@ -103,12 +105,13 @@ fn parse(rule: &str, counters: &'static [AtomicU64; 2]) -> Option<Rule> {
     })
 }
 
-/// The file's memory, shared with every process that maps it.
+/// Maps the file's memory, shared with every process that maps it.
 fn counters(path: &[u8], rules: usize) -> Option<&'static [[AtomicU64; 2]]> {
     let path = CString::new(path).ok()?;
     let length = rules * size_of::<[AtomicU64; 2]>();
-    // SAFETY: a path that ends with NUL; the descriptor is ours. The mapping has the length of the file, which whoever
-    // set `FAULT_FS_COUNTERS` made as long as this, is aligned to a page, and is never taken back.
+    // SAFETY: a path that ends with NUL; the descriptor is ours. The mapping has the length of the
+    // file. The process that set `FAULT_FS_COUNTERS` created the file with this length. It is
+    // page-aligned and never unmapped.
     unsafe {
         let fd =
             libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC, 0);
@@ -146,7 +149,7 @@ impl Rule {
     }
 }
 
-/// Whether the whole text is what the pattern says, where `*` is anything.
+/// Whether the whole text matches the pattern, where `*` matches anything.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),
@@ -162,19 +165,20 @@ fn judge(op: Op, path: impl FnOnce(&mut [u8]) -> usize) -> Verdict {
     let mut buffer = [0; 4096];
     let length = path(&mut buffer);
     let verdicts = rules.iter().map(|rule| rule.judge(op, &buffer[..length]));
-    // Every rule counts, the first that has something to say decides.
+    // Every rule counts; the first one with a verdict decides.
     verdicts.fold(Verdict::GoOn, |first, next| if first == Verdict::GoOn { next } else { first })
 }
 
-/// About a call on a descriptor.
+/// Decides about a call on a descriptor.
 pub(crate) fn on_descriptor(op: Op, fd: RawFd) -> Verdict {
     judge(op, |buffer| path_of(fd, buffer))
 }
 
-/// About a call on a path below a folder (`AT_FDCWD` for an absolute one; a relative one is taken as it is).
+/// Decides about a call on a path below a folder. `AT_FDCWD` is for absolute paths; relative ones
+/// are used as they are.
 pub(crate) fn on_path(op: Op, folder: RawFd, path: *const c_char) -> Verdict {
     judge(op, |buffer| {
-        // SAFETY: the caller's path, which it promises to the C library to end with NUL.
+        // SAFETY: the caller's path, which it guarantees to end with NUL.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
         let mut length = 0;
         if folder != libc::AT_FDCWD && !path.starts_with(b"/") {
@@ -190,7 +194,7 @@ pub(crate) fn on_path(op: Op, folder: RawFd, path: *const c_char) -> Verdict {
     })
 }
 
-/// `/proc/self/fd/N`, without an allocation.
+/// Resolves `/proc/self/fd/N` without an allocation.
 fn path_of(fd: RawFd, buffer: &mut [u8]) -> usize {
     let mut name = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
     let mut digits = [0; 10];

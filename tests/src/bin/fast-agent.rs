@@ -1,7 +1,8 @@
-//! An agent that costs next to nothing, so that what is measured is everybody else: one thread, blocking reads, lines that
-//! are put together without a serializer. What it can be told is in `subagent_tests::fast_agent`.
+//! An agent with minimal cost, so that measurements show only the product. It has one
+//! thread, blocking reads, and lines built without a serializer.
+//! `subagent_tests::fast_agent` describes its prompts.
 //!
-//! It answers at once what it is asked, and does not look at its input while it writes a turn.
+//! It answers at once and does not read its input while it writes a turn.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,16 +16,16 @@ use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use subagent_tests::fast_agent::{self, Order, STAMP, begin_chunk, end_chunk};
 
-/// What is collected before it is written: as much as a pipe holds.
+/// Bytes collected before a write: the capacity of a pipe.
 const BUFFER: usize = 64 * 1024;
-/// Chunks of a flood between two looks at the clock.
+/// Number of chunks of a flood between two clock reads.
 const BURST: u64 = 256;
 
 fn main() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If stderr is closed there is nobody to tell.
+            // The error is lost if stderr is closed.
             let _ = writeln!(io::stderr(), "fast-agent: {error}");
             ExitCode::FAILURE
         }
@@ -103,13 +104,13 @@ fn turn(order: Order, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// The monotonic clock, which all processes have in common, in nanoseconds.
+/// Reads the monotonic clock, which all processes share, in nanoseconds.
 fn now() -> io::Result<u64> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
     u64::try_from(Duration::from(now).as_nanos()).map_err(io::Error::other)
 }
 
-/// Waits for a moment that may be over. The wait is a look at nothing, with a bound in nanoseconds.
+/// Waits until a moment, which may have passed: polls nothing, with a timeout in nanoseconds.
 fn wait_until(moment: u64) -> io::Result<()> {
     while let Some(left) = moment.checked_sub(now()?).filter(|left| *left > 0) {
         let mut nothing: [PollFd<'_>; 0] = [];

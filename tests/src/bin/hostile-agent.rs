@@ -1,14 +1,21 @@
 //! An agent that writes its bytes by hand and breaks every rule of the wire, one case at a time.
 //!
-//! It behaves until it is told otherwise: a prompt with the line `hostile: NAME` plays that case, between the
-//! chunks `before` and `after`, and then ends the turn with `end_turn`, unless not ending it is the case.
-//! `--at-initialize NAME` and `--at-session-new NAME` play a case just before that answer, `--bytes N` is the
-//! size of `long-line`, `--list` prints the names. `hostile: tree REGISTRY SHAPE` starts a tree of processes
-//! (`subagent_tests::trees`) and works on until it is told to cancel, `hostile: write FILE` writes the bytes of a file.
-//! `hostile: escape TARGETS` tries every way out of a sandbox and says what became of it (`hostile_agent/escapes.rs`).
-//! `--answer METHOD JSON`, `--refuse METHOD CODE`, `--hang METHOD` and `--die METHOD` say what becomes of a request
-//! instead (`--complain METHOD` is to end with words on stdout), `--history` repeats a history in `session/resume`.
-//! `quirk: NAME` plays what a real agent does with permissions (`hostile_agent/quirks.rs`). `--log-in FILE` is a login at a terminal, which writes what it finds into the file.
+//! By default it behaves well. A prompt with the line `hostile: NAME` plays that case between
+//! the chunks `before` and `after`. Then it ends the turn with `end_turn`, unless the case is
+//! not to end it.
+//!
+//! `--at-initialize NAME` and `--at-session-new NAME` play a case just before that response,
+//! `--bytes N` is the size of `long-line`, and `--list` prints the names. `hostile: tree REGISTRY
+//! SHAPE` starts a process tree (`subagent_tests::trees`) and works until it is canceled. `hostile:
+//! write FILE` writes the bytes of a file. `hostile: escape TARGETS` tries every way out of a
+//! sandbox and reports the results (`hostile_agent/escapes.rs`).
+//!
+//! `--answer METHOD JSON`, `--refuse METHOD CODE`, `--hang METHOD` and `--die METHOD` replace the
+//! handling of a request (`--complain METHOD` ends with a message on stdout). `--history` repeats
+//! a history in `session/resume`. `quirk: NAME` plays what a real agent does with permissions
+//! (`hostile_agent/quirks.rs`). `--log-in FILE` is a login at a terminal, which writes its
+//! findings into the file.
+//!
 //! It shares no code with the peer that it tests.
 
 #[path = "hostile_agent/escapes.rs"]
@@ -32,7 +39,7 @@ use wire::{
 const SESSION: &str = "hostile-session";
 const DEPTH: usize = 10_000;
 
-/// All cases; the second word says how the turn goes on.
+/// All cases with how each turn continues.
 const CASES: [(&str, Ending); 34] = [
     ("truncated-json", Ending::Proper),
     ("giant-numbers", Ending::Proper),
@@ -77,19 +84,19 @@ enum Ending {
     Twice,
     CrLf,
     Bytewise,
-    /// With half of a surrogate pair, and nested deep.
+    /// With half of a surrogate pair, and deeply nested.
     Odd,
     /// The case does not return.
     Never,
 }
 
-/// What a wait for an answer came to. The answer itself was said.
+/// The result of waiting for a response, which was printed already.
 enum Answer {
     Given,
     Cancelled,
 }
 
-/// What becomes of a request.
+/// The scripted handling of a request.
 enum Script {
     Answer(Value),
     Refuse(i64),
@@ -102,13 +109,13 @@ struct Hostile {
     scripts: Vec<(String, Script)>,
     input: StdinLock<'static>,
     long_line: usize,
-    /// Whether it says that it can load sessions.
+    /// Whether it declares that it can load sessions.
     loads: bool,
-    /// Whether it resumes sessions, and tells their history then.
+    /// Whether it resumes sessions and then repeats their history.
     history: bool,
     at_initialize: Option<String>,
     at_session_new: Option<String>,
-    /// The id of the request that is being answered, as JSON.
+    /// The id of the request being answered, as JSON.
     current: Value,
 }
 
@@ -116,7 +123,7 @@ fn main() -> ExitCode {
     match start() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If stderr is closed there is nobody to tell.
+            // The error is lost if stderr is closed.
             let _ = writeln!(io::stderr(), "hostile-agent: {error}");
             ExitCode::FAILURE
         }
@@ -162,7 +169,7 @@ fn start() -> io::Result<()> {
                 std::fs::write(value()?, format!("{terminal} {found}\n"))?;
                 return Ok(());
             }
-            // A process of a tree that this agent has started: it does not return.
+            // Runs as a process of a tree started by this agent, and does not return.
             "--tree" => {
                 let (registry, shape) = (value()?, args.next().unwrap_or_default());
                 subagent_tests::trees::play(Path::new(&registry), &shape);
@@ -180,7 +187,7 @@ fn start() -> io::Result<()> {
 }
 
 impl Hostile {
-    /// The next message; `None` at the end of stdin. Lines that are no JSON are skipped.
+    /// Returns the next message; `None` at the end of stdin. Skips lines that are not JSON.
     fn read(&mut self) -> io::Result<Option<Value>> {
         loop {
             let mut line = Vec::new();
@@ -266,7 +273,7 @@ impl Hostile {
         }
         if let Some(file) = name.and_then(|name| name.strip_prefix("write ")) {
             write(&std::fs::read(file)?)?;
-            // Whatever it ended with.
+            // Ends the line after any output.
             write(b"\n")?;
             return line(&end("end_turn"));
         }
@@ -308,10 +315,10 @@ impl Hostile {
         }
     }
 
-    /// Starts a tree of processes (`REGISTRY SHAPE`), and works on until it is told to cancel, or its input ends.
+    /// Starts a process tree (`REGISTRY SHAPE`), and works until it is canceled or its input ends.
     fn grow(&mut self, tree: &str) -> io::Result<()> {
         let (registry, shape) = tree.split_once(' ').unwrap_or((tree, "stay"));
-        // Never waited for: the guard has to.
+        // Not waited for: the guard has to reap it.
         #[allow(clippy::zombie_processes)]
         Command::new("/proc/self/exe").args(["--tree", registry, shape]).spawn()?;
         while let Some(message) = self.read()? {
@@ -322,7 +329,7 @@ impl Hostile {
         Ok(())
     }
 
-    /// Writes the hostile bytes of one case; an answer that was waited for is said.
+    /// Writes the hostile bytes of one case. Prints a response that it waited for.
     fn play(&mut self, name: &str) -> io::Result<Option<Answer>> {
         match name {
             "truncated-json" => write(&head_of(&update_line("cut off"), 70))?,
@@ -336,7 +343,8 @@ impl Hostile {
                 raw(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{digits},\"result\":{{}}}}"))?;
             }
             "deep-nesting" => {
-                // Readers of JSON often give up at 128 levels: also what is just below, alone or inside of something.
+                // JSON parsers often stop at 128 levels: also tests depths just
+                // below, alone or nested.
                 for depth in (110..=128).chain([DEPTH]) {
                     let (open, close) = ("[".repeat(depth), "]".repeat(depth));
                     raw_update(&format!(
@@ -378,7 +386,7 @@ impl Hostile {
                 raw("{\"jsonrpc\":\"2.0\",\"id\":987654322,\"error\":{\"code\":1,\"message\":\"unasked\"}}")?;
             }
             "request-id-null" | "request-id-float" => {
-                // Nobody has to answer these, so nothing is waited for.
+                // These need no response, so it waits for none.
                 let id = if name == "request-id-null" { "null" } else { "1.5" };
                 raw(&format!(
                     "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"_hostile/ping\",\"params\":{{}}}}"
@@ -441,7 +449,7 @@ impl Hostile {
                 ]);
                 return self.permission(tool(), &options).map(Some);
             }
-            // Requests for files and terminals that cannot be meant; each gets an error.
+            // Invalid requests for files and terminals; each gets an error.
             "client-nonsense" => {
                 let nonsense = [
                     ("fs/read_text_file", json!({"path": ["/etc"]})),
@@ -468,7 +476,8 @@ impl Hostile {
                 }
                 say(&format!("{errors} errors"))?;
             }
-            // Thousands of them, with no look at an answer, all withdrawn; then it can still ask.
+            // Thousands of requests, all withdrawn, without reading a response; then it
+            // can still make requests.
             "client-flood" => {
                 for id in 0..2_000 {
                     let (method, params) = match id % 4 {
@@ -521,7 +530,7 @@ impl Hostile {
         Ok(None)
     }
 
-    /// A request that every client refuses with -32601; its answer is waited for and said.
+    /// A request that every client refuses with -32601. Waits for the response and prints it.
     fn ping(&mut self, id: &Value) -> io::Result<Answer> {
         line(&json!({"jsonrpc": "2.0", "id": id, "method": "_hostile/ping", "params": {}}))?;
         self.wait_for(id)

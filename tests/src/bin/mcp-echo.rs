@@ -1,5 +1,5 @@
-//! A MCP server on standard input and output with one tool, `echo`, for agents to be given. It speaks as little of the
-//! protocol as they need, and ends with its standard input.
+//! A MCP server on standard input and output with one tool, `echo`, for the agents of tests. It
+//! implements only what they need, and ends with its standard input.
 
 #![allow(clippy::print_stdout, reason = "standard output is how it speaks")]
 
@@ -7,7 +7,7 @@ use std::io::{BufRead, Write, stdin, stdout};
 
 use serde_json::{Value, json};
 
-/// The version for who asks for none.
+/// The version for clients that request none.
 const VERSION: &str = "2025-06-18";
 
 fn answer(request: &Value) -> Result<Value, Value> {
@@ -34,7 +34,7 @@ fn answer(request: &Value) -> Result<Value, Value> {
 fn main() -> std::io::Result<()> {
     for line in stdin().lock().lines() {
         let Ok(request) = serde_json::from_str::<Value>(&line?) else { continue };
-        // Only a request has an id; a notification gets no answer.
+        // Only requests have an id; notifications get no response.
         let Some(id) = request.get("id") else { continue };
         let response = match answer(&request) {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),

@@ -1,10 +1,10 @@
-//! An agent that says again what a real one said: `replay-agent TRANSCRIPT STATE`.
+//! An agent that replays the output of a real one: `replay-agent TRANSCRIPT STATE`.
 //!
-//! A transcript has a line for each message, `> ` to the agent and `< ` from it. Each process plays one part of it, from
-//! one `initialize` to the next; `STATE.part` counts them, `STATE.said` gets every line that was written. What the agent
-//! wrote is written again byte for byte, only an answer gets the id that its question has here. What the transcript's
-//! client said but a request is not waited for. A request that comes when the transcript has none of this method is
-//! answered `-32601`.
+//! A transcript has one line per message, `> ` to the agent and `< ` from it. Each process plays
+//! one part, from one `initialize` to the next. `STATE.part` counts the parts, and `STATE.said`
+//! gets every written line. The agent's output is replayed byte for byte, except that responses get
+//! the id of the present request. It waits only for the requests in the transcript. A further
+//! request whose method is missing there is answered with `-32601`.
 
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "a program of the tests: stdout is its wire")]
 
@@ -14,7 +14,7 @@ use std::io::{BufRead as _, StdinLock, Write as _};
 
 use serde_json::value::RawValue;
 
-/// What a client may leave out without changing what the agent says afterwards.
+/// Requests that a client may omit without changing the agent's later output.
 const LEFT_OUT: [&str; 3] = ["session/list", "session/close", "session/delete"];
 
 type Message = BTreeMap<String, Box<RawValue>>;
@@ -32,13 +32,13 @@ fn main() {
     let transcript = std::fs::read_to_string(transcript).expect("a transcript");
     let mut replay = Replay { input: std::io::stdin().lock(), said };
     let unanswered = replay.play(lines_of_part(&transcript, part));
-    // A prompt that the real agent never answered: this one ends, or nobody would get on.
+    // The real agent never answered this prompt. This process ends, so that the test can continue.
     if !unanswered {
         while replay.request(&[]).is_some() {}
     }
 }
 
-/// The number of processes before this one.
+/// Returns the number of processes before this one.
 fn count(file: &str) -> usize {
     let before = std::fs::read_to_string(file).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     std::fs::write(file, (before + 1).to_string()).expect("a file");
@@ -56,9 +56,10 @@ fn lines_of_part(transcript: &str, part: usize) -> Vec<(char, &str)> {
 }
 
 impl Replay {
-    /// Whether a request was left without an answer.
+    /// Returns whether a request was left unanswered.
     fn play(&mut self, lines: Vec<(char, &str)>) -> bool {
-        // The id in the transcript, and the one here; `None` for a request that this client does not send.
+        // Maps ids of the transcript to those used here; `None` for a request that this
+        // client does not send.
         let mut ids: BTreeMap<String, Option<String>> = BTreeMap::new();
         let mut answered = BTreeSet::new();
         for (from, line) in lines {
@@ -100,7 +101,8 @@ impl Replay {
         }
     }
 
-    /// The id of the next request with one of these methods; `None` at the end of the input.
+    /// Returns the id of the next request with one of these methods; `None` at the
+    /// end of the input.
     fn request(&mut self, methods: &[&str]) -> Option<String> {
         loop {
             let mut line = String::new();

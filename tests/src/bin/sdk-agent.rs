@@ -1,11 +1,14 @@
-//! An agent on the official SDK, so that a codec which is not ours checks ours.
+//! An agent built on the official SDK, so that a foreign codec checks ours.
 //!
-//! It answers a prompt with its words, a chunk each; the word `options` says what was chosen of the session. A prompt
-//! with the word `ask` asks for permission first and says `permission: <optionId>`; one with the word `elicit` has a form
-//! filled in and says `elicitation: <answer>`; one with the word `wait` waits until it is cancelled. Lines that begin with
-//! `read PATH`, `write PATH TEXT`, `run COMMAND` and `leave COMMAND` (a terminal that nobody waits for) are asked of the
-//! client, as far as that offered it, and what came of them is said. `--state DIR` stores the
-//! sessions, so that `session/load` replays them in a new process. No shortcuts around the SDK's types.
+//! It answers a prompt with the prompt's words, one chunk each. The word `options` reports the
+//! chosen session options. A prompt with the word `ask` first requests a permission and prints
+//! `permission: <optionId>`. One with `elicit` requests a form and prints `elicitation: <answer>`.
+//! One with `wait` waits until it is canceled.
+//!
+//! Lines that begin with `read PATH`, `write PATH TEXT`, `run COMMAND` and `leave COMMAND` (a
+//! terminal without a waiting request) become client requests, if the client offers them, and the
+//! results are printed. `--state DIR` stores the sessions, so that `session/load` replays them in a
+//! new process. It uses only the SDK's types.
 
 #[path = "sdk_agent/options.rs"]
 mod options;
@@ -38,7 +41,7 @@ use tokio::sync::Notify;
 #[derive(Default)]
 struct Session {
     history: Vec<SessionUpdate>,
-    /// Rung by `session/cancel` while a turn runs.
+    /// Notified by `session/cancel` while a turn runs.
     cancel: Option<Arc<Notify>>,
 }
 
@@ -48,7 +51,7 @@ struct Echo {
     sessions: Arc<Mutex<HashMap<SessionId, Session>>>,
     offered: Arc<Mutex<ClientCapabilities>>,
     options: Arc<Options>,
-    /// What the last session was asked for with, but for values, of which there is the length alone.
+    /// Parameters of the last session request, with the length of each value instead of the value.
     place: Arc<Mutex<String>>,
 }
 
@@ -70,7 +73,7 @@ impl Echo {
         self.state.as_ref().filter(|_| plain).map(|folder| folder.join(format!("{name}.json")))
     }
 
-    /// A new session with an id that no other file of the state folder has.
+    /// Creates a session with an id that no file in the state folder has.
     fn create(&self) -> Result<SessionId> {
         let mut number = self.sessions.lock().unwrap_or_else(PoisonError::into_inner).len();
         loop {
@@ -109,7 +112,7 @@ impl Echo {
         folder.and_then(|()| fs::write(path, bytes?)).map_err(Error::into_internal_error)
     }
 
-    /// The history of an open or stored session.
+    /// Returns the history of an open or stored session.
     fn load(&self, id: &SessionId) -> Result<Vec<SessionUpdate>> {
         if let Ok(history) = self.with(id, |session| session.history.clone()) {
             return Ok(history);
@@ -185,7 +188,7 @@ impl Echo {
         Ok(())
     }
 
-    /// What a line asks of the client, if it does.
+    /// Makes the client request that a line describes, if any.
     async fn of_the_client(
         &self,
         id: &SessionId,
@@ -404,7 +407,7 @@ async fn main() -> Result<()> {
         .on_receive_request(
             async move |request: PromptRequest, responder, client: ConnectionTo<Client>| {
                 let (echo, to) = (prompt.clone(), client.clone());
-                // Apart from the dispatch loop, which must go on to see the cancel.
+                // Outside the dispatch loop, which must continue to see the cancel.
                 client.spawn(async move { responder.respond_with_result(echo.turn(request, &to).await) })
             },
             agent_client_protocol::on_receive_request!(),
@@ -422,7 +425,7 @@ async fn main() -> Result<()> {
         )
         .connect_to(transport)
         .await;
-    // What was answered last is still on its way to stdout.
+    // The last responses are still on their way to stdout.
     let written = writer.await.map_err(Error::into_internal_error);
     served.and(written)
 }

@@ -1,5 +1,6 @@
-//! What another local user tries: one attempt for each start, told in one line. Exits with 0 when it got through. And what the
-//! task server of an agent does: it gives a task with its worker's token, and waits for it.
+//! Plays another local user: one attempt per start, reported in one line. Exits with 0 if it
+//! succeeded. Also plays the task server of an agent: submits a task with its worker's token
+//! and waits for it.
 
 #![allow(clippy::print_stdout, reason = "its output is what the test reads")]
 
@@ -16,9 +17,9 @@ use std::time::Duration;
 use serde_json::Value;
 use subagent_protocol::api::header;
 
-/// A peer that is not refused at once has this long to say something.
+/// How long a peer that is not refused may take for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
-/// A task may take so long.
+/// Time limit for a task.
 const TASK: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -52,8 +53,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Gives the task that this file describes, in the name of the worker that this process is below, and waits for one in the
-/// foreground. Says `NAME STATUS: RESULT`.
+/// Submits the task in this file for the worker above this process. Waits for a foreground task.
+/// Returns `NAME STATUS: RESULT`.
 fn task(socket: &str, body: &str) -> io::Result<Vec<u8>> {
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let marker = std::env::var("SUBAGENT_MARKER").map_err(|_| wrong("below no worker"))?;
@@ -86,7 +87,7 @@ fn post(socket: &str, token: &str, path: &str, body: &str) -> io::Result<Value> 
         header::TASK_TOKEN
     );
     match stream.write_all(request.as_bytes()) {
-        // Who is refused may be told so before all of it was read.
+        // The daemon may refuse a request before it has read all of it.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
         _ => {}
     }
@@ -96,7 +97,8 @@ fn post(socket: &str, token: &str, path: &str, body: &str) -> io::Result<Value> 
     Ok(serde_json::from_str(body)?)
 }
 
-/// Connects, says something and gives the answer; a connection that is closed without a word is an error.
+/// Connects, sends a text and returns the answer. A connection closed without an
+/// answer is an error.
 fn ask(path: &str, text: &str) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(ANSWER))?;

@@ -1,4 +1,4 @@
-//! The executable `subagent-webhook`.
+//! The executable `subagent-webhook`, built with the tests.
 
 use std::process::ExitCode;
 

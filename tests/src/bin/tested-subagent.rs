@@ -1,4 +1,4 @@
-//! The executable `subagent`, built with the tests and so with failpoints.
+//! The executable `subagent`, built with the tests and therefore with failpoints.
 
 #[path = "../../../subagent-cli/src/bin/link/mod.rs"]
 mod link;

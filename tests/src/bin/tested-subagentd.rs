@@ -1,4 +1,4 @@
-//! The executable `subagentd`, built with the tests and so with failpoints.
+//! The executable `subagentd`, built with the tests and therefore with failpoints.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Runs a command in a sandbox, with a deadline, and keeps what it says while it says it.
+//! Runs a command in a sandbox with a deadline, and collects its output while it runs.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,14 +16,14 @@ use super::output::Output;
 use super::wait::{poll, wait_until};
 use crate::invariants::Recorder;
 
-/// For a command; it is generous because several tests share two cores.
+/// Time limit of a command, generous because several tests share two cores.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// A command that takes so long is mentioned, also when its test is content: it may have waited for a deadline.
+/// Slower commands are reported even if the test passes: they may have waited for a deadline.
 const SLOW: Duration = Duration::from_secs(10);
-/// After a command has ended, its pipes must end too: whoever keeps them open would hang a caller's `$(...)`.
+/// How long pipes may stay open after the command's end: longer would block a caller's `$(...)`.
 const PIPES_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A command that is to be run. Its environment is the sandbox's and nothing else.
+/// A command to run, with exactly the sandbox's environment.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Command {
@@ -47,25 +47,25 @@ impl Command {
         Self { program, args: Vec::new(), env, cwd, stdin: None, deadline: DEADLINE, recorder }
     }
 
-    /// Adds arguments.
+    /// Appends arguments to the command.
     pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// Sets a variable.
+    /// Sets an environment variable.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.insert(name.into(), value.into());
         self
     }
 
-    /// Takes a variable away.
+    /// Removes an environment variable.
     pub fn without_env(mut self, name: &str) -> Self {
         self.env.remove(OsStr::new(name));
         self
     }
 
-    /// What it acknowledges is about another state dir than the sandbox's, and is noted here.
+    /// Uses this recorder for output about another state directory than the sandbox's.
     pub fn recorded_by(mut self, recorder: &Recorder) -> Self {
         self.recorder = recorder.clone();
         self
@@ -77,13 +77,13 @@ impl Command {
         self
     }
 
-    /// Gives it this on its standard input (otherwise nothing).
+    /// Sets its standard input, which is empty by default.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Some(bytes.into());
         self
     }
 
-    /// Gives it another time than 60 s.
+    /// Replaces the time limit of 60 s.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -95,7 +95,7 @@ impl Command {
         self
     }
 
-    /// The process that is to be started, without its stdin, stdout and stderr, for whoever starts it in another way.
+    /// Returns the process to start, without its standard streams, for other ways to start it.
     #[must_use]
     pub fn process(&self) -> std::process::Command {
         let mut command = std::process::Command::new(&self.program);
@@ -106,16 +106,18 @@ impl Command {
     /// Runs it to its end.
     ///
     /// # Panics
-    /// When it does not end in time; it is killed then.
+    ///
+    /// If it does not end in time; it is then killed.
     #[track_caller]
     pub fn run(self) -> Output {
         self.spawn().output()
     }
 
-    /// Starts it.
+    /// Starts the command with its pipes.
     ///
     /// # Panics
-    /// When it cannot be started.
+    ///
+    /// If it cannot be started.
     #[track_caller]
     pub fn spawn(self) -> Running {
         let begun = Instant::now();
@@ -126,7 +128,8 @@ impl Command {
             .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // Of an executable that was just copied: another test may have forked meanwhile, and holds it open until its own `exec`.
+        // The executable may have been copied just now: a forked process of another test holds it
+        // open until its own `exec`.
         let started = wait_until("the executable to be closed", Duration::from_secs(10), || {
             Some(process.spawn()).filter(|started| {
                 !started.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ExecutableFileBusy)
@@ -135,7 +138,7 @@ impl Command {
         let mut child =
             started.unwrap_or_else(|error| panic!("cannot start {}: {error}", self.program.display()));
         if let (Some(bytes), Some(mut stdin)) = (self.stdin, child.stdin.take()) {
-            // It may end without having read everything.
+            // The command may end without reading everything.
             thread::spawn(move || drop(stdin.write_all(&bytes)));
         }
         let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -152,7 +155,7 @@ impl Command {
     }
 }
 
-/// A command that runs. It is killed when this is dropped.
+/// A running command, which is killed on drop.
 #[derive(Debug)]
 pub struct Running {
     command: String,
@@ -166,10 +169,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its process.
+    /// Returns the pid of the process.
     ///
     /// # Panics
-    /// Never: the child is there until its output was taken.
+    ///
+    /// Never: the child exists until its output was taken.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.child.as_ref().unwrap().id().try_into().unwrap()
@@ -178,16 +182,18 @@ impl Running {
     /// Sends it a signal.
     ///
     /// # Panics
-    /// When that cannot be done.
+    ///
+    /// If the signal cannot be sent.
     pub fn signal(&self, signal: Signal) {
-        // Its number is its own until it is reaped, which only `output` and `drop` do.
+        // Its pid stays valid until it is reaped, which only `output` and `drop` do.
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
-    /// Waits for a whole line on stdout that this accepts, and gives what it made of it.
+    /// Waits for a whole line on stdout that `accept` accepts, and returns its result.
     ///
     /// # Panics
-    /// When no such line comes before the command's deadline or its end.
+    ///
+    /// If no such line arrives before the command's deadline or end.
     #[track_caller]
     pub fn wait_line<T>(&self, what: &str, accept: impl FnMut(&str) -> Option<T>) -> T {
         let left = (self.begun + self.deadline).saturating_duration_since(Instant::now());
@@ -202,16 +208,17 @@ impl Running {
         }
     }
 
-    /// What it has printed so far.
+    /// Returns its output so far.
     #[must_use]
     pub fn stdout(&self) -> String {
         self.stdout.text()
     }
 
-    /// Whether it has not ended.
+    /// Whether it is still running.
     ///
     /// # Panics
-    /// When the system does not tell.
+    ///
+    /// If its status is not available.
     pub fn runs(&mut self) -> bool {
         self.child.as_mut().unwrap().try_wait().unwrap().is_none()
     }
@@ -219,7 +226,9 @@ impl Running {
     /// Waits for its end.
     ///
     /// # Panics
-    /// When it does not end in time (it is killed then), or somebody else keeps its stdout or stderr open.
+    ///
+    /// If it does not end in time (it is then killed), or another process keeps its
+    /// stdout or stderr open.
     #[track_caller]
     pub fn output(mut self) -> Output {
         let left = (self.begun + self.deadline).saturating_duration_since(Instant::now());
@@ -239,7 +248,7 @@ impl Running {
             );
         };
         let output = Output { command: self.command.clone(), status, stdout, stderr, elapsed };
-        assert!(closed, "it has ended, but somebody keeps its stdout or stderr open\n{output}");
+        assert!(closed, "it has ended, but another process keeps its stdout or stderr open\n{output}");
         if elapsed > SLOW {
             eprintln!("slow: {output}");
         }
@@ -247,7 +256,7 @@ impl Running {
         output
     }
 
-    /// Kills it, as if the manager's shell had died, and gives what it had printed.
+    /// Kills it, as if the manager's shell had died, and returns its output.
     pub fn kill(mut self) -> String {
         self.end();
         self.stdout.wait_end(PIPES_DEADLINE);
@@ -270,7 +279,7 @@ impl Drop for Running {
     }
 }
 
-/// The bytes of a pipe so far, read by a thread.
+/// The bytes read from a pipe so far, by a thread.
 #[derive(Debug, Clone)]
 pub(super) struct Said(Arc<(Mutex<Heard>, Condvar)>);
 
@@ -311,7 +320,7 @@ impl Said {
         changed.wait_timeout_while(heard, limit, |heard| !heard.ended).unwrap().0.ended
     }
 
-    /// Waits until this text has come; false when it did not in time.
+    /// Waits until this text has arrived. Returns false if it did not in time.
     pub(super) fn wait_text(&self, limit: Duration, text: &str) -> bool {
         let (lock, changed) = &*self.0;
         let heard = lock.lock().unwrap();

@@ -1,4 +1,5 @@
-//! Hands on the processes of a sandbox: finding, stopping and killing them, and gates for the agent's turns.
+//! Access to the processes of a sandbox: finding, stopping and killing them, and gates
+//! for the agent's turns.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use super::process::Process;
 use super::sandbox::Sandbox;
 use super::wait::wait_until;
 
-/// For a process to be there or gone.
+/// Time limit for a process to appear or end.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// A file that a turn waits for (`!wait-file`).
@@ -21,45 +22,47 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// The directive that waits here.
+    /// Returns the directive that waits for the file.
     #[must_use]
     pub fn directive(&self) -> String {
         format!("!wait-file {}", self.path.display())
     }
 
-    /// The file.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Lets the turn go on.
+    /// Lets the turn continue.
     ///
     /// # Panics
-    /// When the file cannot be made.
+    ///
+    /// If the file cannot be created.
     pub fn open(&self) {
         fs::write(&self.path, "").unwrap();
     }
 }
 
 impl Sandbox {
-    /// A gate of this name.
+    /// Returns a gate with this name.
     #[must_use]
     pub fn gate(&self, name: &str) -> Gate {
         Gate { path: self.file(&format!("gate-{name}")) }
     }
 
-    /// How often a turn executed `!touch` with this file.
+    /// Returns how often a turn executed `!touch` with this file.
     #[must_use]
     pub fn touches(&self, file: &str) -> usize {
         fs::read_to_string(self.file(file)).unwrap_or_default().lines().count()
     }
 
-    /// Waits until a worker's runtime has written into this segment of its journal that the agent has a session, which it does
-    /// without a daemon too.
+    /// Waits until a worker's runtime has recorded a session in this segment of its journal. The
+    /// runtime does that without a daemon too.
     ///
     /// # Panics
-    /// When none does.
+    ///
+    /// If no runtime does.
     #[track_caller]
     pub fn wait_for_session_in(&self, segment: u64) {
         let runtimes = self.state_dir().join("runtimes");
@@ -71,33 +74,35 @@ impl Sandbox {
         });
     }
 
-    /// What `daemon.json` says, if it is there.
+    /// Returns the content of `daemon.json`, if it exists.
     #[must_use]
     pub fn daemon_info(&self) -> Option<DaemonInfo> {
         serde_json::from_slice(&fs::read(self.state_dir().join("daemon.json")).ok()?).ok()
     }
 
-    /// The daemon, if it lives.
+    /// Returns the daemon, if it runs.
     #[must_use]
     pub fn find_daemon(&self) -> Option<Process> {
         let known = self.daemon_info()?.process;
         Process::find(known.pid).filter(|process| process.start_time == known.start_time)
     }
 
-    /// The daemon.
+    /// Returns the running daemon.
     ///
     /// # Panics
-    /// When there is none.
+    ///
+    /// If no daemon is running.
     #[must_use]
     #[track_caller]
     pub fn daemon(&self) -> Process {
         wait_until("a daemon that daemon.json names", DEADLINE, || self.find_daemon())
     }
 
-    /// The runtime of a worker.
+    /// Returns the runtime of a worker.
     ///
     /// # Panics
-    /// When the worker has none.
+    ///
+    /// If the worker has none.
     #[must_use]
     #[track_caller]
     pub fn runtime(&self, worker: &str) -> Process {
@@ -107,10 +112,11 @@ impl Sandbox {
         })
     }
 
-    /// The guard below a runtime.
+    /// Returns the guard below a runtime.
     ///
     /// # Panics
-    /// When it has none.
+    ///
+    /// If the runtime has none.
     #[must_use]
     #[track_caller]
     pub fn guard(&self, runtime: &Process) -> Process {
@@ -119,30 +125,33 @@ impl Sandbox {
         })
     }
 
-    /// The agent below a guard.
+    /// Returns the agent below a guard.
     ///
     /// # Panics
-    /// When it has none.
+    ///
+    /// If the guard has none.
     #[must_use]
     #[track_caller]
     pub fn agent(&self, guard: &Process) -> Process {
         wait_until("an agent below the guard", DEADLINE, || guard.children().into_iter().next())
     }
 
-    /// Kills a process and waits until it is gone.
+    /// Kills a process and waits for its end.
     ///
     /// # Panics
-    /// When it does not go.
+    ///
+    /// If the process does not end.
     #[track_caller]
     pub fn kill(&self, process: &Process) {
         process.signal(Signal::SIGKILL);
         wait_until("the killed process to be gone", DEADLINE, || (!process.lives()).then_some(()));
     }
 
-    /// Kills the daemon and waits until it is gone.
+    /// Kills the daemon and waits for its end.
     ///
     /// # Panics
-    /// When there is none.
+    ///
+    /// If no daemon is running.
     #[track_caller]
     pub fn kill_daemon(&self) {
         self.kill(&self.daemon());

@@ -1,4 +1,5 @@
-//! Many cases of one suite at the same time: most of their time is waiting, so more of them run than there are cores.
+//! Runs many cases of one suite at once. They mostly wait, so more of them run
+//! than there are cores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,16 +9,17 @@ use std::time::{Duration, Instant};
 
 use super::say;
 
-/// With this set only the cases run whose name contains it.
+/// If set, only cases whose name contains it run.
 const ONLY: &str = "SUBAGENT_TEST_CASE";
-/// A case that takes so long is mentioned: the suite may wait for it.
+/// Slower cases are reported: the suite may be waiting for them.
 const SLOW: Duration = Duration::from_secs(20);
 
-/// Places for cases, of all suites of this process together: more would wait for the processor, and miss their bounds.
+/// Slots for the cases of all suites in this process. More would compete for the processor and
+/// miss their time limits.
 static FREE_PLACES: Mutex<usize> = Mutex::new(8);
 static PLACE_FREED: Condvar = Condvar::new();
 
-/// Where one case runs.
+/// The slot of one case.
 struct Place;
 
 impl Place {
@@ -35,10 +37,11 @@ impl Drop for Place {
     }
 }
 
-/// Runs every case, `width` at a time, and says in one line how many there were. What failed is told by its name.
+/// Runs every case, `width` at a time, and prints their number. Failed cases are reported by name.
 ///
 /// # Panics
-/// When a case does, after all of them were run.
+///
+/// If a case panics, after all cases have run.
 #[track_caller]
 pub fn crowd<C: Sync>(
     suite: &str,
@@ -61,7 +64,7 @@ pub fn crowd<C: Sync>(
                 say(&format!("slow: {suite}, {name}: {:.0} s", begun.elapsed().as_secs_f32()));
             }
             if outcome.is_err() {
-                // Where the reason stands: the panic was printed when it happened.
+                // The panic was printed when it happened, so this names its case.
                 say(&format!("^^^ the case {name} of {suite}"));
                 failed.lock().unwrap().push(name.clone());
             }

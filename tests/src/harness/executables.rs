@@ -1,14 +1,14 @@
-//! The executables under test, in one folder under the names that users know.
+//! The executables under test, in one folder and under their usual names.
 //!
-//! Cargo builds them with the tests: they are binaries of this package, so their build has the same features as
-//! everything else in the run. Benchmarks take other ones ([`use_executables_of`]).
+//! Cargo builds them with the tests as binaries of this package, so their features match everything
+//! else in the run. Benchmarks use other ones ([`use_executables_of`]).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::{env, fs, io};
 
-/// The name of each executable, and the file that cargo builds it as.
+/// The name of each executable, and the file that cargo builds.
 const FILES: [(&str, &str); 11] = [
     ("subagent", "tested-subagent"),
     ("subagentd", "tested-subagentd"),
@@ -20,24 +20,24 @@ const FILES: [(&str, &str); 11] = [
     ("replay-agent", "replay-agent"),
     ("sdk-agent", "sdk-agent"),
     ("stranger", "stranger"),
-    // A library: cargo leaves it with the dependencies.
+    // Cargo leaves a library with the dependencies.
     ("libsubagent_fault_fs.so", "deps/libsubagent_fault_fs.so"),
 ];
 
-/// Where the executables are.
+/// The folder of the executables.
 #[derive(Debug)]
 pub struct Executables {
     folder: PathBuf,
 }
 
 impl Executables {
-    /// The folder that holds all of them.
+    /// Returns the folder that contains all of them.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// One of them.
+    /// Returns the path of one executable.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
@@ -46,17 +46,19 @@ impl Executables {
 
 static FOUND: OnceLock<Executables> = OnceLock::new();
 
-/// The executables of this run.
+/// Returns the executables of this run.
 ///
 /// # Panics
+///
 /// If one of them was not built.
 pub fn executables() -> &'static Executables {
     FOUND.get_or_init(|| Executables { folder: link_all() })
 }
 
-/// Takes the executables in this folder. Returns false if the run has taken others before.
+/// Uses the executables in this folder. Returns false if the run has already used others.
 ///
 /// # Panics
+///
 /// If one of them is missing.
 #[must_use]
 pub fn use_executables_of(folder: &Path) -> bool {
@@ -68,7 +70,7 @@ pub fn use_executables_of(folder: &Path) -> bool {
 
 fn link_all() -> PathBuf {
     let test = env::current_exe().unwrap();
-    // TARGET/PROFILE/deps/TEST
+    // The path is `TARGET/PROFILE/deps/TEST`.
     let built = test.ancestors().nth(2).unwrap();
     let folder = built.canonicalize().unwrap().join("e2e");
     fs::create_dir_all(&folder).unwrap();
@@ -79,7 +81,8 @@ fn link_all() -> PathBuf {
     folder
 }
 
-/// Makes a hard link under a temporary name and renames it, so that other test processes never miss it.
+/// Creates a hard link under a temporary name and renames it, so that other test
+/// processes never miss it.
 fn link(from: &Path, to: &Path) -> io::Result<()> {
     let source = fs::metadata(from)?;
     let same = |there: fs::Metadata| (there.dev(), there.ino()) == (source.dev(), source.ino());

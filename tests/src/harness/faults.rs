@@ -1,11 +1,11 @@
-//! Calls on files that fail: rules for the library in `tests/fault-fs`, and what it has counted.
+//! Failing file operations: rules for the library in `tests/fault-fs`, and its counters.
 
 use std::fs;
 use std::path::PathBuf;
 
 use super::sandbox::Sandbox;
 
-/// Bytes of the counters of one rule.
+/// Size of one rule's counters in bytes.
 const COUNTERS: usize = 16;
 
 /// The rules of a sandbox.
@@ -15,10 +15,11 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Arms these rules in everything that this sandbox starts from now on.
+    /// Applies these rules to everything that this sandbox starts from now on.
     ///
     /// # Panics
-    /// When the counters cannot be made.
+    ///
+    /// If the counters cannot be created.
     #[must_use]
     pub fn arm(sandbox: &mut Sandbox, rules: &[String]) -> Self {
         let counters = sandbox.file("counters");
@@ -31,17 +32,18 @@ impl Faults {
         Self { counters }
     }
 
-    /// Takes them from what is started later. What runs keeps them.
+    /// Removes them for later processes. Running ones keep them.
     pub fn disarm(&self, sandbox: &mut Sandbox) {
         for name in ["LD_PRELOAD", "FAULT_FS", "FAULT_FS_COUNTERS"] {
             sandbox.remove_env(name);
         }
     }
 
-    /// How many calls a rule was about, and how many of them were made to fail.
+    /// Returns how many calls a rule matched, and how many of them failed.
     ///
     /// # Panics
-    /// When the counters are gone.
+    ///
+    /// If the counters are gone.
     #[must_use]
     pub fn counted(&self, rule: usize) -> (u64, u64) {
         let bytes = fs::read(&self.counters).unwrap();

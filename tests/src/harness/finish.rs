@@ -1,4 +1,4 @@
-//! The end of a sandbox: everything is stopped, every invariant is checked, nothing is left.
+//! The end of a sandbox: stops everything, checks every invariant, and leaves nothing.
 
 use std::fs;
 use std::path::Path;
@@ -14,17 +14,17 @@ use super::sandbox::Sandbox;
 use super::wait::wait_while;
 use crate::invariants::{self, Evidence};
 
-/// After the end nothing may be left any more.
+/// Time limit for the last process to end.
 const NOTHING_LEFT: Duration = Duration::from_secs(5);
-/// More controllers with handles of their own no test makes.
+/// Maximum number of controllers with handles of their own in a test.
 const MAX_CONTROLLERS: usize = 8;
-/// How much of each log is shown when something is wrong.
+/// Bytes of each log shown after a failure.
 const LOG_TAIL: usize = 6000;
 
-/// What a finished sandbox leaves: evidence to look at. The folder goes when this is dropped.
+/// Evidence of a finished sandbox. Dropping it removes the folder.
 #[derive(Debug)]
 pub struct Finished {
-    /// What the invariants were checked on.
+    /// The data on which the invariants were checked.
     pub evidence: Evidence,
     /// The folder of the sandbox.
     pub root: TempDir,
@@ -34,7 +34,8 @@ impl Sandbox {
     /// Stops the workers and the daemon, and checks every invariant.
     ///
     /// # Panics
-    /// When one is violated, a process is left, or the stop fails.
+    ///
+    /// If an invariant is violated, a process is left, or the stop fails.
     #[track_caller]
     pub fn finish(mut self) -> Finished {
         let (evidence, violations) = self.end();
@@ -42,10 +43,11 @@ impl Sandbox {
         Finished { evidence, root: self.root.take().unwrap() }
     }
 
-    /// As [`Sandbox::finish`], for a product that was broken on purpose: gives what is violated.
+    /// Like [`Sandbox::finish`] for a deliberately broken product. Returns the violations.
     ///
     /// # Panics
-    /// When a command's output is not as the contract wants it.
+    ///
+    /// If a command's output violates the contract.
     #[must_use]
     pub fn finish_broken(self) -> Vec<String> {
         self.end().1
@@ -56,13 +58,13 @@ impl Sandbox {
         let started = !self.recorder.acknowledged().started.is_empty();
         let workers = started || self.state_dir().join("runtimes").exists();
         if workers {
-            // Whatever was killed before: a daemon must be able to find everything again, and to end it.
+            // Regardless of earlier kills, a daemon must be able to find and end everything.
             let _ = self.run(&["worker", "list"]).data_of("worker.listed");
         }
         if workers || self.find_daemon().is_some() {
             let args: &[&str] = if workers { &["stop", "--workers", "--json"] } else { &["stop", "--json"] };
             let mut stopped = self.command("subagentd").args(args).run();
-            // Each controller may want a handle of its own.
+            // Each controller may require its own handle.
             for _ in 0..MAX_CONTROLLERS {
                 let Some(controller) = wanted_owner(&stopped) else { break };
                 if !controller.is_empty() {
@@ -83,7 +85,7 @@ impl Sandbox {
         (evidence, violations)
     }
 
-    /// A program with the handle of a new owner of this controller, else of the workspace's.
+    /// Returns a command with the handle of a new owner of this controller, or of the workspace's.
     fn owned(&self, program: &str, controller: Option<&str>) -> Command {
         let mut attach = vec!["controller", "attach", "--takeover"];
         attach.extend(controller.into_iter().flat_map(|id| ["--controller-id", id]));
@@ -97,7 +99,7 @@ impl Sandbox {
         )
     }
 
-    /// Stops what is alive of a controller whose handle is not the workspace's. What fails is found by the end.
+    /// Stops the live workers of a controller with another handle. The end detects failures.
     fn stop_workers_of(&self, controller: &str) {
         let listed = self.run(&["worker", "list", "--controller-id", controller, "--json"]);
         let items = listed.document()["data"]["items"].take();
@@ -107,17 +109,18 @@ impl Sandbox {
         }
     }
 
-    /// Checks the invariants that hold at any time, in the middle of a test.
+    /// Checks the invariants that hold at any time, also during a test.
     ///
     /// # Panics
-    /// When one is violated, also after some seconds: what follows a kill may take a moment.
+    ///
+    /// If a violation persists for some seconds: consequences of a kill may take a moment.
     #[track_caller]
     pub fn check(&self) {
         let violations = self.violations();
         assert!(violations.is_empty(), "violated:\n{}\n{}", violations.join("\n"), self.logs());
     }
 
-    /// What is violated now, and still is after some seconds.
+    /// Returns the violations that persist for some seconds.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         wait_while(NOTHING_LEFT, || {
@@ -135,7 +138,7 @@ impl Sandbox {
         }
     }
 
-    /// The ends of all logs and what is stored, for people.
+    /// Returns the ends of all logs and the stored state, for display.
     #[must_use]
     pub fn logs(&self) -> String {
         let mut text = invariants::describe(&self.evidence(false));
@@ -149,7 +152,8 @@ impl Sandbox {
     }
 }
 
-/// The controller whose owner's handle is wanted; an empty text if that is the workspace's.
+/// Returns the controller whose owner's handle is required; an empty text means
+/// that of the workspace.
 fn wanted_owner(stopped: &Output) -> Option<String> {
     if stopped.status.success() {
         return None;
@@ -176,11 +180,12 @@ fn append_logs(folder: &Path, text: &mut String) {
 }
 
 impl Drop for Sandbox {
-    /// Kills everything. A sandbox that was finished has nothing to kill.
+    /// Kills everything. A finished sandbox has nothing to kill.
     fn drop(&mut self) {
         let Some(root) = &self.root else { return };
         if std::thread::panicking() {
-            // What cannot be described must not end all tests of this process, and hide why this one failed.
+            // A failure to describe must neither end the other tests of this process nor
+            // hide the original failure.
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.logs())) {
                 Ok(logs) => eprintln!("{logs}"),
                 Err(_) => eprintln!("what is left of this test cannot be described"),
@@ -188,7 +193,7 @@ impl Drop for Sandbox {
         }
         let (id, path) = (&self.id, root.path());
         let look = || Some(super::process::of_sandbox(id, self.born, path, self.executables.folder()));
-        // Stopped first, so that none starts another one while the others are killed.
+        // Stops all first, so that none starts another one meanwhile.
         let end = |process: &Process| {
             process.signal(Signal::SIGSTOP);
             process.signal(Signal::SIGKILL);

@@ -1,4 +1,4 @@
-//! One HTTP request on the daemon's socket, written by hand: what any other client may send.
+//! One HTTP request on the daemon's socket, written by hand like that of any other client.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,25 +7,26 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// For the whole answer.
+/// Time limit for the whole response.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// An answer.
+/// The response of the daemon.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// The status.
+    /// The HTTP status code.
     pub status: u16,
     /// The head, in lower case.
     pub head: String,
-    /// The body, joined if it came in chunks.
+    /// The body, joined if it arrived in chunks.
     pub body: String,
 }
 
 impl Response {
-    /// The body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Panics
-    /// When it is none.
+    ///
+    /// If it is not JSON.
     #[must_use]
     #[track_caller]
     pub fn json(&self) -> Value {
@@ -33,11 +34,12 @@ impl Response {
     }
 }
 
-/// Sends one request and reads the answer to its end. `head` is what stands before the empty line, without
-/// `Host`, `Content-Length` and `Connection`.
+/// Sends one request and reads the whole response. `head` is the text before the empty line,
+/// without `Host`, `Content-Length` and `Connection`.
 ///
 /// # Panics
-/// When the daemon cannot be asked, or does not answer with HTTP.
+///
+/// If the daemon cannot be reached or does not answer with HTTP.
 #[track_caller]
 pub fn request(socket: &Path, head: &[&str], body: &str) -> Response {
     let mut stream = UnixStream::connect(socket).unwrap();
@@ -45,14 +47,15 @@ pub fn request(socket: &Path, head: &[&str], body: &str) -> Response {
     parse(&text).unwrap_or_else(|| panic!("no HTTP: {text}"))
 }
 
-/// As [`request`]; `None` if no whole answer came in time.
+/// Like [`request`]; `None` if no complete response arrived in time.
 #[must_use]
 pub fn answer(socket: &Path, head: &[&str], body: &str) -> Option<Response> {
     let mut stream = UnixStream::connect(socket).ok()?;
     parse(&exchange(&mut stream, head, body))
 }
 
-/// As [`request`] of a daemon that may be killed meanwhile: `None` if there was none, or no whole answer came.
+/// Like [`request`] for a daemon that may be killed meanwhile: `None` without a daemon
+/// or a complete response.
 #[must_use]
 pub fn try_request(socket: &Path, head: &[&str], body: &str) -> Option<Response> {
     let response = answer(socket, head, body)?;
@@ -65,7 +68,7 @@ fn exchange(stream: &mut UnixStream, head: &[&str], body: &str) -> String {
     let length = body.len();
     let request =
         format!("{head}\r\nHost: localhost\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
-    // It may answer, and close, before it has read everything: what counts is the answer.
+    // The daemon may respond and close before it has read everything; the response counts.
     let _ = stream.write_all(request.as_bytes());
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
@@ -80,7 +83,7 @@ fn parse(text: &str) -> Option<Response> {
     Some(Response { status, head, body })
 }
 
-/// The text of chunks that came to their end.
+/// Joins the text of chunks, if they are complete.
 fn joined(mut chunks: &str) -> Option<String> {
     let mut body = String::new();
     loop {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-/// One launcher.
+/// One launcher of the config.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Launcher {
@@ -20,7 +20,7 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// A program with arguments.
+    /// A program with its arguments.
     pub fn new<S: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = S>) -> Self {
         Self {
             command: command.into(),
@@ -34,44 +34,44 @@ impl Launcher {
         }
     }
 
-    /// Sets a variable.
+    /// Sets an environment variable.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
         self
     }
 
-    /// Sets another key of the config.
+    /// Sets another config key.
     pub fn key(mut self, key: &str, value: Value) -> Self {
         self.more.insert(key.to_owned(), value);
         self
     }
 
-    /// From the start to a session (30 s without).
+    /// Time limit from the start to a session (default 30 s).
     pub const fn startup_seconds(mut self, seconds: f64) -> Self {
         self.startup_seconds = seconds;
         self
     }
 
-    /// For `initialize`, and for each request for a session (as long as the start without).
+    /// Time limit for `initialize` and for each session request (default: that of the start).
     pub const fn phase_seconds(mut self, seconds: f64) -> Self {
         self.phase_seconds = Some(seconds);
         self
     }
 
-    /// From a cancel to the end of an agent that ignores it (1 s without).
+    /// Time from a cancel to the end of an agent that ignores it (default 1 s).
     pub const fn cancel_grace_seconds(mut self, seconds: f64) -> Self {
         self.cancel_grace_seconds = seconds;
         self
     }
 
-    /// The longest turn (no limit without).
+    /// Maximum duration of a turn (default: none).
     pub const fn turn_seconds(mut self, seconds: f64) -> Self {
         self.turn_seconds = Some(seconds);
         self
     }
 
     fn to_json(&self) -> Value {
-        // A path with blanks in it is one word.
+        // A path with blanks must be one word.
         let command = format!("'{}'", self.command);
         let mut timeouts =
             json!({"startupSeconds": self.startup_seconds, "cancelGraceSeconds": self.cancel_grace_seconds});
@@ -93,7 +93,7 @@ impl Launcher {
     }
 }
 
-/// The text of a config file. Each launcher is a line of JSON, which is YAML too.
+/// Returns the text of a config file. Each launcher is a line of JSON, which is valid YAML.
 pub(super) fn config(launchers: &BTreeMap<String, Launcher>, default: &str) -> String {
     let mut text = format!("defaults:\n  launcher: {default}\nlaunchers:\n");
     for (name, launcher) in launchers {

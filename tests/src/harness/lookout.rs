@@ -1,8 +1,9 @@
-//! Looks at a sandbox all the time while others break it: what may hold for a moment must not hold for 5 s.
+//! Watches a sandbox continuously while others break it. Temporary inconsistencies must not
+//! last for 5 s.
 //!
-//! Two promises have a time in them: nothing is said to run (or to be gone) for longer than that without (or with) a
-//! live runtime behind it, and no process of an agent outlives its runtime and guard by more. It must not touch
-//! anything: it reads the database and `/proc`.
+//! Two guarantees have a time limit. A worker may not be reported as running (or gone) for longer
+//! without (or with) a live runtime. No process of an agent may outlive its runtime and guard by
+//! more. It only reads the database and `/proc`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,12 +17,12 @@ use super::process::{Process, of_sandbox};
 use super::sandbox::Sandbox;
 use crate::invariants::{self, Evidence};
 
-/// Between two looks.
+/// Time between two checks.
 const PERIOD: Duration = Duration::from_millis(200);
-/// What lasts longer is a violation.
+/// A condition that lasts longer is a violation.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A lookout at work.
+/// A lookout during its checks.
 #[derive(Debug)]
 pub struct Lookout {
     over: mpsc::Sender<()>,
@@ -29,22 +30,23 @@ pub struct Lookout {
     thread: JoinHandle<Report>,
 }
 
-/// What a lookout has seen.
+/// The result of a lookout.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What lasted too long.
+    /// Conditions that lasted too long.
     pub violations: BTreeSet<String>,
-    /// How often it looked.
+    /// The number of checks.
     pub looks: usize,
-    /// The longest that any agent's process was without runtime and guard.
+    /// The longest time that an agent's process existed without runtime and guard.
     pub longest_stray: Duration,
 }
 
 impl Sandbox {
-    /// Begins to look.
+    /// Starts the checks in a thread.
     ///
     /// # Panics
-    /// When no thread can be started.
+    ///
+    /// If no thread can be started.
     #[must_use]
     pub fn lookout(&self) -> Lookout {
         let (over, heard) = mpsc::channel();
@@ -62,26 +64,28 @@ impl Sandbox {
 }
 
 impl Lookout {
-    /// Whether something has lasted too long by now.
+    /// Whether a condition has lasted too long by now.
     #[must_use]
     pub fn seen(&self) -> bool {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// Ends it.
+    /// Stops the checks and returns the result.
     ///
     /// # Panics
-    /// When it could not look.
+    ///
+    /// If it could not check.
     #[must_use]
     pub fn end(self) -> Report {
         drop(self.over);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Ends it; it must have seen nothing that lasted too long.
+    /// Stops the checks and asserts that there were no violations.
     ///
     /// # Panics
-    /// When it has.
+    ///
+    /// If there was a violation.
     #[track_caller]
     pub fn all_well(self) -> Report {
         let report = self.end();
@@ -126,7 +130,7 @@ impl Place {
         let all = of_sandbox(&self.id, self.born, &self.root, &self.executables);
         let mut seen: BTreeSet<String> =
             strays(&all).map(|process| format!("{STRAY} {}", process.command_line())).collect();
-        // Only a daemon can say anything else; each has all of the time for itself.
+        // Only a daemon can change these statements; each daemon gets the whole time limit.
         let daemon = all.iter().find(|process| process.name == "subagentd" && process.state != 'T');
         if let Some(daemon) = daemon {
             let said = invariants::check_runtimes(&self.evidence).into_iter();
@@ -136,10 +140,10 @@ impl Place {
     }
 }
 
-/// How a process that was left begins in a report.
+/// Prefix of a stray process in a report.
 const STRAY: &str = "without runtime and guard:";
 
-/// What is neither ours nor below a runtime, a guard or this process.
+/// Returns processes that are neither ours nor below a runtime, a guard or this process.
 fn strays(all: &[Process]) -> impl Iterator<Item = &Process> {
     let me = i32::try_from(std::process::id()).unwrap();
     let ours = |process: &Process| process.name.starts_with("subagent-") || process.name == "subagentd";

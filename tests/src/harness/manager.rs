@@ -1,5 +1,5 @@
-//! A manager that does what a good one does when things die under it: asks again what may be asked again, answers
-//! what is asked, and takes a lost turn for lost.
+//! A well-behaved manager for tests with failing processes: it repeats what may be repeated,
+//! answers requests, and accepts the loss of a turn.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,17 @@ use serde_json::Value;
 use super::output::Output;
 use super::sandbox::Sandbox;
 
-/// For one turn, in which several processes may be killed.
+/// Time limit of one turn, in which several processes may be killed.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// How a turn ends.
+/// The events that end a turn.
 const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
 
 impl Sandbox {
-    /// Repeats a command while it fails with an error that says that this may help; gives its first other output.
+    /// Repeats a command while it fails with a retryable error. Returns its first other output.
     ///
     /// # Panics
-    /// When it does not come to an end.
+    ///
+    /// If there is no such output in time.
     #[track_caller]
     pub fn persist(&self, args: &[&str]) -> Output {
         let begun = Instant::now();
@@ -30,27 +31,29 @@ impl Sandbox {
         }
     }
 
-    /// Gets one turn done, with a key of its own, and gives the event that ended it. Permissions are given.
+    /// Completes one turn with its own key, and returns the event that
+    /// ended it. Grants permissions.
     ///
     /// # Panics
-    /// When the turn does not come to an end, or a command fails in a way that a manager cannot get over.
+    ///
+    /// If the turn does not end, or a command fails with an error that a manager cannot handle.
     #[must_use]
     #[track_caller]
     pub fn manage(&self, worker: &str, key: &str, prompt: &str) -> Value {
         let begun = Instant::now();
         loop {
-            assert!(begun.elapsed() < DEADLINE, "{key} does not come to an end");
+            assert!(begun.elapsed() < DEADLINE, "{key} does not end");
             let sending = self.sending(worker, prompt).args(["--turn-id", key]).deadline(DEADLINE);
             let output = sending.run();
             if !output.status.success() {
                 let error = output.any_error();
                 if error["details"]["eventId"].is_string() {
-                    // Its turn has failed; another one would need another key.
+                    // Its turn has failed; a new one would need another key.
                     let cursor = error["details"]["acceptedEventId"].as_str().unwrap();
                     let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", ENDS];
                     return self.persist(&wait).data_of("event.matched");
                 }
-                // The same command may be given again: it has a key.
+                // The same command may be repeated: it has a key.
                 assert_eq!(error["retryable"], true, "{output}");
                 continue;
             }
@@ -62,8 +65,8 @@ impl Sandbox {
             let approve = ["approve", "--worker-id", worker, "--request", request, "--decision", "allow"];
             let decided = self.persist(&approve);
             if !decided.status.success() {
-                // Its runtime was killed before: the question is lost, and the turn with it. Or the answer of an
-                // earlier attempt came through, although its confirmation did not.
+                // Either its runtime was killed, and question and turn are lost. Or an earlier
+                // answer arrived without its confirmation.
                 let code = decided.any_error()["code"].clone();
                 assert!(code == "APPROVAL_NOT_PENDING" || code == "APPROVAL_NOT_FOUND", "{decided}");
             }

@@ -1,18 +1,19 @@
-//! A world of its own for each test: folders, environment, executables, and the proof that nothing is left.
+//! A separate world for each test: folders, environment, executables, and the proof that
+//! no process is left.
 //!
-//! A test makes a [`Sandbox`], runs commands in it, and ends with [`Sandbox::finish`], which stops the workers and
-//! the daemon, checks every invariant and that no process is left. A sandbox that is dropped without it (a test
-//! that failed) kills everything, so that no test can disturb another one.
+//! A test creates a [`Sandbox`], runs commands in it, and ends with [`Sandbox::finish`]. That stops
+//! the workers and the daemon, and checks every invariant and that no process is left. A sandbox
+//! dropped without it (by a failed test) kills everything, so that tests cannot disturb each other.
 //!
-//! Everything here panics with what was seen instead of giving errors back: a test's set-up that fails must not go
-//! on. Nothing sleeps but [`wait_until`].
+//! Everything here panics with the observed data instead of returning errors: a test must not
+//! continue after a failed set-up. Only [`wait_until`] sleeps.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test's set-up: it stops at what is wrong and says what was seen"
+    reason = "a test's set-up: it stops at an error and prints what it saw"
 )]
 
 mod command;

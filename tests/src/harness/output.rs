@@ -1,4 +1,4 @@
-//! What a command said, and what the contract wants of every output.
+//! The output of a command, and the contract's requirements for every output.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -9,23 +9,24 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Output {
-    /// The command, for people.
+    /// The command, for display.
     pub command: String,
-    /// How it ended.
+    /// How the command ended.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// Its complete standard output.
     pub stdout: String,
-    /// Its standard error.
+    /// Its complete standard error.
     pub stderr: String,
-    /// How long it took.
+    /// The duration of the command.
     pub elapsed: Duration,
 }
 
 impl Output {
-    /// The data of a success with `--json`.
+    /// Returns the data of a success with `--json`.
     ///
     /// # Panics
-    /// When it is no success, or its output is not as the contract wants it.
+    ///
+    /// If it failed, or its output violates the contract.
     #[track_caller]
     pub fn data(&self) -> Value {
         assert_eq!(self.status.code(), Some(0), "it should have succeeded\n{self}");
@@ -34,10 +35,11 @@ impl Output {
         envelope["data"].take()
     }
 
-    /// The data of a success with `--json` of this type.
+    /// Returns the data of a success with `--json` of this type.
     ///
     /// # Panics
-    /// As [`Output::data`], and when the type is another one.
+    ///
+    /// Like [`Output::data`], and if the type differs.
     #[track_caller]
     pub fn data_of(&self, kind: &str) -> Value {
         let data = self.data();
@@ -45,10 +47,11 @@ impl Output {
         data
     }
 
-    /// The error of a failure with `--json`: `{code, message, retryable, details}`.
+    /// Returns the error of a failure with `--json`: `{code, message, retryable, details}`.
     ///
     /// # Panics
-    /// When it is no failure with this code, or its output is not as the contract wants it.
+    ///
+    /// If it did not fail with this code, or its output violates the contract.
     #[track_caller]
     pub fn error(&self, code: &str) -> Value {
         let error = self.any_error();
@@ -56,10 +59,11 @@ impl Output {
         error
     }
 
-    /// The error of a failure with `--json`, whatever its code.
+    /// Returns the error of a failure with `--json`, with any code.
     ///
     /// # Panics
-    /// When it is no failure, or its output is not as the contract wants it.
+    ///
+    /// If it did not fail, or its output violates the contract.
     #[track_caller]
     pub fn any_error(&self) -> Value {
         assert_eq!(self.status.code(), Some(1), "it should have failed with exit code 1\n{self}");
@@ -72,23 +76,26 @@ impl Output {
         error
     }
 
-    /// The one document on stdout: one line, keys sorted, `", "` and `": "` between, nothing escaped without need.
+    /// Returns the only document on stdout: one line, sorted keys, `", "` and `": "` as
+    /// separators, no unnecessary escapes.
     ///
     /// # Panics
-    /// When stdout is anything else.
+    ///
+    /// If stdout contains anything else.
     #[track_caller]
     pub fn document(&self) -> Value {
         let line = self.stdout.strip_suffix('\n').unwrap_or_else(|| panic!("no line end\n{self}"));
         let document: Value =
             serde_json::from_str(line).unwrap_or_else(|error| panic!("not JSON: {error}\n{self}"));
-        assert_eq!(line, as_in_the_contract(&document), "not written as the contract wants it");
+        assert_eq!(line, as_in_the_contract(&document), "not formatted as the contract requires");
         document
     }
 
-    /// The lines of an NDJSON stream.
+    /// Parses the lines of an NDJSON stream.
     ///
     /// # Panics
-    /// When a line is no JSON.
+    ///
+    /// If a line is not JSON.
     #[must_use]
     #[track_caller]
     pub fn lines(&self) -> Vec<Value> {
@@ -97,10 +104,11 @@ impl Output {
         self.stdout.lines().map(parse).collect()
     }
 
-    /// The standard output of a success.
+    /// Returns the standard output of a success.
     ///
     /// # Panics
-    /// When it is none.
+    ///
+    /// If the command failed.
     #[track_caller]
     pub fn text(&self) -> &str {
         assert_eq!(self.status.code(), Some(0), "it should have succeeded\n{self}");
@@ -115,7 +123,7 @@ impl std::fmt::Display for Output {
     }
 }
 
-/// The contract's form, written once more and independently of the product.
+/// Formats JSON as the contract requires, independently of the product.
 fn as_in_the_contract(value: &Value) -> String {
     match value {
         Value::Array(items) => {

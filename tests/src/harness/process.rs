@@ -13,17 +13,17 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::wait::poll;
 
-/// How long a process may take to stop.
+/// Time limit for a process to stop.
 const STOPS: Duration = Duration::from_secs(5);
-/// The variable that all commands of a sandbox, and so all that they start, have in their environment.
+/// The variable in the environment of all commands of a sandbox and of everything they start.
 pub const MARKER: &str = "TEST_SANDBOX_ID";
 
-/// A process at the moment of looking.
+/// A process at the time of the check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// The id of the process.
     pub pid: i32,
-    /// Its parent.
+    /// The pid of its parent.
     pub parent: i32,
     /// Its name, at most 15 bytes.
     pub name: String,
@@ -34,11 +34,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process of this number, unless there is none or it has ended.
+    /// Returns the process with this pid, unless it does not exist or has ended.
     #[must_use]
     pub fn find(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name stands in parentheses and may hold anything, parentheses included.
+        // The name is in parentheses and may contain anything, including parentheses.
         let (head, tail) = stat.rsplit_once(')')?;
         let name = head.split_once('(')?.1.to_owned();
         let fields: Vec<&str> = tail.split_whitespace().collect();
@@ -46,8 +46,8 @@ impl Process {
         let parent = fields.get(1)?.parse().ok()?;
         let start_time = fields.get(19)?.parse().ok()?;
         let threads: usize = fields.get(17)?.parse().ok()?;
-        // A zombie does nothing and holds nothing, once its last thread has ended; who has to reap it may be outside of
-        // what is tested.
+        // A zombie whose last thread has ended does and holds nothing. The process that must reap
+        // it may be outside the test.
         (!matches!(state, 'Z' | 'X') || threads > 1).then_some(Self { pid, parent, name, state, start_time })
     }
 
@@ -57,11 +57,12 @@ impl Process {
         Self::find(self.pid).is_some_and(|now| now.start_time == self.start_time)
     }
 
-    /// Sends it a signal, unless it is gone. One that stops is waited for: the system carries it out when the process
-    /// gets a turn.
+    /// Sends it a signal, unless it has ended. After a stop signal it waits until the process has
+    /// stopped: the system stops it only when it is scheduled.
     ///
     /// # Panics
-    /// When the signal cannot be sent for another reason.
+    ///
+    /// If the signal cannot be sent for another reason.
     pub fn signal(&self, signal: Signal) {
         if self.lives() {
             match kill(Pid::from_raw(self.pid), signal) {
@@ -71,25 +72,25 @@ impl Process {
         }
         if signal == Signal::SIGSTOP {
             let runs = |now: &Self| now.start_time == self.start_time && !matches!(now.state, 'T' | 't');
-            // Best effort: in a crowd somebody else may let it go on at once.
+            // Best effort: in a crowd another test may continue it at once.
             poll(STOPS, || if Self::find(self.pid).is_some_and(|now| runs(&now)) { None } else { Some(()) });
         }
     }
 
-    /// Its children.
+    /// Returns its child processes.
     #[must_use]
     pub fn children(&self) -> Vec<Self> {
         all().into_iter().filter(|process| process.parent == self.pid).collect()
     }
 
-    /// Its command line, for people.
+    /// Returns its command line, for display.
     #[must_use]
     pub fn command_line(&self) -> String {
         let bytes = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " ")
     }
 
-    /// The most memory that it ever had, in KiB; 0 if that cannot be seen.
+    /// Returns its peak memory in KiB; 0 if that is unknown.
     #[must_use]
     pub fn peak_memory_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
@@ -98,17 +99,18 @@ impl Process {
     }
 }
 
-/// All processes that can be seen.
+/// Returns all visible processes.
 #[must_use]
 pub fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| Process::find(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-/// The present moment as [`Process::start_time`] has it, at most one tick too early.
+/// Returns the present time in the unit of [`Process::start_time`], at most one tick too early.
 ///
 /// # Panics
-/// If the system does not tell the time.
+///
+/// If the system does not return the time.
 #[must_use]
 pub fn now() -> u64 {
     let ticks = u64::try_from(sysconf(SysconfVar::CLK_TCK).unwrap().unwrap()).unwrap();
@@ -117,12 +119,13 @@ pub fn now() -> u64 {
     count.saturating_sub(1)
 }
 
-/// The processes of a sandbox that is as old as `born` ([`now`] when it was made, or 0): those with its marker or with its folder on their command line, those of our
-/// executables that hold a file of it open, and all that descend from one of these.
+/// Returns the processes of a sandbox created at `born` ([`now`] at its creation, or 0). These
+/// have its marker, its folder on their command line, or (our executables) an open file in it.
+/// Includes all their descendants.
 #[must_use]
 pub fn of_sandbox(id: &str, born: u64, root: &Path, executables: &Path) -> Vec<Process> {
     let mut all = all();
-    // Most processes of a machine are older, and reading an environment is what costs here.
+    // Most processes of a machine are older, and reading an environment is expensive.
     all.retain(|process| process.start_time >= born);
     let me = i32::try_from(std::process::id()).unwrap();
     let mut found: BTreeSet<i32> = all
@@ -149,7 +152,7 @@ fn is_marked(pid: i32, id: &str, root: &Path) -> bool {
         || contains("cmdline", root.as_os_str().as_encoded_bytes())
 }
 
-/// For processes that were given another environment: a runtime, a guard.
+/// For processes with another environment: a runtime, a guard.
 fn is_ours(pid: i32, root: &Path, executables: &Path) -> bool {
     let below = |link: &Path, folder: &Path| fs::read_link(link).is_ok_and(|path| path.starts_with(folder));
     if !below(Path::new(&format!("/proc/{pid}/exe")), executables) {

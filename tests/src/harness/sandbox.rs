@@ -1,4 +1,4 @@
-//! The sandbox itself: its folders, its environment, and the commands that nearly every test uses.
+//! The sandbox itself: its folders, its environment, and the most frequent commands.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,12 +17,12 @@ use super::output::Output;
 use super::process::{self, MARKER, Process};
 use crate::invariants::Recorder;
 
-/// One test's world.
+/// The world of one test.
 #[derive(Debug)]
 pub struct Sandbox {
     pub(super) root: Option<TempDir>,
     pub(super) id: String,
-    /// When it was made: its processes are not older.
+    /// Time of its creation: its processes are not older.
     pub(super) born: u64,
     pub(super) executables: &'static Executables,
     pub(super) recorder: Recorder,
@@ -38,14 +38,16 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
-    /// A new world: nothing runs, there is no controller, the launcher `demo` is the scripted agent.
+    /// Creates a world without processes or a controller, whose launcher `demo`
+    /// is the scripted agent.
     ///
     /// # Panics
-    /// When its folders cannot be made.
+    ///
+    /// If its folders cannot be created.
     #[must_use]
     pub fn new() -> Self {
         let (executables, born) = (executables(), process::now());
-        // Not in TMPDIR: the path of a socket has 107 bytes at most.
+        // Not in TMPDIR: a socket's path has at most 107 bytes.
         let root = tempfile::Builder::new().prefix("sandbox-").rand_bytes(10).tempdir_in("/tmp").unwrap();
         let path = root.path().canonicalize().unwrap();
         for folder in ["home", "run", "tmp", "ws/.subagent"] {
@@ -69,10 +71,11 @@ impl Sandbox {
         sandbox
     }
 
-    /// A world with a controller and one worker of the launcher `demo`.
+    /// Creates a world with a controller and one worker of the launcher `demo`.
     ///
     /// # Panics
-    /// When they cannot be made.
+    ///
+    /// If they cannot be created.
     #[must_use]
     #[track_caller]
     pub fn with_worker() -> (Self, String) {
@@ -82,43 +85,45 @@ impl Sandbox {
         (sandbox, worker)
     }
 
-    /// The folder that holds everything of this sandbox.
+    /// Returns the folder that contains everything of this sandbox.
     ///
     /// # Panics
-    /// Never: the folder is there until the sandbox is finished.
+    ///
+    /// Never: the folder exists until the sandbox is finished.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.root.as_ref().unwrap().path()
     }
 
-    /// A file or folder of this sandbox.
+    /// Returns a file or folder of this sandbox.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
-    /// The same, as text for a prompt or a flag.
+    /// The same as text, for a prompt or a flag.
     ///
     /// # Panics
-    /// Never: the path was made of text.
+    ///
+    /// Never: the path was created from text.
     #[must_use]
     pub fn file_name(&self, name: &str) -> String {
         self.file(name).to_str().unwrap().to_owned()
     }
 
-    /// The workspace: where commands run and agents work.
+    /// Returns the workspace, where commands and agents run.
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
         self.file("ws")
     }
 
-    /// Where the daemon keeps everything.
+    /// Returns the daemon's state directory.
     #[must_use]
     pub fn state_dir(&self) -> &Path {
         &self.state_dir
     }
 
-    /// Moves the state dir, before anything was started.
+    /// Moves the state directory. Call this before anything was started.
     pub fn set_state_dir(&mut self, path: impl Into<PathBuf>) {
         self.state_dir = path.into();
         let path = self.state_dir.clone();
@@ -130,12 +135,12 @@ impl Sandbox {
         self.env.insert(name.into(), value.into());
     }
 
-    /// Takes a variable from all later commands.
+    /// Removes a variable from all later commands.
     pub fn remove_env(&mut self, name: &str) {
         self.env.remove(OsStr::new(name));
     }
 
-    /// The scripted agent with these flags; its sessions and the pids that it leaves are kept in the sandbox.
+    /// Returns the scripted agent with these flags. The sandbox stores its sessions and pids.
     pub fn demo_agent(&self, flags: &[&str]) -> Launcher {
         let (state, pids) = (self.file_name("sessions"), self.file_name("pids"));
         let args = ["demo-agent", "--state", &state, "--pids", &pids];
@@ -143,55 +148,58 @@ impl Sandbox {
         Launcher::new(program, args.iter().chain(flags).copied())
     }
 
-    /// Another agent among the test executables, with these flags.
+    /// Returns another test agent with these flags.
     pub fn test_agent(&self, name: &str, flags: &[&str]) -> Launcher {
         let program = self.executables.path(name).to_str().unwrap().to_owned();
         Launcher::new(program, flags.iter().copied())
     }
 
-    /// Adds a launcher, or replaces it.
+    /// Adds or replaces a launcher.
     ///
     /// # Panics
-    /// When the config file cannot be written.
+    ///
+    /// If the config file cannot be written.
     pub fn launcher(&mut self, name: &str, launcher: Launcher) {
         self.launchers.insert(name.to_owned(), launcher);
         fs::write(self.config_file(), launchers::config(&self.launchers, "demo")).unwrap();
     }
 
-    /// The config file of the workspace.
+    /// Returns the config file of the workspace.
     #[must_use]
     pub fn config_file(&self) -> PathBuf {
         self.file("ws/.subagent/config.yaml")
     }
 
-    /// The path of an executable under test.
+    /// Returns the path of an executable under test.
     ///
     /// # Panics
-    /// When the path is no text.
+    ///
+    /// If the path is not UTF-8.
     #[must_use]
     pub fn executable(&self, name: &str) -> String {
         self.executables.path(name).to_str().unwrap().to_owned()
     }
 
-    /// A command of ours (`subagent`, `subagentd`, ...) or any other program, in the workspace.
+    /// Returns a command of ours (`subagent`, `subagentd`, ...) or any other
+    /// program, in the workspace.
     pub fn command(&self, program: &str) -> Command {
         let own = self.executables.path(program);
         let program = if own.is_file() { own } else { PathBuf::from(program) };
         Command::new(program, self.env.clone(), &self.file("ws"), self.recorder.clone())
     }
 
-    /// `subagent ARGS --json`, to be changed or started.
+    /// Returns `subagent ARGS --json`, to be changed or started.
     pub fn subagent(&self, args: &[&str]) -> Command {
         self.command("subagent").args(args).args(["--json"])
     }
 
-    /// Runs `subagent ARGS --json`.
+    /// Runs `subagent ARGS --json` to its end.
     #[track_caller]
     pub fn run(&self, args: &[&str]) -> Output {
         self.subagent(args).run()
     }
 
-    /// Makes the workspace's controller; gives the data of `controller.initialized`.
+    /// Creates the workspace's controller. Returns the data of `controller.initialized`.
     #[track_caller]
     pub fn init(&self) -> Value {
         let data = self.run(&["controller", "init"]).data_of("controller.initialized");
@@ -199,10 +207,11 @@ impl Sandbox {
         data
     }
 
-    /// Starts a worker and gives its id.
+    /// Starts a worker and returns its id.
     ///
     /// # Panics
-    /// When it cannot be started.
+    ///
+    /// If it cannot be started.
     #[must_use]
     #[track_caller]
     pub fn start(&self, launcher: &str) -> String {
@@ -211,26 +220,26 @@ impl Sandbox {
         text(&data["workerId"])
     }
 
-    /// Data of `worker show`.
+    /// Returns the data of `worker show`.
     #[must_use]
     #[track_caller]
     pub fn show(&self, worker: &str) -> Value {
         self.run(&["worker", "show", worker]).data_of("worker.shown")
     }
 
-    /// `send` that waits, with the text on stdin.
+    /// Returns a `send` that waits, with the text on stdin.
     pub fn sending(&self, worker: &str, prompt: &str) -> Command {
         self.subagent(&["send", "--worker-id", worker, "--text-stdin"]).stdin(prompt)
     }
 
-    /// Sends and waits for the end of the turn or a question; gives the data of `turn.waited`.
+    /// Sends and waits for the end of the turn or a question. Returns the data of `turn.waited`.
     #[must_use]
     #[track_caller]
     pub fn send(&self, worker: &str, prompt: &str) -> Value {
         self.sending(worker, prompt).run().data_of("turn.waited")
     }
 
-    /// Sends a prompt whose turn fails for the agent's fault; gives the details of the error.
+    /// Sends a prompt whose turn fails because of the agent. Returns the details of the error.
     #[track_caller]
     pub fn send_fails(&self, worker: &str, prompt: &str, code: &str) -> Value {
         let details = self.sending(worker, prompt).run().error(code)["details"].take();
@@ -238,14 +247,14 @@ impl Sandbox {
         details
     }
 
-    /// Sends without waiting; gives the data of `turn.accepted`.
+    /// Sends without waiting. Returns the data of `turn.accepted`.
     #[must_use]
     #[track_caller]
     pub fn send_no_wait(&self, worker: &str, prompt: &str) -> Value {
         self.sending(worker, prompt).args(["--no-wait"]).run().data_of("turn.accepted")
     }
 
-    /// Waits for an event after a cursor; gives the event.
+    /// Waits for an event after a cursor and returns it.
     #[must_use]
     #[track_caller]
     pub fn wait_after(&self, worker: &str, cursor: &Value, until: &str) -> Value {
@@ -254,7 +263,7 @@ impl Sandbox {
         self.run(&args).data_of("event.matched")
     }
 
-    /// Waits for the end of a turn, given the data of its acceptance; gives the event.
+    /// Waits for the end of a turn from the data of its acceptance. Returns the event.
     #[must_use]
     #[track_caller]
     pub fn turn_end(&self, accepted: &Value) -> Value {
@@ -269,7 +278,7 @@ impl Sandbox {
         self.run(&["approve", "--worker-id", worker, "--request", &request, "--decision", decision])
     }
 
-    /// All events of a worker so far.
+    /// Returns all events of a worker so far.
     #[must_use]
     #[track_caller]
     pub fn events(&self, worker: &str) -> Vec<Value> {
@@ -278,27 +287,27 @@ impl Sandbox {
         output.lines()
     }
 
-    /// Follows the events of a worker for as long as the test wants.
+    /// Follows the events of a worker until the test stops it.
     #[track_caller]
     pub fn follow(&self, worker: &str) -> Running {
         let args = ["watch", "--worker-id", worker, "--follow", "--timeout-seconds", "0"];
         self.command("subagent").args(args).deadline(Duration::from_secs(120)).spawn()
     }
 
-    /// The processes of this sandbox.
+    /// Returns the processes of this sandbox.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
         process::of_sandbox(&self.id, self.born, self.path(), self.executables.folder())
     }
 
-    /// What was acknowledged so far.
+    /// Returns the recorder of acknowledged facts.
     #[must_use]
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 }
 
-/// A string of a JSON value.
+/// Returns the string in a JSON value.
 #[track_caller]
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()

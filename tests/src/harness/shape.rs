@@ -1,20 +1,22 @@
-//! Compares JSON with a pattern, exactly: no key may be missing or added, no type may differ.
+//! Compares JSON with a pattern exactly: no key may be missing or added, no type may differ.
 //!
-//! In a pattern, a string is a word for what belongs there: `str`, `int`, `float`, `bool`, `list`, `object`, `any`,
-//! `ts` (a timestamp as the contract prints it), or the prefix of an id (`ctl`, `ci`, `w`, `turn`, `ev`, `ap`, `hs`,
-//! `sess`). A `?` behind it also allows null; `=text` is that very text. A key that ends with `!` may be absent. A list
-//! of one pattern is a list of any number of such; other lists, numbers, bools and null stand for themselves.
+//! A string in a pattern names the expected type: `str`, `int`, `float`, `bool`, `list`, `object`,
+//! `any`, `ts` (a timestamp as the contract prints it), or the prefix of an id (`ctl`, `ci`, `w`,
+//! `turn`, `ev`, `ap`, `hs`, `sess`). A trailing `?` also allows null; `=text` is exactly that
+//! text. A key that ends with `!` may be absent. A list with one pattern means any number of such
+//! values. Other lists, numbers, bools and null stand for themselves.
 
 use serde_json::Value;
 
-/// The prefixes of ids, with the number of hex digits behind them.
+/// The prefixes of ids, with their number of hex digits.
 const IDS: &[(&str, usize)] =
     &[("ctl", 10), ("ci", 12), ("w", 10), ("turn", 10), ("ev", 12), ("ap", 10), ("hs", 10), ("sess", 12)];
 
-/// Checks that the value is what the pattern says.
+/// Asserts that the value matches the pattern.
 ///
 /// # Panics
-/// With the path of what differs.
+///
+/// With the path of the difference.
 #[track_caller]
 pub fn assert_shape(value: &Value, pattern: &Value) {
     let mut wrong = Vec::new();
@@ -90,7 +92,7 @@ fn is_id(text: &str, prefix: &str) -> bool {
     })
 }
 
-/// `2026-11-21T20:29:42+00:00`
+/// Whether it looks like `2026-11-21T20:29:42+00:00`.
 fn is_timestamp(text: &str) -> bool {
     let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     shape == "0000-00-00T00:00:00+00:00"

@@ -1,5 +1,5 @@
-//! A manager that does not give up: whatever fails once is asked again, also when the command itself was killed. It
-//! notes what it was told, and holds every error against the contract.
+//! A persistent manager: it repeats everything that fails, even if the command itself was killed.
+//! It records the errors and checks each one against the contract.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use serde_json::Value;
 use super::output::Output;
 use super::sandbox::Sandbox;
 
-/// For one thing to be done, whatever happens in between.
+/// Time limit for one operation, including all failures.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// More failures of one command than this are no passing fault.
-const MOST_FAILURES: usize = 400;
-/// How a turn ends.
+/// Maximum number of failures of one command; more are not a temporary fault.
+const MAX_FAILURES: usize = 400;
+/// The events that end a turn.
 const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
 
 /// The manager of one sandbox.
@@ -24,31 +24,33 @@ pub struct Stubborn<'a> {
 }
 
 impl<'a> Stubborn<'a> {
-    /// The manager of this sandbox.
+    /// Creates the manager of this sandbox.
     #[must_use]
     pub fn new(sandbox: &'a Sandbox) -> Self {
         Self { sandbox, told: RefCell::default() }
     }
 
-    /// The codes of all errors so far, `killed` for a command that was.
+    /// Returns the codes of all errors so far, with `killed` for a command that was killed.
     #[must_use]
     pub fn told(&self) -> Vec<String> {
         self.told.borrow().clone()
     }
 
-    /// Runs a command once: its output, or the code of its error.
+    /// Runs a command once. Returns its output, or the code of its error.
     ///
     /// # Errors
+    ///
     /// The code that a script would see.
     ///
     /// # Panics
-    /// When its output is against the contract, or its error says nothing but that something is wrong inside.
+    ///
+    /// If its output violates the contract, or its error is only an internal one.
     #[track_caller]
     pub fn ask(&self, args: &[&str]) -> Result<Value, Value> {
         self.judge(&self.sandbox.subagent(args).deadline(DEADLINE).run())
     }
 
-    /// The data of a success, or the error.
+    /// Returns the data of a success, or the error.
     #[track_caller]
     fn judge(&self, output: &Output) -> Result<Value, Value> {
         match output.status.code() {
@@ -66,10 +68,11 @@ impl<'a> Stubborn<'a> {
         }
     }
 
-    /// Runs a command until it succeeds; gives its data.
+    /// Runs a command until it succeeds. Returns its data.
     ///
     /// # Panics
-    /// When it does not.
+    ///
+    /// If it does not succeed in time.
     #[track_caller]
     pub fn get(&self, args: &[&str]) -> Value {
         self.repeat(&args.join(" "), || self.ask(args))
@@ -78,16 +81,16 @@ impl<'a> Stubborn<'a> {
     #[track_caller]
     fn repeat(&self, what: &str, mut ask: impl FnMut() -> Result<Value, Value>) -> Value {
         let begun = Instant::now();
-        for _ in 0..MOST_FAILURES {
+        for _ in 0..MAX_FAILURES {
             match ask() {
                 Ok(data) => return data,
-                Err(error) => assert!(begun.elapsed() < DEADLINE, "{what} fails again and again: {error}"),
+                Err(error) => assert!(begun.elapsed() < DEADLINE, "{what} fails repeatedly: {error}"),
             }
         }
-        panic!("{what} fails again and again: {:?}", self.told());
+        panic!("{what} fails repeatedly: {:?}", self.told());
     }
 
-    /// Makes the controller, or takes it over when the answer of the first attempt was lost.
+    /// Creates the controller, or takes it over if the first response was lost.
     #[track_caller]
     pub fn init(&self) {
         let mut first = true;
@@ -100,10 +103,11 @@ impl<'a> Stubborn<'a> {
         });
     }
 
-    /// Starts a worker of the launcher `demo`, another one if the first cannot be.
+    /// Starts a worker of the launcher `demo`, or another one if the first attempt fails.
     ///
     /// # Panics
-    /// When none can be started.
+    ///
+    /// If none can be started.
     #[must_use]
     #[track_caller]
     pub fn start(&self) -> String {
@@ -111,17 +115,19 @@ impl<'a> Stubborn<'a> {
         started["workerId"].as_str().unwrap().to_owned()
     }
 
-    /// Gets one turn done under this key, and gives the event that ended it. Permissions are given, questions answered.
+    /// Completes one turn with this key, and returns the event that ended it. Grants
+    /// permissions and answers questions.
     ///
     /// # Panics
-    /// When it does not come to an end.
+    ///
+    /// If the turn does not end.
     #[must_use]
     #[track_caller]
     pub fn turn(&self, worker: &str, key: &str, prompt: &str) -> Value {
         let send = || {
             let sending = self.sandbox.sending(worker, prompt).args(["--turn-id", key]).deadline(DEADLINE);
             match self.judge(&sending.run()) {
-                // Its turn has failed: that is an outcome.
+                // Its turn has failed, which is an outcome too.
                 Err(error) if error["details"]["eventId"].is_string() => Ok(error),
                 other => other,
             }
@@ -143,7 +149,7 @@ impl<'a> Stubborn<'a> {
                 error["code"] == "APPROVAL_NOT_PENDING" || error["code"] == "APPROVAL_NOT_FOUND"
             };
             self.repeat(command, || match self.ask(&words) {
-                // Lost with its runtime, or the answer of an earlier attempt came through.
+                // Lost with its runtime, or the response to an earlier attempt arrived.
                 Err(error) if over(&error) => Ok(error),
                 other => other,
             });
@@ -151,7 +157,7 @@ impl<'a> Stubborn<'a> {
         }
     }
 
-    /// The end of a turn behind this cursor.
+    /// Returns the end of a turn after this cursor.
     #[must_use]
     #[track_caller]
     pub fn end(&self, worker: &str, cursor: &str) -> Value {

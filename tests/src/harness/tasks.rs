@@ -1,4 +1,4 @@
-//! Tasks of scripted agents: no agent of the tests starts a task server, so what one would say is said for it.
+//! Tasks of scripted agents. No test agent starts a task server, so a helper plays its part.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,15 +8,16 @@ use serde_json::{Value, json};
 
 use super::Sandbox;
 
-/// Such an agent gives tasks to others of its kind.
+/// The definition of an agent that can delegate to others of its kind.
 const NESTED: &str = "---\ndescription: gives tasks\npermission: {task: allow}\n---\n";
 
 impl Sandbox {
-    /// Starts a worker, with these flags, that may give tasks to agents (`nested`) that may give some themselves, with this in
-    /// the config about them. Gives its id.
+    /// Starts a worker with these flags, which may delegate to agents (`nested`) that may delegate
+    /// too. `delegation` goes into the config. Returns its id.
     ///
     /// # Panics
-    /// If that cannot be had.
+    ///
+    /// If it cannot be started.
     #[must_use]
     #[track_caller]
     pub fn delegating(&mut self, delegation: &Value, flags: &[&str]) -> String {
@@ -34,9 +35,10 @@ impl Sandbox {
         started["workerId"].as_str().unwrap().to_owned()
     }
 
-    /// A file with a task for this agent, for whoever gives it.
+    /// Returns a file with a task for this agent.
     ///
     /// # Panics
+    ///
     /// If it cannot be written.
     #[must_use]
     pub fn task_file(&self, agent: &str, name: &str, mode: &str, prompt: &str) -> PathBuf {
@@ -46,9 +48,11 @@ impl Sandbox {
         file
     }
 
-    /// The directive by which an agent gives the task of a file, and waits for it unless it is in the background.
+    /// Returns the directive by which an agent submits the task in a file, and waits
+    /// for a foreground task.
     ///
     /// # Panics
+    ///
     /// If no daemon runs.
     #[must_use]
     #[track_caller]
@@ -57,10 +61,11 @@ impl Sandbox {
         format!("!shell {} task {} {}", self.executable("stranger"), socket.display(), file.display())
     }
 
-    /// The token with which the agent of a worker gives tasks, from where the daemon keeps it.
+    /// Returns the token for tasks of a worker's agent, from the daemon's file.
     ///
     /// # Panics
-    /// If nothing is kept, or others could read it.
+    ///
+    /// If there is no file, or others could read it.
     #[must_use]
     #[track_caller]
     pub fn task_token(&self, worker: &str) -> String {

@@ -1,4 +1,4 @@
-//! Runs a command whose stdout and stderr are a terminal, and keeps what would be on the screen.
+//! Runs a command whose stdout and stderr are a terminal, and keeps the screen's content.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -12,48 +12,49 @@ use nix::unistd::Pid;
 use super::command::{Command, Said};
 use super::wait::poll;
 
-/// For what is waited for on a screen.
+/// Time limit for text on a screen.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// After a command has ended, its last output must arrive.
+/// Time limit for the last output after a command's end.
 const SCREEN_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What of a command is on the terminal.
+/// The streams of a command that are connected to the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
-    /// Stdin, stdout and stderr.
+    /// Stdin, stdout and stderr together.
     All,
-    /// Stdout and stderr.
+    /// Only stdout and stderr.
     Both,
-    /// Stderr alone; stdout is a pipe that is not read.
+    /// Only stderr; stdout is a pipe that is not read.
     Stderr,
 }
 
-/// A command at a terminal. It is killed when this is dropped.
+/// A command at a terminal, which is killed on drop.
 #[derive(Debug)]
 pub struct AtTerminal {
     child: Option<Child>,
     screen: Said,
     keyboard: OwnedFd,
-    /// Our own end of the command's side: without it the screen would end between two of its writers.
+    /// Our copy of the command's side: without it the screen would end between two writers.
     _side: OwnedFd,
 }
 
-/// What was on the screen when a command had ended, with all its codes.
+/// The screen after a command's end, including control codes.
 #[derive(Debug)]
 #[must_use]
 pub struct Screen {
-    /// How it ended.
+    /// How the command ended.
     pub status: ExitStatus,
-    /// All that was written.
+    /// All bytes that were written.
     pub bytes: String,
 }
 
 impl Command {
-    /// Starts the command at a terminal with so many columns, as a person would: `TERM` says that it has colours
-    /// unless the test says otherwise.
+    /// Starts the command at a terminal with this number of columns, as a person would. `TERM`
+    /// declares colors unless the test says otherwise.
     ///
     /// # Panics
-    /// When it cannot be started.
+    ///
+    /// If it cannot be started.
     #[track_caller]
     pub fn at_terminal(self, columns: u16, on: On) -> AtTerminal {
         let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -81,24 +82,26 @@ impl Command {
 }
 
 impl AtTerminal {
-    /// Waits until this is on the screen.
+    /// Waits until this text is on the screen.
     ///
     /// # Panics
-    /// When it does not come.
+    ///
+    /// If it does not appear.
     #[track_caller]
     pub fn wait_for(&self, text: &str) {
         assert!(self.screen.wait_text(DEADLINE, text), "{text:?} is not in\n{:?}", self.screen.text());
     }
 
-    /// Types this.
+    /// Types this text at the terminal.
     ///
     /// # Panics
-    /// When the terminal does not take it.
+    ///
+    /// If the terminal does not accept it.
     pub fn types(&self, text: &str) {
         assert_eq!(nix::unistd::write(&self.keyboard, text.as_bytes()), Ok(text.len()));
     }
 
-    /// What was written so far.
+    /// Returns the output so far.
     #[must_use]
     pub fn bytes(&self) -> String {
         self.screen.text()
@@ -107,7 +110,8 @@ impl AtTerminal {
     /// Sends it a signal.
     ///
     /// # Panics
-    /// When that cannot be done.
+    ///
+    /// If the signal cannot be sent.
     pub fn signal(&self, signal: Signal) {
         let pid = self.child.as_ref().unwrap().id().try_into().unwrap();
         kill(Pid::from_raw(pid), signal).unwrap();
@@ -116,7 +120,8 @@ impl AtTerminal {
     /// Waits for its end.
     ///
     /// # Panics
-    /// When it does not end in time.
+    ///
+    /// If it does not end in time.
     #[track_caller]
     pub fn screen(mut self) -> Screen {
         let mut child = self.child.take().unwrap();
@@ -127,7 +132,8 @@ impl AtTerminal {
             let _ = child.wait();
             panic!("it did not end within {:?}: {:?}", begun.elapsed(), self.screen.text());
         }
-        // The terminal has no end while we hold its other side: what was written is there when this mark is.
+        // The terminal has no end while we hold its other side. This mark shows that everything
+        // before it has arrived.
         let mark = "\u{1}the end\u{1}";
         nix::unistd::write(&self._side, mark.as_bytes()).unwrap();
         assert!(self.screen.wait_text(SCREEN_DEADLINE, mark), "{:?}", self.screen.text());
@@ -146,7 +152,7 @@ impl Drop for AtTerminal {
 }
 
 impl Screen {
-    /// What a person reads: without the codes of colours.
+    /// Returns the visible text, without color codes.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -154,7 +160,7 @@ impl Screen {
         text.push_str(parts.next().unwrap_or_default());
         for part in parts {
             if part.starts_with("2K") {
-                // The line is erased.
+                // The line was erased.
                 text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
             }
             text.push_str(
@@ -166,7 +172,7 @@ impl Screen {
         text
     }
 
-    /// The lines that a person reads.
+    /// Returns the visible lines.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.text().lines().map(|line| line.trim_end().to_owned()).collect()

@@ -1,15 +1,15 @@
-//! A person who types commands at a prompt, and how much that is.
+//! A person who types commands at a prompt, with a count of characters.
 
 use super::{Output, Sandbox};
 
-/// The most characters that a first result may take after the installation.
+/// Maximum number of characters for a first result after the installation.
 pub const MAX_TYPED: usize = 200;
 
 /// A person in the workspace of a sandbox.
 #[derive(Debug)]
 pub struct Typist<'a> {
     sandbox: &'a Sandbox,
-    /// The characters that were typed.
+    /// Number of characters typed so far.
     pub typed: usize,
 }
 
@@ -23,7 +23,8 @@ impl<'a> Typist<'a> {
     /// Types a line, which has to exit with this code.
     ///
     /// # Panics
-    /// When it does not.
+    ///
+    /// If the exit code differs.
     #[track_caller]
     pub fn types(&mut self, line: &str, code: i32) -> Output {
         self.typed += line.chars().count();

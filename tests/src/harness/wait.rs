@@ -1,15 +1,16 @@
-//! The one place where a test sleeps: between two looks at a condition that nothing announces.
+//! The only place where a test sleeps: between two checks of a condition without a notification.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// Time between two checks.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// Looks until there is something to see and gives it.
+/// Checks until there is a result and returns it.
 ///
 /// # Panics
-/// When there was nothing within `limit`; `what` says what was waited for.
+///
+/// If there is none within `limit`; `what` describes the condition.
 #[track_caller]
 pub fn wait_until<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> T {
     match poll(limit, look) {
@@ -18,7 +19,7 @@ pub fn wait_until<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T
     }
 }
 
-/// Looks until nothing is seen any more, at most for `limit`; gives what was seen last, or nothing.
+/// Checks until there is no result, at most for `limit`. Returns the last result, or `None`.
 pub fn wait_while<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let mut last = None;
     let gone = poll(limit, || {
@@ -28,7 +29,8 @@ pub fn wait_while<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Op
     if gone.is_some() { None } else { last }
 }
 
-/// Looks at least once and once more after the limit, so that a test machine that stood still does not decide.
+/// Checks at least once, and once more after the limit, so that a paused test machine does
+/// not fail the test.
 pub(super) fn poll<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     loop {

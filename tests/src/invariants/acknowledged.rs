@@ -1,4 +1,4 @@
-//! What the product told its users that it did. Pure.
+//! What the product has acknowledged to its users. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,69 +7,69 @@ use subagent_protocol::ids::EventId;
 /// An event that was shown.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seen {
-    /// The worker.
+    /// The id of the worker.
     pub worker: String,
-    /// The event.
+    /// The id of the event.
     pub event: EventId,
-    /// Its type.
+    /// The type of the event.
     pub event_type: String,
-    /// Its turn.
+    /// The event's turn, if any.
     pub turn: Option<String>,
 }
 
 /// A decision that was confirmed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The worker.
+    /// The id of the worker.
     pub worker: String,
-    /// The option.
+    /// The id of the option.
     pub option: String,
-    /// `delivered`, `undelivered` or `pending`.
+    /// `delivered`, `undelivered` or `pending`, as reported.
     pub delivery: String,
-    /// The event.
+    /// The event of the decision.
     pub event: EventId,
 }
 
 /// An ownership that was granted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Granted {
-    /// The controller.
+    /// The id of the controller.
     pub controller: String,
     /// The number of the ownership.
     pub epoch: i64,
-    /// Whose it is.
+    /// The instance that owns it.
     pub instance: String,
 }
 
-/// What one `watch` printed, in its order.
+/// The output of one `watch`, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
-    /// The worker.
+    /// The id of the worker.
     pub worker: String,
-    /// Whether it was to see all events of the tasks below the worker, not only what is told of them.
+    /// Whether it follows all events of tasks below the worker, not only their milestones.
     pub tree: bool,
-    /// The cursor that it began behind.
+    /// The cursor that it started after.
     pub from: Option<EventId>,
-    /// The events.
+    /// The printed events, in order.
     pub events: Vec<EventId>,
 }
 
-/// Everything that was acknowledged.
+/// Everything that was acknowledged so far.
 #[derive(Debug, Clone, Default)]
 pub struct Acknowledged {
     /// Events that were shown.
     pub events: BTreeSet<Seen>,
-    /// Turns that were accepted: worker and `message.sent` event of each.
+    /// Accepted turns: worker and `message.sent` event of each.
     pub turns: BTreeMap<String, (String, EventId)>,
-    /// Turns that were accepted while their worker was busy, with the worker.
+    /// Turns accepted while their worker was busy, with the worker.
     pub queued: BTreeMap<String, String>,
-    /// Decisions by request.
+    /// Decisions by request id.
     pub decisions: BTreeMap<String, Decision>,
     /// Turns whose cancel was confirmed.
     pub canceled: BTreeSet<String>,
-    /// Requests that some command was to decide, whether or not it could say what came of it.
+    /// Requests that a command tried to decide, with or without a known outcome.
     pub attempted: BTreeSet<String>,
-    /// Whether those are all: then nothing else may have been decided.
+    /// Whether the attempted ones are all: then no other one may be decided.
     pub all_attempted: bool,
     /// Ownerships that were granted.
     pub granted: BTreeSet<Granted>,
@@ -77,22 +77,22 @@ pub struct Acknowledged {
     pub started: BTreeSet<String>,
     /// Workers that were stopped.
     pub stopped: BTreeSet<String>,
-    /// Workers by the names that they were given.
+    /// Workers by their given names.
     pub names: BTreeMap<String, String>,
-    /// Workers that were removed, by themselves or with others.
+    /// Workers that were removed, separately or with others.
     pub removed: BTreeSet<String>,
-    /// Workers that somebody wanted to be removed.
+    /// Workers that a command tried to remove.
     pub asked_removals: BTreeSet<String>,
-    /// Whether somebody wanted all those to be removed that had been stopped for some time.
+    /// Whether a command tried to remove all workers that were stopped for some time.
     pub pruned: bool,
-    /// What watchers saw.
+    /// The output of watchers.
     pub watched: Vec<Watched>,
     /// Texts that must not be in any log or file.
     pub secrets: BTreeSet<String>,
 }
 
 impl Acknowledged {
-    /// Whether nothing was.
+    /// Whether nothing was acknowledged.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()

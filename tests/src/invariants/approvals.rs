@@ -1,4 +1,5 @@
-//! Every permission request and every elicitation is asked once, ends once, and is answered only with what somebody decided.
+//! Every permission request and elicitation is asked once, ends once, and is answered only
+//! with a real decision.
 
 use rusqlite::Connection;
 
@@ -44,7 +45,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     )?);
     violations.extend(none_of(
         database,
-        "an answer was written twice, or although nobody had decided",
+        "an answer was written twice, or without a decision",
         "SELECT json_extract(e.payload, '$.requestId') AS request, count(*) AS written, a.status, a.option_id,
                 a.by_cancel, a.decided_seq
          FROM events e LEFT JOIN approvals a ON a.request_id = json_extract(e.payload, '$.requestId')
@@ -96,7 +97,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         for row in decided {
             let (request, option): (String, Option<String>) = row?;
             if !evidence.acknowledged.attempted.contains(&request) {
-                violations.push(format!("{request} was decided ({option:?}), but nobody had been asked to"));
+                violations.push(format!("{request} was decided ({option:?}) without any command"));
             }
         }
     }

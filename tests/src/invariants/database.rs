@@ -1,11 +1,11 @@
-//! The database is sound: for SQLite, for its own references, and for what its columns say about each other.
+//! The database is sound: for SQLite, in its references, and across its columns.
 
 use rusqlite::Connection;
 
 use super::evidence::Evidence;
 use super::none_of;
 
-/// What may not be in the database: what a row would mean, and the query that finds it.
+/// Impossible contents of the database: the meaning of a row, and the query that finds it.
 const CONTRADICTIONS: &[(&str, &str)] = &[
     (
         "an event, a permission request or a turn belongs to another worker than its turn or event",

@@ -1,4 +1,4 @@
-//! The state dir in a few lines, for whoever reads why a test failed.
+//! A short description of the state directory for failed tests.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::evidence::Evidence;
 use super::journal::{LIMIT, segments};
 use super::rows;
 
-/// What is shown of the database: never a payload, which may be long.
+/// The shown columns: never a payload, which may be long.
 const TABLES: [&str; 4] = [
     "SELECT worker_id, state, desired, incarnation, runtime_pid, last_turn, segment, offset, number, last_error
      FROM workers",
@@ -20,12 +20,12 @@ const TABLES: [&str; 4] = [
     "SELECT e.seq, w.worker_id, e.number, t.turn_id, iif(e.type = '', 'progress.message', e.type) AS type, e.kind FROM events e JOIN workers w ON w.id = e.worker
        LEFT JOIN turns t ON t.id = e.turn ORDER BY e.seq DESC LIMIT 25",
 ];
-/// So many of the last records of a segment.
+/// Number of last records shown per segment.
 const RECORDS: usize = 12;
-/// So many characters of each record.
+/// Number of characters shown per record.
 const RECORD: usize = 200;
 
-/// Describes what is stored, and what the journals hold.
+/// Describes the database and the journals.
 #[must_use]
 pub fn describe(evidence: &Evidence) -> String {
     let mut text = String::new();

@@ -1,4 +1,5 @@
-//! After `subagentd stop --workers` every worker is stopped, no lock is held, and no socket or environment is left.
+//! After `subagentd stop --workers` every worker is stopped, no lock is held, and no socket or
+//! environment file is left.
 
 use std::fs::{self, File};
 

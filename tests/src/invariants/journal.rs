@@ -1,4 +1,4 @@
-//! Every record of the journals that are still there is stored to the letter, and none is damaged in the middle.
+//! Every record of the existing journals is stored verbatim, and none is damaged in the middle.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,7 +10,7 @@ use subagent_protocol::record::Record;
 
 use super::evidence::Evidence;
 
-/// Above what any record of a test holds.
+/// More than the size of any record in a test.
 pub(super) const LIMIT: usize = 256 * 1024 * 1024;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
@@ -31,7 +31,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     Ok(violations)
 }
 
-/// The records that are stored, by worker and number: most are in no index of it.
+/// Access to stored records by worker and number; most are in no index.
 struct Stored<'a> {
     database: &'a Connection,
     seqs: HashMap<(i64, i64), i64>,
@@ -54,13 +54,13 @@ fn check_segment(
     violations: &mut Vec<String>,
 ) -> rusqlite::Result<()> {
     let name = segment.display();
-    // It may have been taken and deleted since it was listed.
+    // The daemon may have read and deleted it since the listing.
     let Ok(bytes) = fs::read(segment) else { return Ok(()) };
     let mut rest = bytes.as_slice();
     while !rest.is_empty() {
         let (json, size) = match decode(rest, LIMIT) {
             Decoded::Record { json, size } => (json, size),
-            // A runtime that was killed in the middle of a write, or one that is writing now.
+            // The runtime was killed during a write, or is writing now.
             Decoded::Incomplete { .. } => return Ok(()),
             Decoded::Corrupt(why) => {
                 violations.push(format!("{name}: {why}, {} bytes before the end", rest.len()));
@@ -78,7 +78,7 @@ fn check_segment(
         }
         *last = Some(record.n);
         let number = i64::try_from(record.n).unwrap();
-        // Below the first that is kept it was stored and deleted since.
+        // Below the first kept record, it was stored and deleted since.
         if number < first || (number > cursor && !evidence.ended) {
             continue;
         }
@@ -90,7 +90,7 @@ fn check_segment(
     Ok(())
 }
 
-/// The segments in the order of their numbers.
+/// Returns the segments in the order of their numbers.
 pub(super) fn segments(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<(u64, PathBuf)> = entries

@@ -1,7 +1,7 @@
-//! Only what may go is gone: workers that somebody removed, or that have been stopped for long; events below a worker's
-//! mark, which never reaches what is still needed.
+//! Only data that may be deleted is gone: workers that a command removed or that were stopped long
+//! ago, and events below a worker's mark. The mark never passes events that are still needed.
 //!
-//! For the other checks these are nowhere: they see the database through views that leave them out (`narrow`).
+//! The other checks do not see deleted data: their views of the database omit it (`narrow`).
 
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::event::EventType;
@@ -9,20 +9,20 @@ use subagent_protocol::event::EventType;
 use super::evidence::Evidence;
 use super::{none_of, rows};
 
-/// A worker that nobody wanted to be removed was stopped at least so long before, in milliseconds.
+/// Minimum time since the stop of a worker that no command removed, in milliseconds.
 const SHORTEST_RETENTION: i64 = 24 * 3600 * 1000;
 
-/// What is left of a worker's events.
+/// What remains of a worker's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     /// The worker was removed.
     Nothing,
-    /// Events above this one, all of them; of those below only what is needed.
+    /// All events above this one, and only the needed ones below.
     Above(i64),
 }
 
-/// Hides removed workers and what lies below the marks of the others. A database that no daemon of this version has
-/// opened yet has neither.
+/// Hides removed workers, and events below the marks of the others. A database that this version's
+/// daemon has not opened has neither.
 pub(super) fn narrow(database: &Connection) -> rusqlite::Result<()> {
     let knows = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('workers') WHERE name = 'expired_seq')";
     if !database.query_row(knows, [], |row| row.get(0))? {
@@ -39,7 +39,7 @@ pub(super) fn narrow(database: &Connection) -> rusqlite::Result<()> {
     )
 }
 
-/// What is left of the events of a worker; of one that was never stored, all.
+/// Returns what remains of a worker's events; everything for a worker that was never stored.
 pub(super) fn of(database: &Connection, worker: &str) -> rusqlite::Result<Kept> {
     let removed = "SELECT EXISTS (SELECT 1 FROM removed_workers WHERE worker_id = ?1)";
     if database.prepare_cached(removed)?.query_row([worker], |row| row.get(0))? {
@@ -52,7 +52,7 @@ pub(super) fn of(database: &Connection, worker: &str) -> rusqlite::Result<Kept> 
 }
 
 impl Kept {
-    /// Whether this event need not be there any more.
+    /// Whether this event may be missing.
     pub(super) fn has_lost(self, seq: i64) -> bool {
         match self {
             Self::Nothing => true,
@@ -94,7 +94,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         database.prepare("SELECT EXISTS (SELECT 1 FROM removed_workers WHERE worker_id = ?1)")?;
     for worker in &known.removed {
         if !tombstone.query_row([worker], |row| row.get::<_, bool>(0))? {
-            violations.push(format!("{worker} was said to be removed, and is not"));
+            violations.push(format!("{worker} was reported as removed, but still exists"));
         }
     }
     if !known.pruned {
@@ -102,9 +102,9 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         let mut unasked = database.prepare(unasked)?;
         for worker in unasked.query_map([SHORTEST_RETENTION], |row| row.get::<_, String>(0))? {
             let worker = worker?;
-            // Of one that was started behind the recorder's back nobody knows what was wanted.
+            // For a worker unknown to the recorder, attempts to remove it are unknown too.
             if known.started.contains(&worker) && !known.asked_removals.contains(&worker) {
-                violations.push(format!("nobody wanted {worker} to be removed"));
+                violations.push(format!("{worker} was removed without a request"));
             }
         }
     }
@@ -117,7 +117,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
             violations.push(format!("the start of {} was deleted", seen.worker));
         }
     }
-    // What is deleted comes first, then the files, then the row.
+    // The order is: deleted rows, then files, then the worker's row.
     let finished = "SELECT r.worker_id FROM removed_workers r
                     WHERE NOT EXISTS (SELECT 1 FROM main.workers w WHERE w.worker_id = r.worker_id)";
     for row in rows(database, finished)? {
@@ -129,7 +129,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
             format!("handoffs/{worker}"),
         ] {
             if evidence.state_dir.join(&place).exists() {
-                violations.push(format!("{place} is left of a removed worker"));
+                violations.push(format!("{place} remains of a removed worker"));
             }
         }
     }

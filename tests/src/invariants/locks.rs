@@ -1,7 +1,7 @@
-//! Which workers' locks are held, and by what, seen without touching them: a lock that a check takes for a moment
-//! could be in the way of the product.
+//! The locks of workers and their holders, read without touching them: a lock that a check takes
+//! briefly could disturb the product.
 //!
-//! A lock is the proof that its holder lives; a pid alone is none.
+//! A lock proves that its holder lives; a pid alone does not.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,14 +12,14 @@ use crate::harness::process;
 /// The workers whose locks are held.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// By their runtime.
+    /// Workers whose runtime holds a lock.
     pub runtime: BTreeSet<String>,
-    /// By their guard (or by a runtime that has not handed it on).
+    /// Workers whose guard holds a lock, or a runtime that has not passed it on.
     pub guard: BTreeSet<String>,
 }
 
 impl Held {
-    /// Looks at all runtimes and guards whose worker is in this state dir.
+    /// Finds all runtimes and guards of workers in this state directory.
     #[must_use]
     pub fn look(state_dir: &Path) -> Self {
         let runtimes = state_dir.join("runtimes");

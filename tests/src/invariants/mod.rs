@@ -1,10 +1,10 @@
-//! What must hold after every test, whatever was killed in between: one file per invariant.
+//! What must hold after every test, in spite of any killed process: one file per invariant.
 //!
-//! They look from outside: at the database (read only), the journals, the processes, and at what the product
-//! acknowledged while the test ran. `tests/invariants.rs` breaks a finished state on purpose, once for each check,
-//! and proves that the check turns red.
+//! They check from outside: the database (read-only), the journals, the processes, and what the
+//! product acknowledged during the test. `tests/invariants.rs` damages a finished state once for
+//! each check and proves that the check fails.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a check that cannot look must stop the test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a check that cannot run must stop the test")]
 
 mod acknowledged;
 mod approvals;
@@ -35,7 +35,7 @@ pub use locks::Held;
 pub use recorder::Recorder;
 pub use secrets::PROMPT_CANARY;
 
-/// A check: gives a sentence for each violation.
+/// A check: returns a sentence for each violation.
 type Check = fn(&Evidence, &Connection) -> rusqlite::Result<Vec<String>>;
 
 /// All invariants, by name.
@@ -48,7 +48,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("the journal is stored", journal::check),
     ("a turn has one end", turns::check),
     ("what waits is nowhere else", queue::check),
-    ("a task ends once and is told once", tasks::check),
+    ("a task ends once and is reported once", tasks::check),
     ("an approval has one end", approvals::check),
     ("nothing runs without a runtime", runtimes::check),
     ("an ownership has one owner", owners::check),
@@ -56,10 +56,11 @@ const CHECKS: &[(&str, Check)] = &[
     ("an ended state dir is at rest", ended::check),
 ];
 
-/// Checks everything; gives a line for each violation.
+/// Runs all checks. Returns a line for each violation.
 ///
 /// # Panics
-/// When the database is there and cannot be opened.
+///
+/// If the database exists and cannot be opened.
 #[must_use]
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let Some(database) = evidence.database() else {
@@ -80,16 +81,17 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
     violations
 }
 
-/// Checks only what is said about live and dead runtimes; gives a line for each violation of this moment.
+/// Checks only statements about live and dead runtimes. Returns a line for each present violation.
 ///
 /// # Panics
-/// When the database is there and cannot be read.
+///
+/// If the database exists and cannot be read.
 #[must_use]
 pub fn check_runtimes(evidence: &Evidence) -> Vec<String> {
     evidence.database().map_or_else(Vec::new, |database| runtimes::check(evidence, &database).unwrap())
 }
 
-/// The rows of a query, each as one text, for a violation's sentence.
+/// Returns the rows of a query, each as one text, for a violation's sentence.
 fn rows(database: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
     let mut statement = database.prepare(sql)?;
     let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
@@ -111,7 +113,7 @@ fn rows(database: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
     rows.collect()
 }
 
-/// A violation for each row of a query.
+/// Returns a violation for each row of a query.
 fn none_of(database: &Connection, what: &str, sql: &str) -> rusqlite::Result<Vec<String>> {
     Ok(rows(database, sql)?.into_iter().map(|row| format!("{what}: {row}")).collect())
 }

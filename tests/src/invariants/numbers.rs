@@ -1,4 +1,5 @@
-//! A worker's records are stored once each, without a gap, and no sequence number was given that was not reserved.
+//! A worker's records are stored once each, without a gap, and every assigned
+//! sequence number was reserved.
 
 use rusqlite::Connection;
 
@@ -6,7 +7,8 @@ use super::evidence::Evidence;
 use super::none_of;
 
 pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
-    // A gap is allowed where the product itself says so (`journal.gap`); no test without a damaged journal has one.
+    // Gaps are allowed where the product reports them (`journal.gap`), which
+    // requires a damaged journal.
     let mut violations = none_of(
         database,
         "the records of a worker are not 1, 2, 3, ... up to its cursor",

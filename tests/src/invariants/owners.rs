@@ -1,4 +1,5 @@
-//! Epochs of a controller rise by one without a gap, at most the newest is an owner's, and each was granted once.
+//! Epochs of a controller increase by one without a gap, at most the newest has an owner, and
+//! each was granted once.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -25,7 +26,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     violations.extend(none_of(
         database,
         "two owners have the same token, or one has none",
-        // A restore that could not read the replaced database keeps epochs as ownerships of nobody.
+        // A restore that could not read the replaced database keeps epochs without an owner.
         "SELECT count(*) AS owners, min(epoch) AS epoch FROM owners WHERE pid <> 0 OR released_at IS NULL
          GROUP BY token_hash HAVING owners > 1 OR length(token_hash) < 16",
     )?);
@@ -37,7 +38,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     for granted in &evidence.acknowledged.granted {
         let found: i64 = known.query_row([&granted.controller], |row| row.get(0))?;
         if found == 0 && !evidence.acknowledged.all_attempted {
-            // A test with several state dirs: it is another one's.
+            // In a test with several state directories, it belongs to another one.
             continue;
         }
         let stored: Option<String> =

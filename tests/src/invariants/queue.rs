@@ -1,4 +1,4 @@
-//! A message that waits is nowhere else, and nothing waits where it could be begun.
+//! A queued message is nowhere else, and no message waits that could start.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -8,7 +8,7 @@ use super::{kept, none_of};
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let knows = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('queued_turns'))";
     if !database.query_row(knows, [], |row| row.get(0))? {
-        // No daemon of this version has opened it yet.
+        // This version's daemon has not opened it yet.
         return Ok(Vec::new());
     }
     let mut violations = none_of(

@@ -1,4 +1,4 @@
-//! Learns from the output of every command what was acknowledged, so that no test has to write it down.
+//! Learns acknowledged facts from the output of every command, so that tests need not record them.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,27 +7,29 @@ use subagent_protocol::ids::EventId;
 
 use super::acknowledged::{Acknowledged, Decision, Granted, Seen, Watched};
 
-/// Whom a `watch --all` watches.
+/// Stands for all workers in `watch --all`.
 pub(super) const ALL: &str = "*";
 
-/// Collects; cheap to clone.
+/// Collects acknowledged facts; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Recorder(Arc<Mutex<Acknowledged>>);
 
 impl Recorder {
-    /// What was acknowledged so far.
+    /// Returns the facts so far.
     ///
     /// # Panics
-    /// When a thread panicked while it recorded.
+    ///
+    /// If a thread panicked while it recorded.
     #[must_use]
     pub fn acknowledged(&self) -> Acknowledged {
         self.0.lock().unwrap().clone()
     }
 
-    /// A backup was restored: what was acknowledged since it was made is rightly gone, except the secrets.
+    /// A backup was restored: later facts are legitimately gone, except the secrets.
     ///
     /// # Panics
-    /// When a thread panicked while it recorded.
+    ///
+    /// If a thread panicked while it recorded.
     pub fn go_back_to(&self, earlier: Acknowledged) {
         let mut known = self.0.lock().unwrap();
         let secrets = std::mem::take(&mut known.secrets);
@@ -35,29 +37,33 @@ impl Recorder {
         known.secrets.extend(secrets);
     }
 
-    /// A text that must not be in any log or file; an empty one is none.
+    /// Registers a text that must not be in any log or file. Ignores an empty text.
     ///
     /// # Panics
-    /// When a thread panicked while it recorded.
+    ///
+    /// If a thread panicked while it recorded.
     pub fn keep_secret(&self, text: &str) {
         if !text.is_empty() {
             self.0.lock().unwrap().secrets.insert(text.to_owned());
         }
     }
 
-    /// From now on only commands of this sandbox decide permission requests, all in one state dir: any other decision,
-    /// and an owner of a controller that is not there, is a violation.
+    /// From now on only commands of this sandbox decide permission requests, all in one state
+    /// directory. Other decisions, and owners of absent controllers, are violations.
     ///
     /// # Panics
-    /// When a thread panicked while it recorded.
+    ///
+    /// If a thread panicked while it recorded.
     pub fn knows_all_decisions(&self) {
         self.0.lock().unwrap().all_attempted = true;
     }
 
-    /// Takes the words of a command before it is started: what it may do although it is killed.
+    /// Takes the arguments of a command before its start: its possible effects even
+    /// if it is killed.
     ///
     /// # Panics
-    /// When a thread panicked while it recorded.
+    ///
+    /// If a thread panicked while it recorded.
     pub fn attempt(&self, args: &[String]) {
         let mut known = self.0.lock().unwrap();
         if args.first().is_some_and(|command| command == "approve" || command == "answer") {
@@ -69,7 +75,8 @@ impl Recorder {
     /// Takes the output of a command.
     ///
     /// # Panics
-    /// When a thread panicked while it recorded.
+    ///
+    /// If a thread panicked while it recorded.
     pub fn learn(&self, args: &[String], stdout: &str) {
         let mut known = self.0.lock().unwrap();
         if args.first().is_some_and(|command| command == "watch") {
@@ -81,7 +88,7 @@ impl Recorder {
 }
 
 impl Acknowledged {
-    /// What may be done from now on, whether it is confirmed or not.
+    /// Records possible effects from now on, confirmed or not.
     fn learn_wish(&mut self, args: &[String]) {
         let flag = |name: &str| args.iter().any(|arg| arg == name);
         match args {
@@ -98,7 +105,7 @@ impl Acknowledged {
         self.asked_removals.extend(workers.collect::<Vec<_>>());
     }
 
-    /// The lines of a watch. The last one may be cut off, if the watch was killed.
+    /// Takes the lines of a watch. The last one may be incomplete if the watch was killed.
     fn learn_watch(&mut self, args: &[String], stdout: &str) {
         let flag = |name: &str| args.iter().skip_while(|arg| *arg != name).nth(1);
         let mut watched = Watched {
@@ -117,7 +124,7 @@ impl Acknowledged {
                 watched.events.extend(self.learn_event(event));
             }
         }
-        // Of workers that were chosen by something else nobody here knows which they are.
+        // For other selections, the watched workers are unknown here.
         if !watched.worker.is_empty() {
             self.watched.push(watched);
         }

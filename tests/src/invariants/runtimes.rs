@@ -1,7 +1,9 @@
-//! Nothing is said to run without a live runtime, and none lives for a worker that is said to be lost, failed or
-//! stopped. The runtime's lock is the proof; the process that the database names is looked at as well.
+//! No worker is reported as running without a live runtime, and none lives for a worker
+//! reported as lost, failed or stopped. The runtime's lock is the proof; the process in the
+//! database is checked as well.
 //!
-//! A moment's disagreement is none: who calls this looks again for 5 s (`Sandbox::check`, the lookout).
+//! A temporary mismatch is not a violation: callers repeat the check for 5
+//! s (`Sandbox::check`, the lookout).
 
 use rusqlite::Connection;
 use subagent_protocol::process::ProcessId;
@@ -39,10 +41,11 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
             violations.push(format!("{worker} is in error, but its runtime lives"));
         }
         if !may_live && locked {
-            violations.push(format!("the runtime of {worker} ({state}) is said to be gone, but it lives"));
+            violations.push(format!("the runtime of {worker} ({state}) is reported as gone, but it lives"));
         }
         if !may_live && held.guard.contains(&worker) {
-            violations.push(format!("{worker} ({state}) is said to be gone, but its guard is not done"));
+            violations
+                .push(format!("{worker} ({state}) is reported as gone, but its guard has not finished"));
         }
     }
     Ok(violations)

@@ -1,5 +1,5 @@
-//! The owner's token, the values of an agent's variables and the text of prompts are in no log, and the token is
-//! in no file of the state dir at all.
+//! Owner tokens, values of agents' variables and the text of prompts are in no log. The token is in
+//! no file of the state directory.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use super::evidence::Evidence;
 
-/// A prompt that holds this word must not leave it in a log.
+/// A prompt with this word must not leave it in a log.
 pub const PROMPT_CANARY: &str = "prompt-canary-7c1f";
 
 pub(super) fn check(evidence: &Evidence, _: &Connection) -> rusqlite::Result<Vec<String>> {

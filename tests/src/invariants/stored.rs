@@ -1,4 +1,4 @@
-//! What a user was told is in the database: nothing that was acknowledged can be lost by a crash.
+//! Everything acknowledged to a user is in the database: no crash can lose it.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -67,7 +67,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
                 && option.as_deref().unwrap_or("cancelled") == decision.option
                 && *seq == Some(decision.event.0)
         });
-        // What was asked outside of a turn, below the mark, may have been decided above it.
+        // A request outside a turn, below the mark, may have been decided above it.
         let gone = stored.is_none()
             && (has_lost(&decision.worker, decision.event.0)?
                 || (kept::of(database, &decision.worker)? != kept::Kept::Above(0)

@@ -1,11 +1,11 @@
-//! A task ends once, when its worker has nothing more to do, and its end is told once for each of its runs.
+//! A task ends once, when its worker has no more work, and its end is reported once for each run.
 
 use rusqlite::Connection;
 
 use super::evidence::Evidence;
 use super::none_of;
 
-/// What may not be: what a row would mean, and the query that finds it.
+/// Impossible contents: the meaning of a row, and the query that finds it.
 const CONTRADICTIONS: &[(&str, &str)] = &[
     (
         "a task goes on, and its worker has nothing to do",
@@ -30,7 +30,7 @@ const CONTRADICTIONS: &[(&str, &str)] = &[
          WHERE t.outcome IS NOT NULL AND w.state IN ('turn', 'local')",
     ),
     (
-        "the end of a task was told more often than it ended",
+        "the end of a task was reported more often than it ended",
         "SELECT told.task_id, told.times, t.runs FROM
            (SELECT task_id, count(*) AS times FROM
              (SELECT payload ->> '$.subagent.subagentId' AS task_id FROM events WHERE type = 'message.sent'
@@ -40,7 +40,7 @@ const CONTRADICTIONS: &[(&str, &str)] = &[
          WHERE told.times > t.runs - (t.outcome IS NULL)",
     ),
     (
-        "an end was told by a turn that is nowhere",
+        "an end was reported by a missing turn",
         "SELECT d.task_id, d.run, d.turn_id FROM task_deliveries d JOIN workers p ON p.id = d.parent
          WHERE d.turn_id IS NOT NULL AND p.removed_at IS NULL AND p.expired_seq = 0
            AND d.turn_id NOT IN (SELECT turn_id FROM turns) AND d.turn_id NOT IN (SELECT turn_id FROM queued_turns)
@@ -62,7 +62,7 @@ const CONTRADICTIONS: &[(&str, &str)] = &[
 pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let knows = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('tasks'))";
     if !database.query_row(knows, [], |row| row.get(0))? {
-        // No daemon of this version has opened it yet.
+        // This version's daemon has not opened it yet.
         return Ok(Vec::new());
     }
     let mut violations = Vec::new();

@@ -1,4 +1,4 @@
-//! Every turn ends exactly once, as its events say, and its prompt was sent at most once.
+//! Every turn ends exactly once, consistent with its events, and its prompt was sent at most once.
 
 use rusqlite::Connection;
 

@@ -1,4 +1,5 @@
-//! A watcher sees each event once, in order, and none is left out between the first and the last that it saw.
+//! A watcher sees each event once, in order, and without omissions between the first
+//! and the last one.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     } else {
         None
     };
-    // Of a task that was removed nothing is kept, and nobody here knows whose it was.
+    // Nothing is kept of a removed task, and its parent is unknown here.
     let mut is_there = database.prepare("SELECT EXISTS (SELECT 1 FROM events WHERE seq = ?1)")?;
     for watched in &evidence.acknowledged.watched {
         let Some(last) = watched.events.last() else { continue };
@@ -50,7 +51,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
             .filter(|seen| watched.worker != ALL && seen.worker != watched.worker)
             .map(|seen| seen.event.0)
             .collect();
-        // What is not kept any more cannot be compared, but its order can.
+        // Deleted events cannot be compared, but their order can.
         let mut printed = Vec::new();
         for seq in watched.events.iter().map(|event| event.0) {
             let is_kept = match of_others.contains(&seq) {

@@ -1,16 +1,16 @@
-//! A report as text: the tables of `docs/performance.md`, which are as good at a terminal.
+//! A report as text: the tables of `docs/performance.md`, which also suit a terminal.
 
 use std::fmt::Write;
 
 use super::report::{Outcome, Report, Row};
 
-/// Before what a run writes into the document.
+/// The mark before the measured part of the document.
 pub const BEGIN: &str =
     "<!-- Measured. What stands below, up to the next mark, is written by `cargo bench`. -->";
-/// After it.
+/// The mark after the measured part.
 pub const END: &str = "<!-- The end of what was measured. -->";
 
-/// The tables of a report.
+/// Returns the tables of a report.
 #[must_use]
 pub fn table(report: &Report) -> String {
     let mut text = String::new();
@@ -47,7 +47,7 @@ fn figures_of(row: &Row) -> Vec<Vec<String>> {
         let single = summary.count == 1;
         let spread =
             if single { String::new() } else { format!("{} to {}", show(summary.min), show(summary.max)) };
-        // Of fewer the 99th of 100 is the greatest.
+        // With fewer values, the 99th percentile is the maximum.
         let p99 = if summary.count < 100 { String::new() } else { show(summary.p99) };
         vec![
             row.name.to_owned(),
@@ -65,7 +65,7 @@ fn notes_of(row: &Row) -> Vec<String> {
     row.notes.iter().map(|note| format!("- `{}`: {note}", row.name)).collect()
 }
 
-/// A table with columns as wide as what is in them.
+/// Writes a table with columns as wide as their content.
 fn lines(text: &mut String, head: &[&str], rows: Vec<Vec<String>>) {
     let head: Vec<String> = head.iter().map(|name| (*name).to_owned()).collect();
     let rows: Vec<Vec<String>> =
@@ -77,7 +77,7 @@ fn lines(text: &mut String, head: &[&str], rows: Vec<Vec<String>>) {
     let widths: Vec<usize> = (0..head.len()).map(wide).collect();
     for (index, row) in all().enumerate() {
         for (cell, width) in row.iter().zip(&widths) {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             write!(text, "| {cell:width$} ").unwrap_or_default();
         }
         text.push_str("|\n");
@@ -90,7 +90,7 @@ fn lines(text: &mut String, head: &[&str], rows: Vec<Vec<String>>) {
     }
 }
 
-/// The document with this between its marks instead of what is there, or nothing if it has not both marks in order.
+/// Returns the document with `measured` between its marks; `None` unless both marks exist in order.
 #[must_use]
 pub fn put(document: &str, measured: &str) -> Option<String> {
     let (before, rest) = document.split_once(BEGIN)?;

@@ -1,4 +1,4 @@
-//! Where a run was made: processors, memory, kernel, disk, and with what it was built.
+//! Describes the machine of a run: processors, memory, kernel, disk, and the build tools.
 
 use std::fs;
 use std::path::Path;
@@ -7,25 +7,25 @@ use std::process::Command;
 use nix::sys::statfs::statfs;
 use nix::sys::utsname::uname;
 
-/// What is told of a machine.
+/// The reported facts about a machine.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// The processor's name, and how many of them there are.
+    /// The processor's name and number.
     pub processors: String,
-    /// In GiB.
+    /// Total memory in GiB.
     pub memory: String,
-    /// Name and release.
+    /// Kernel name and release.
     pub kernel: String,
-    /// What keeps the files of a run.
+    /// The file system of the run's files.
     pub file_system: String,
-    /// The compiler.
+    /// The version of the compiler.
     pub rustc: String,
-    /// What runs beside: the mean of the last minute.
+    /// Load by other processes: the average of the last minute.
     pub load: String,
 }
 
 impl Machine {
-    /// This one; `folder` is where the run keeps its files.
+    /// Describes this machine; `folder` is where the run keeps its files.
     #[must_use]
     pub fn look(folder: &Path) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -63,7 +63,7 @@ fn memory(meminfo: &str) -> String {
     format!("{:.1} GiB", kilobytes / 1024.0 / 1024.0)
 }
 
-/// The names of the usual ones (`statfs(2)`).
+/// Returns the name of a common file system (`statfs(2)`).
 fn name_of(kind: i64) -> String {
     let known = [
         (0xEF53, "ext4"),

@@ -1,7 +1,7 @@
-//! What measuring is made of, apart from what is measured: figures of many times, targets and whether they are met, the
-//! table of them, what a machine and a process say of themselves. The rows are in `benches/targets/`.
+//! Tools for measurements: statistics, targets and their results, the table, and facts about
+//! machine and processes. The rows are in `benches/targets/`.
 //!
-//! It judges numbers and must not make them: nothing here starts anything or looks at a clock.
+//! Evaluates numbers and does not produce them: nothing here starts a process or reads a clock.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a row without figures is a mistake in the row")]
 

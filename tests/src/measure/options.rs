@@ -1,28 +1,29 @@
-//! What a run of the measuring was asked for. Pure: it reads words.
+//! The options of a measuring run. Pure: parses arguments.
 
-/// Which rows, and how long.
+/// The selected rows and their duration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The rows that are wanted; all of them if there is none.
+    /// The selected rows; empty means all.
     pub only: Vec<String>,
-    /// A short run, to see that everything works.
+    /// A short run, to check that everything works.
     pub quick: bool,
-    /// The journal of 5 million events as well.
+    /// Also measure the journal of 5 million events.
     pub five_million: bool,
 }
 
 impl Options {
-    /// Reads the words of a command line, without the program; `rows` are those that there are.
+    /// Parses the arguments after the program's name; `rows` are the existing rows.
     ///
     /// # Errors
-    /// What is wrong, and what there is.
+    ///
+    /// What is wrong, and the valid names.
     pub fn parse(words: impl IntoIterator<Item = String>, rows: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
         for word in words {
             match word.as_str() {
                 "--quick" => options.quick = true,
                 "--five-million" => options.five_million = true,
-                // Cargo says it to everything that it measures.
+                // Cargo passes this to every benchmark.
                 "--bench" => {}
                 name if rows.contains(&name) => options.only.push(word),
                 _ => {
@@ -36,13 +37,13 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether this row is wanted.
+    /// Whether this row is selected.
     #[must_use]
     pub fn wants(&self, row: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == row)
     }
 
-    /// Whether the run is all that the document is about.
+    /// Whether the run covers everything in the document.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.only.is_empty() && !self.quick

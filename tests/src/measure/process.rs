@@ -1,4 +1,4 @@
-//! What the system says of a process's memory and of how often it was woken.
+//! Memory and wakeups of a process, as reported by the system.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,13 +10,13 @@ use crate::harness::process::Process;
 /// Memory of a process, in kB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Pages that only it has and that it has changed.
+    /// Pages that only this process has and that it has changed.
     pub private_dirty: u64,
-    /// What only it has, and its share of the rest.
+    /// Private memory, and the share of shared memory.
     pub proportional: u64,
 }
 
-/// Memory of a process, unless it is gone.
+/// Returns a process's memory; `None` if it has ended.
 #[must_use]
 pub fn memory(pid: i32) -> Option<Memory> {
     parse(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
@@ -26,13 +26,13 @@ fn parse(rollup: &str) -> Option<Memory> {
     Some(Memory { private_dirty: number(rollup, "Private_Dirty:")?, proportional: number(rollup, "Pss:")? })
 }
 
-/// Memory that a process has for itself and that is no file's, in kB, unless it is gone.
+/// Returns private memory that belongs to no file, in kB; `None` if the process has ended.
 #[must_use]
 pub fn private(pid: i32) -> Option<u64> {
     number(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "RssAnon:")
 }
 
-/// How often each thread of a process was given a processor, by its own will or not.
+/// Returns how often each thread of a process was scheduled, voluntarily or not.
 #[must_use]
 pub fn context_switches(pid: i32) -> Switches {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -43,12 +43,13 @@ pub fn context_switches(pid: i32) -> Switches {
     Switches(switches.collect())
 }
 
-/// Of each thread, by its number.
+/// Context switches by thread id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Switches(BTreeMap<i32, u64>);
 
 impl Switches {
-    /// How many there were between two looks: of threads that are new all, of those that have ended their end at least.
+    /// Returns the switches between two measurements. Counts all of new threads; those of ended
+    /// ones count at least their end.
     #[must_use]
     pub fn since(&self, before: &Self) -> u64 {
         let of = |thread| before.0.get(thread).copied().unwrap_or(0);
@@ -68,10 +69,11 @@ fn number(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The most memory that a command had while it ran, in KiB: it is looked at with each piece of its output, of which there
-/// is much here, so it is near its end at the last look.
+/// Returns a command's peak memory in KiB. Reads it with each piece of output. There is much output
+/// here, so the last reading is near the end.
 ///
 /// # Panics
+///
 /// If the command cannot be run, or fails.
 #[must_use]
 pub fn peak_of(command: &mut Command) -> u64 {

@@ -1,30 +1,30 @@
-//! What a run has found: rows with figures, and targets with whether they are met.
+//! The results of a run: rows with figures, and targets with their outcomes.
 
 use super::statistics::Summary;
 
-/// In what a figure is given.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Milliseconds.
+    /// Time in milliseconds, `ms`.
     Millis,
-    /// Seconds.
+    /// Time in seconds, `s`.
     Seconds,
-    /// A thousand bytes times 1.024, as `/proc` has it.
+    /// Units of 1024 bytes, which `/proc` calls kB.
     Kilobytes,
-    /// 1024 of these.
+    /// Units of 1024 such kilobytes.
     Megabytes,
-    /// Events in a second.
+    /// Number of events per second.
     PerSecond,
-    /// How many.
+    /// A number without a unit.
     Count,
-    /// One thing as so many times another.
+    /// A factor between two values.
     Times,
-    /// One thing in hundredths of another.
+    /// One value as percentage of another.
     Percent,
 }
 
 impl Unit {
-    /// A value in this unit, for people.
+    /// Formats a value in this unit.
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
@@ -40,7 +40,7 @@ impl Unit {
     }
 }
 
-/// A whole number with a comma after each three digits.
+/// Formats a whole number with a comma after each three digits.
 fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |digits| ("-", digits));
@@ -54,63 +54,64 @@ fn thousands(value: f64) -> String {
     text
 }
 
-/// One thing that was measured.
+/// One measured value with statistics.
 #[derive(Debug, Clone)]
 pub struct Figure {
-    /// What.
+    /// Name of the measured value.
     pub what: String,
-    /// In what.
+    /// Unit of the numbers.
     pub unit: Unit,
-    /// The numbers.
+    /// Statistics of the measurements.
     pub summary: Summary,
 }
 
-/// What became of a target.
+/// The outcome of a target.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// Met by this.
+    /// Met, with this value.
     Met(String),
-    /// Missed by this.
+    /// Missed, with this value.
     Missed(String),
     /// Not measured, for this reason.
     Unmeasured(String),
 }
 
-/// A target.
+/// A target and its outcome.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// What is wanted.
+    /// The wanted value, as text.
     pub wanted: String,
-    /// What became of it.
+    /// Whether the target was met.
     pub outcome: Outcome,
 }
 
-/// What was found in one row of the table of targets.
+/// The results of one row of the table of targets.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// The name that runs it alone.
+    /// The name that selects this row.
     pub name: &'static str,
-    /// What is measured.
+    /// Description of the measurement.
     pub what: &'static str,
-    /// The figures.
+    /// The measured figures, in order.
     pub figures: Vec<Figure>,
-    /// The targets.
+    /// The targets of this row.
     pub targets: Vec<Target>,
-    /// What a reader must know.
+    /// Remarks that a reader needs.
     pub notes: Vec<String>,
 }
 
 impl Row {
-    /// One without anything in it.
+    /// Creates a row without results.
     #[must_use]
     pub const fn new(name: &'static str, what: &'static str) -> Self {
         Self { name, what, figures: Vec::new(), targets: Vec::new(), notes: Vec::new() }
     }
 
-    /// Adds a figure and gives its numbers.
+    /// Adds a figure and returns its statistics.
     ///
     /// # Panics
-    /// When there are no values: a row measures something or fails.
+    ///
+    /// If there are no values: a row measures something or fails.
     #[track_caller]
     pub fn figure(&mut self, what: impl Into<String>, unit: Unit, values: &[f64]) -> Summary {
         let what = what.into();
@@ -120,12 +121,12 @@ impl Row {
         summary
     }
 
-    /// Adds a target of at most so much.
+    /// Adds a target with a maximum.
     pub fn at_most(&mut self, wanted: impl Into<String>, unit: Unit, limit: f64, found: f64) {
         self.judge(wanted, unit, found, found <= limit);
     }
 
-    /// Adds a target of at least so much.
+    /// Adds a target with a minimum.
     pub fn at_least(&mut self, wanted: impl Into<String>, unit: Unit, limit: f64, found: f64) {
         self.judge(wanted, unit, found, found >= limit);
     }
@@ -141,18 +142,18 @@ impl Row {
         self.targets.push(Target { wanted: wanted.into(), outcome: Outcome::Unmeasured(why.into()) });
     }
 
-    /// Adds something that a reader must know.
+    /// Adds a remark for the reader.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
 }
 
-/// A whole run.
+/// The results of a whole run.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// Where, when and with what: one line each.
+    /// Place, time and conditions, one line each.
     pub about: Vec<(String, String)>,
-    /// The rows.
+    /// The results by row.
     pub rows: Vec<Row>,
 }
 

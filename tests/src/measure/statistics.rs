@@ -1,22 +1,22 @@
-//! Many measurements as a few numbers.
+//! Summarizes many measurements in a few numbers.
 
-/// What is told of many measurements of one thing.
+/// Statistics of repeated measurements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// How many there were.
+    /// The number of all measurements.
     pub count: usize,
-    /// The least.
+    /// The smallest value measured.
     pub min: f64,
-    /// The one in the middle; of an even number the mean of the two.
+    /// The median; for an even number of values, the mean of the middle two.
     pub median: f64,
-    /// At least 99 of 100 are not above it.
+    /// At least 99 of 100 values are not greater.
     pub p99: f64,
-    /// The greatest.
+    /// The greatest value measured.
     pub max: f64,
 }
 
 impl Summary {
-    /// Nothing of nothing: there must be one at least.
+    /// Returns `None` without any value.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
@@ -30,7 +30,7 @@ impl Summary {
         Some(Self { count: sorted.len(), min, median, p99: sorted[rank(sorted.len())], max })
     }
 
-    /// The same in another unit.
+    /// Converts to another unit by a factor.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         let Self { count, min, median, p99, max } = self;
@@ -38,7 +38,7 @@ impl Summary {
     }
 }
 
-/// The index of the least value that at least 99 of 100 are not above (nearest rank).
+/// Returns the index of the smallest value that at least 99 of 100 do not exceed (nearest rank).
 fn rank(count: usize) -> usize {
     (count * 99).div_ceil(100).max(1) - 1
 }

@@ -1,5 +1,5 @@
-//! Anthropic's Messages API as far as Claude Code uses it: `/v1/messages`, streamed or not, and `count_tokens`.
-//! Translates, decides nothing.
+//! Anthropic's Messages API as far as Claude Code uses it: `/v1/messages`, streamed or not,
+//! and `count_tokens`. Only translates.
 
 use std::sync::Arc;
 
@@ -56,7 +56,8 @@ fn offered(body: &Value) -> Vec<Offer> {
     tools.filter_map(|tool| Some(Offer::new(tool["name"].as_str()?, &tool["input_schema"]))).collect()
 }
 
-/// Where the conversation stands. The agent puts its own reminders beside what the user or a tool said.
+/// Returns the state of the conversation. The agent adds its own reminders to messages of the
+/// user or of tools.
 fn turn(body: &Value) -> Turn {
     let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let last = messages.iter().rev().find(|message| message["role"] == "user").unwrap_or(&Value::Null);
@@ -65,7 +66,8 @@ fn turn(body: &Value) -> Turn {
         Value::Array(blocks) => blocks.clone(),
         _ => Vec::new(),
     };
-    // The last that counts: what the user says after a canceled call comes together with the call's end.
+    // The last relevant block: the user's text after a canceled call arrives together
+    // with the call's end.
     for block in blocks.iter().rev() {
         match block["text"].as_str() {
             _ if block["type"] == "tool_result" => return Turn::ToolReturned(flat(&block["content"])),
@@ -78,7 +80,7 @@ fn turn(body: &Value) -> Turn {
     Turn::User(String::new())
 }
 
-/// The text of a content that is a text or a list of blocks.
+/// Returns the text of a content that is a text or a list of blocks.
 fn flat(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -87,7 +89,7 @@ fn flat(content: &Value) -> String {
     }
 }
 
-/// Writes the events of a message: each text chunk and each call is a content block of its own.
+/// Writes the events of a message: each text chunk and each call is a separate content block.
 #[derive(Default)]
 struct Anthropic {
     model: String,
@@ -112,7 +114,7 @@ impl Anthropic {
     }
 }
 
-/// An event whose name is the type in its data.
+/// Returns an event named after the type in its data.
 fn named(data: &Value) -> String {
     event(data["type"].as_str(), data)
 }

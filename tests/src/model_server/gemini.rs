@@ -1,5 +1,5 @@
-//! The Gemini API as far as Gemini CLI uses it: `generateContent`, `streamGenerateContent?alt=sse` and
-//! `countTokens` under `/v1beta/models/MODEL:METHOD`. Translates, decides nothing.
+//! The Gemini API as far as Gemini CLI uses it: `generateContent`, `streamGenerateContent?alt=sse`
+//! and `countTokens` under `/v1beta/models/MODEL:METHOD`. Only translates.
 
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ async fn call(State(seen): State<Arc<Seen>>, Path(call): Path<String>, body: Byt
     }
 }
 
-/// Where the conversation stands. A tool's result counts when it is in the last message; the user's text is
-/// the last one of any message, because the agent puts its own context before it.
+/// Returns the state of the conversation. A tool's result counts if it is in the last message. The
+/// user's text is the last one in a message, because the agent's own context precedes it.
 fn turn(body: &Value) -> Turn {
     let contents = body.get("contents").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let parts = |content: &Value| content.get("parts").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -77,7 +77,7 @@ fn turn(body: &Value) -> Turn {
     Turn::User(text.unwrap_or_default())
 }
 
-/// The names of the tools that the model may call.
+/// Returns the tools that the model may call.
 fn offered(body: &Value) -> Vec<Offer> {
     let groups = body.get("tools").and_then(Value::as_array).into_iter().flatten();
     let tools = groups.filter_map(|group| group.get("functionDeclarations")?.as_array()).flatten();
@@ -87,7 +87,7 @@ fn offered(body: &Value) -> Vec<Offer> {
         .collect()
 }
 
-/// The value for a request that wants JSON of a given shape, whatever the user's text is.
+/// Returns the value for a request for structured JSON, regardless of the user's text.
 fn structured(body: &Value) -> Option<Value> {
     let config = body.get("generationConfig")?;
     let schema = config.get("responseJsonSchema").or_else(|| config.get("responseSchema"));
@@ -124,7 +124,7 @@ impl Wire for Gemini {
     }
 }
 
-/// The answer in one piece.
+/// Returns the response in one piece.
 async fn whole(model: &str, turn: &Turn, offered: Vec<Offer>) -> Response {
     let parts = pieces(answer(turn), offered).filter_map(|piece| {
         std::future::ready(match piece {
@@ -144,7 +144,8 @@ fn function_call(call: &Call) -> Value {
     json!({"functionCall": {"name": call.name, "args": args}})
 }
 
-/// A `GenerateContentResponse`; the counts are made up, but always there with the last one.
+/// Returns a `GenerateContentResponse`. The counts are invented, but always present
+/// in the last one.
 fn response(model: &str, parts: Value, last: bool) -> Value {
     let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});
     let mut response = json!({"modelVersion": model});

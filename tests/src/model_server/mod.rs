@@ -1,16 +1,17 @@
-//! A model server of our own: what a real agent talks to instead of its vendor's service, so that it can be
-//! driven without network, key or cost. It listens on the loopback only and forgets everything when dropped.
+//! A local model server: real agents use it instead of their vendor's service, so that tests
+//! need no network, key or cost. It listens only on the loopback interface. Dropping it
+//! discards all its data.
 //!
-//! What it answers is scripted by the user's text (`script` has the list of directives), so a test
-//! decides in the prompt what the model will do.
+//! The user's text scripts its responses (`script` lists the directives): a test's prompt decides
+//! what the model does.
 //!
-//! One file per wire format (`anthropic`, `gemini`, `openai_chat`, `openai_responses`) translates between it and the
-//! neutral `script::Turn` and `reply::Piece`; a further one is one more file with a `routes()` that is merged in
-//! `routes`. Only these know a vendor, only `tools` knows what agents call their tools, and nothing knows ACP or our
-//! product.
+//! One file per wire format (`anthropic`, `gemini`, `openai_chat`, `openai_responses`) translates
+//! to and from the neutral `script::Turn` and `reply::Piece`. A new format is one more file with a
+//! `routes()` that is merged in `routes`. Only these know a vendor, only `tools` knows the names of
+//! agents' tools, and nothing knows ACP or our product.
 //!
-//! A request that offers the model no tools is no turn of the conversation (a title, a summary): it gets the same
-//! harmless answer whatever it says, and counts as [`Asked::Aside`].
+//! A request that offers the model no tools is not a turn of the conversation (but a title or
+//! summary). It always gets the same harmless response and counts as [`Asked::Aside`].
 
 mod anthropic;
 mod gemini;
@@ -38,15 +39,16 @@ use tokio::sync::oneshot;
 use seen::Seen;
 pub use seen::{Asked, ModelRequest};
 
-/// A history grows with every turn and an agent sends it whole; the default limit of 2 MiB is too near.
+/// An agent sends the whole history, which grows with every turn; the default limit of 2
+/// MiB is too low.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// A running model server. Dropping it closes the port and every open answer and joins its thread.
+/// A running model server. Dropping it closes the port and all responses, and joins its thread.
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
     seen: Arc<Seen>,
-    /// Dropped to tell the thread to end.
+    /// Dropping it makes the thread end.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,7 +57,8 @@ impl ModelServer {
     /// Starts a server on a free port of 127.0.0.1. It accepts connections when this returns.
     ///
     /// # Errors
-    /// When no port can be bound, or no thread or runtime be made.
+    ///
+    /// If no port, thread or runtime is available.
     pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -71,35 +74,35 @@ impl ModelServer {
         let thread = thread::Builder::new().name("model-server".into()).spawn(move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    // Never ends by itself: errors of accept are retried inside.
+                    // Never ends by itself: it retries errors of accept.
                     _ = axum::serve(listener, app).into_future() => {}
                     _ = stopped => {}
                 }
             });
-            // The runtime goes here, and with it the task of every connection, open streams included.
+            // Drops the runtime, and with it the task of every connection, including open streams.
         })?;
         Ok(Self { address, seen, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The base address, without a trailing slash: `http://127.0.0.1:PORT`.
+    /// Returns the base address without a trailing slash: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Every request so far, in the order of arrival, those to unknown paths included.
+    /// Returns every request so far in order of arrival, including those to unknown paths.
     #[must_use]
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.seen.all()
     }
 
-    /// Has the model answer the next result of a tool as if a user had said what this makes of it. Several are for one result
-    /// each, in order.
+    /// Makes the model treat the next tool result like a user's text, which `reaction` creates from
+    /// the result. Several reactions apply to one result each, in order.
     pub fn react(&self, reaction: impl FnOnce(&str) -> String + Send + 'static) {
         self.seen.react(Box::new(reaction));
     }
 
-    /// Has the model answer each user's text with these words in it as if the user had said this text.
+    /// Makes the model treat every user's text that contains `words` like `text`.
     pub fn mean(&self, words: &str, text: &str) {
         self.seen.mean(words, text);
     }
@@ -111,9 +114,9 @@ impl ModelServer {
         requests.iter().flat_map(|request| tools::offered(&request.body)).collect()
     }
 
-    /// The user texts of the *turns* that were asked for so far, one for each request that wanted a streamed
-    /// answer to a user's text: no routing questions, and no requests that only hand in a tool's result.
-    /// A prompt that is in here twice was delivered twice.
+    /// Returns the user texts of the *turns* so far, one for each request for a streamed response
+    /// to a user's text. Excludes routing questions and requests with only a tool's result. A
+    /// prompt that occurs twice was delivered twice.
     #[must_use]
     pub fn prompts(&self) -> Vec<String> {
         self.seen
@@ -131,13 +134,13 @@ impl Drop for ModelServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the server's thread was printed where it happened; a second one here would abort.
+            // A panic of the server's thread was printed already; a second one here would abort.
             let _ = thread.join();
         }
     }
 }
 
-/// All vendors' routes.
+/// Returns the routes of all vendors.
 fn routes(seen: Arc<Seen>) -> Router {
     Router::new()
         .merge(anthropic::routes())
@@ -149,7 +152,7 @@ fn routes(seen: Arc<Seen>) -> Router {
         .with_state(seen)
 }
 
-/// A path that no vendor's file knows: recorded, so that a test can see what an agent wanted.
+/// An unknown path: recorded, so that a test can see the agent's request.
 async fn unknown(
     axum::extract::State(seen): axum::extract::State<Arc<Seen>>,
     method: Method,

@@ -1,5 +1,5 @@
-//! The Chat Completions API of OpenAI and of the many that speak it: `/v1/chat/completions`, streamed or not.
-//! Translates, decides nothing.
+//! The Chat Completions API of OpenAI and many others: `/v1/chat/completions`, streamed
+//! or not. Only translates.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ async fn completions(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Re
     whole(Chat { id: id("chatcmpl"), model, calls: 0 }, steps, offered).await
 }
 
-/// The answer in one piece, when its last step is done.
+/// Returns the response in one piece, after its last step.
 async fn whole(mut chat: Chat, steps: Vec<Step>, offered: Vec<Offer>) -> Response {
     if let Some(failed) = failed::<Chat>(&steps) {
         return failed;
@@ -50,7 +50,7 @@ async fn whole(mut chat: Chat, steps: Vec<Step>, offered: Vec<Offer>) -> Respons
             Piece::Text(more) => text += &more,
             Piece::Call(call) => calls.push(chat.function(&call)),
             Piece::End => {}
-            // The connection breaks off before a byte of the answer.
+            // The connection breaks before the first byte of the response.
             Piece::Cut => return Body::from_stream(stream::iter([Err::<Bytes, _>(cut())])).into_response(),
         }
     }
@@ -75,12 +75,12 @@ fn offered(body: &Value) -> Vec<Offer> {
     functions.filter_map(|tool| Some(Offer::new(tool["name"].as_str()?, &tool["parameters"]))).collect()
 }
 
-/// Where the conversation stands. An agent adds reminders of its own, as messages or as parts of one.
+/// Returns the state of the conversation. Agents add reminders, as messages or as parts of one.
 fn turn(body: &Value) -> Turn {
     let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let said = |message: &Value| match &message["content"] {
         Value::String(text) => Some(text.clone()).filter(|text| !is_reminder(text)),
-        // The last one: an agent puts its own context before it.
+        // The last part: the agent's own context precedes it.
         Value::Array(parts) => {
             let texts = parts.iter().rev().filter_map(|part| part["text"].as_str());
             texts.filter(|text| !is_reminder(text)).map(str::to_owned).next()
@@ -119,7 +119,7 @@ impl Chat {
         })
     }
 
-    /// A call of a tool, as an entry of `tool_calls`.
+    /// Returns a tool call as an entry of `tool_calls`.
     fn function(&mut self, call: &Call) -> Value {
         let arguments = match &call.input {
             Input::Args(args) => args.to_string(),

@@ -1,4 +1,4 @@
-//! OpenAI's Responses API as far as Codex uses it: `/v1/responses`, streamed. Translates, decides nothing.
+//! OpenAI's Responses API as far as Codex uses it: `/v1/responses`, streamed. Only translates.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn asked(body: &Value) -> Asked {
     if offered(body).is_empty() { Asked::Aside } else { Asked::of(&turn(body)) }
 }
 
-/// A tool without a name is one of the vendor's own, and its type says which.
+/// A tool without a name is one of the vendor's, identified by its type.
 fn offered(body: &Value) -> Vec<Offer> {
     let tools = body["tools"].as_array().into_iter().flatten();
     let name = |tool: &Value| tool["name"].as_str().or(tool["type"].as_str()).map(str::to_owned);
@@ -46,7 +46,7 @@ fn turn(body: &Value) -> Turn {
     let items = body["input"].as_array().map(Vec::as_slice).unwrap_or_default();
     let said = |content: &Value| match content {
         Value::String(text) => text.clone(),
-        // The last one: the agent puts its own context before it.
+        // The last part: the agent's own context precedes it.
         Value::Array(parts) => {
             parts.iter().rev().find_map(|part| part["text"].as_str()).unwrap_or_default().to_owned()
         }
@@ -69,7 +69,7 @@ fn turn(body: &Value) -> Turn {
 struct Responses {
     id: String,
     model: String,
-    /// The message that is open, and its text so far.
+    /// The open message and its text so far.
     message: Option<(String, String)>,
     items: u64,
 }
@@ -98,7 +98,7 @@ impl Responses {
     }
 }
 
-/// An event whose name is the type in its data.
+/// Returns an event named after the type in its data.
 fn named(data: &Value) -> String {
     event(data["type"].as_str(), data)
 }

@@ -1,4 +1,5 @@
-//! Plays the steps of an answer in time, and hands each piece to a vendor's wire format. Knows no vendor.
+//! Plays the steps of a response in time, and passes each piece to a vendor's wire
+//! format. Knows no vendor.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,10 +17,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use super::script::{GATE_LIMIT, Step};
 use super::tools::{Call, Offer, choose};
 
-/// How often a gate's file is looked for.
+/// Time between two checks for a gate's file.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is sent of an answer at once.
+/// A piece of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
     /// A chunk of text.
@@ -28,44 +29,44 @@ pub(super) enum Piece {
     Call(Call),
     /// The connection breaks; nothing follows.
     Cut,
-    /// The end, the last one unless it was cut.
+    /// The end, always the last piece unless the response was cut.
     End,
 }
 
-/// How a vendor writes the events of a stream. It may keep what it needs for the events that follow.
+/// How a vendor writes the events of a stream. Implementations may keep state between events.
 pub(super) trait Wire: Send + 'static {
-    /// Before everything else.
+    /// Written before everything else.
     fn begin(&mut self) -> String {
         String::new()
     }
-    /// A chunk of text.
+    /// Writes a chunk of text.
     fn text(&mut self, text: &str) -> String;
-    /// A call of a tool.
+    /// Writes a call of a tool.
     fn call(&mut self, call: &Call) -> String;
-    /// The regular end.
+    /// Writes the regular end.
     fn end(&mut self) -> String;
-    /// The body of an error.
+    /// Returns the body of an error.
     fn failure(status: StatusCode, message: &str) -> Value;
 }
 
-/// An error in the shape of a vendor's API.
+/// Returns an error in the format of a vendor's API.
 pub(super) fn failure<W: Wire>(status: StatusCode, message: &str) -> Response {
     (status, Json(W::failure(status, message))).into_response()
 }
 
-/// The error that the script wants in place of an answer.
+/// Returns the scripted error that replaces a response.
 pub(super) fn failed<W: Wire>(steps: &[Step]) -> Option<Response> {
     let Some(Step::Fail(status)) = steps.first() else { return None };
     let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Some(failure::<W>(status, &format!("the script wants {status}")))
 }
 
-/// The error that ends the body of an answer.
+/// Returns the error that ends the body of a response.
 pub(super) fn cut() -> io::Error {
     io::Error::other("the script wants the stream cut")
 }
 
-/// The answer piece by piece, as server-sent events.
+/// Streams the response piece by piece, as server-sent events.
 pub(super) fn streamed<W: Wire>(mut wire: W, steps: Vec<Step>, offered: Vec<Offer>) -> Response {
     if let Some(failed) = failed::<W>(&steps) {
         return failed;
@@ -81,12 +82,13 @@ pub(super) fn streamed<W: Wire>(mut wire: W, steps: Vec<Step>, offered: Vec<Offe
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
 }
 
-/// One server-sent event.
+/// Formats one server-sent event.
 pub(super) fn event(name: Option<&str>, data: &Value) -> String {
     name.map(|name| format!("event: {name}\r\n")).unwrap_or_default() + &format!("data: {data}\r\n\r\n")
 }
 
-/// The pieces of an answer, each at its time. Dropping the stream (the agent hung up) ends every wait.
+/// Returns the pieces of a response, each at its time. Dropping the stream (the agent hung
+/// up) ends every wait.
 pub(super) fn pieces(steps: Vec<Step>, offered: Vec<Offer>) -> impl Stream<Item = Piece> + Send + 'static {
     stream::unfold((Some(VecDeque::from(steps)), offered), |(left, offered)| async {
         let mut left = left?;
@@ -94,7 +96,7 @@ pub(super) fn pieces(steps: Vec<Step>, offered: Vec<Offer>) -> impl Stream<Item 
             let piece = match left.pop_front() {
                 None => return Some((Piece::End, (None, offered))),
                 Some(Step::Cut) => return Some((Piece::Cut, (None, offered))),
-                // Only as the first step, and then there is no stream.
+                // Only occurs as the first step, and then there is no stream.
                 Some(Step::Fail(_)) => continue,
                 Some(Step::Text(text)) => Piece::Text(text),
                 Some(Step::Call(tool)) => choose(&tool, &offered).map_or_else(Piece::Text, Piece::Call),
@@ -119,8 +121,8 @@ pub(super) fn pieces(steps: Vec<Step>, offered: Vec<Offer>) -> impl Stream<Item 
     })
 }
 
-/// Whether the file exists before the limit is over. Looks for it instead of watching its folder, which may
-/// not exist yet.
+/// Whether the file appears within the time limit. Polls instead of watching its folder, which
+/// may not exist yet.
 async fn appears(path: &Path) -> bool {
     let deadline = Instant::now() + GATE_LIMIT;
     let mut look = interval(LOOK);

@@ -1,12 +1,12 @@
-//! The smallest value that fits a JSON schema, for questions that an agent asks the model beside the
-//! conversation (which model to take, who speaks next). Pure. It covers the part of JSON Schema that
-//! vendors accept for structured output: `type` in either case, `enum`, `minimum`, `minItems`, `required`.
+//! The smallest value that fits a JSON schema, for an agent's requests outside the conversation
+//! (which model to use, who speaks next). Pure. Covers the part of JSON Schema that vendors accept
+//! for structured output: `type` in either case, `enum`, `minimum`, `minItems`, `required`.
 
 use serde_json::{Map, Value, json};
 
 use super::script::Step;
 
-/// The answer to what is no turn of the conversation: a value of the shape that it wants, or a text.
+/// Returns the response to a request outside a turn: a value of the wanted shape, or a text.
 pub(super) fn aside(body: &Value) -> Vec<Step> {
     let schemas = [
         "/output_config/format/schema",
@@ -18,7 +18,7 @@ pub(super) fn aside(body: &Value) -> Vec<Step> {
     vec![Step::Text(schema.map_or_else(|| "An aside".into(), |schema| sample(schema).to_string()))]
 }
 
-/// A value that `schema` allows. Without a schema it is an empty object.
+/// Returns a value that `schema` allows; an empty object without a schema.
 pub(super) fn sample(schema: &Value) -> Value {
     if let Some(first) = schema.get("enum").and_then(Value::as_array).and_then(|values| values.first()) {
         return first.clone();
@@ -26,7 +26,7 @@ pub(super) fn sample(schema: &Value) -> Value {
     let kind = schema.get("type").and_then(Value::as_str).unwrap_or("object").to_ascii_lowercase();
     match kind.as_str() {
         "string" => json!("sample"),
-        // 1 rather than 0: scores and ranks begin there, and rarely say so in the schema.
+        // 1 instead of 0: scores and ranks begin there, and rarely declare it in the schema.
         "integer" | "number" => {
             schema.get("minimum").filter(|value| value.is_number()).cloned().unwrap_or(json!(1))
         }

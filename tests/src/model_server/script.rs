@@ -1,7 +1,7 @@
-//! From a user's text to the steps of the model's answer: pure, no I/O, no vendor.
+//! Converts a user's text to the steps of the model's response: pure, no I/O, no vendor.
 //!
-//! The first line that begins with a directive counts, together with all that follows it, so that an agent or
-//! a manager may put its own preamble before it. `FAIL` and `CUT` give way to a directive on a later line:
+//! The first line that begins with a directive counts, with all text after it, so that an agent or
+//! a manager may add a preamble. A directive on a later line overrides `FAIL` and `CUT`:
 //!
 //! | directive | the model |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `READ: path` | the same with the agent's tool for reading a file |
 //! | `WRITE: path=text` | the same with the agent's tool for writing a file |
 //! | `MCP: server/tool {arguments}` | the same with a tool of an MCP server |
-//! | `DELEGATE: text` | the same with the agent's tool for a subagent, which is told the text |
+//! | `DELEGATE: text` | the same with the agent's tool for a subagent, which gets the text |
 //! | `SLOW: seconds` | says `tick N ` every 50 ms for so long |
 //! | `GATE: path` | says `waiting `, waits until the file exists (at most 60 s), says `opened`; with a text in the lines below, waits and says that |
 //! | `FAIL: status` | answers with this HTTP status, however often it is asked |
@@ -24,47 +24,47 @@ use super::tools::Tool;
 
 /// The time between two chunks of `SLOW`.
 const TICK: Duration = Duration::from_millis(50);
-/// Nothing that a test waits for may take longer than this.
+/// Upper limit for everything that a test waits for.
 const MAX_SLOW: Duration = Duration::from_secs(600);
 /// How long `GATE` waits for its file.
 pub(super) const GATE_LIMIT: Duration = Duration::from_secs(60);
-/// A text is streamed in about this many chunks.
+/// Approximate number of chunks of a text.
 const CHUNKS: usize = 3;
 
-/// Where a conversation stands, as far as the answer depends on it.
+/// The state of a conversation, as far as the response depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The user has spoken last.
+    /// The last message is the user's.
     User(String),
     /// A tool that the model called has returned this.
     ToolReturned(String),
 }
 
-/// One thing that the model does.
+/// One step of the model's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     /// Streams one chunk of text.
     Text(String),
-    /// Stays silent.
+    /// Pauses for this time.
     Pause(Duration),
-    /// Stays silent until the file exists, [`GATE_LIMIT`] at most.
+    /// Pauses until the file exists, [`GATE_LIMIT`] at most.
     WaitFor(PathBuf),
     /// Calls one of the agent's tools.
     Call(Tool),
-    /// Answers with this HTTP status instead of a stream; always the only step.
+    /// Responds with this HTTP status instead of a stream; always the only step.
     Fail(u16),
-    /// Breaks the connection.
+    /// Breaks the connection without an end.
     Cut,
 }
 
 impl Step {
-    /// What it says.
+    /// Returns the text of a text step.
     pub(super) fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 }
 
-/// The answer to a turn.
+/// Returns the response to a turn.
 pub(super) fn answer(turn: &Turn) -> Vec<Step> {
     match turn {
         Turn::ToolReturned(output) => chunks(&format!("DONE: {output}")),
@@ -96,13 +96,13 @@ pub(super) fn answer(turn: &Turn) -> Vec<Step> {
     }
 }
 
-/// The first directive and its argument.
+/// Returns the first directive and its argument.
 fn directive(text: &str) -> Option<(&'static str, &str)> {
     let mut rest = text;
     loop {
         for name in ["SAY", "RUN", "READ", "WRITE", "MCP", "DELEGATE", "SLOW", "GATE", "FAIL", "CUT"] {
             if let Some(argument) = rest.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')) {
-                // Some agents join a prompt that failed to the next one.
+                // Some agents prepend a failed prompt to the next one.
                 let later = argument.split_once('\n').filter(|_| matches!(name, "FAIL" | "CUT"));
                 let later = later.and_then(|(_, later)| directive(later));
                 return later.or(Some((name, argument.trim())));
@@ -130,7 +130,7 @@ fn slow(seconds: &str) -> Vec<Step> {
     }
 }
 
-/// The text in a few pieces, none of them empty, cut between characters.
+/// Splits the text between characters into a few pieces, none of them empty.
 fn chunks(text: &str) -> Vec<Step> {
     let characters: Vec<char> = text.chars().collect();
     let size = characters.len().div_ceil(CHUNKS).max(1);

@@ -1,4 +1,4 @@
-//! What the server was asked, for tests to look at, and what a test wants the model to do about results of tools.
+//! Records the requests for tests, and holds a test's reactions to tool results.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,33 +15,33 @@ use super::script::{self, Step, Turn};
 pub struct ModelRequest {
     /// The path of the request, without the query.
     pub path: String,
-    /// The body; null when there was none or it was not read.
+    /// The body; null if there was none or it was not read.
     pub body: Value,
-    /// What it was about.
+    /// The purpose of the request.
     pub asked: Asked,
 }
 
-/// What a request wanted of the model.
+/// What a request wanted from the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// An answer to the user's text, in a stream.
+    /// A streamed response to the user's text.
     Prompt {
         /// The last text of the user.
         text: String,
     },
-    /// To go on in the stream of answers, now that the tool has returned.
+    /// A continuation after a tool has returned.
     ToolResult {
-        /// What the tool returned, as text.
+        /// The tool's result as text.
         output: String,
     },
-    /// Something beside the conversation: routing, counting, a summary.
+    /// A request outside the conversation: routing, counting, a summary.
     Aside,
-    /// Nothing that this server knows.
+    /// A request unknown to this server.
     Unknown,
 }
 
 impl Asked {
-    /// What a request is about that wants the conversation to go on.
+    /// Returns the purpose of a request that continues the conversation.
     pub(super) fn of(turn: &Turn) -> Self {
         match turn {
             Turn::User(text) => Self::Prompt { text: text.clone() },
@@ -50,7 +50,7 @@ impl Asked {
     }
 }
 
-/// Makes the text of a user, with a directive, of the result of a tool.
+/// Creates a user's text with a directive from a tool result.
 pub(super) type Reaction = Box<dyn FnOnce(&str) -> String + Send>;
 
 /// The log of requests.
@@ -58,7 +58,7 @@ pub(super) type Reaction = Box<dyn FnOnce(&str) -> String + Send>;
 pub(super) struct Seen {
     requests: Mutex<Vec<ModelRequest>>,
     reactions: Mutex<VecDeque<Reaction>>,
-    /// What stands for a user's text with these words in it.
+    /// Replacements for user texts that contain certain words.
     meanings: Mutex<Vec<(String, String)>>,
 }
 
@@ -68,14 +68,14 @@ impl fmt::Debug for Seen {
     }
 }
 
-/// An id that no other answer of this process has.
+/// Returns an id that is unique in this process.
 pub(super) fn id(kind: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("{kind}_{:08}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 impl Seen {
-    /// The body of a request, which is kept together with what it asks for.
+    /// Parses the body of a request and records it with its purpose.
     pub(super) fn read(
         &self,
         uri: &Uri,
@@ -114,7 +114,7 @@ impl Seen {
         meanings.iter().find(|(words, _)| said.contains(words)).map(|(_, text)| text.clone())
     }
 
-    /// The answer to a turn. To the result of a tool it is the next reaction's, as long as there are any.
+    /// Returns the response to a turn. Reactions apply to tool results while there are any.
     pub(super) fn answer(&self, turn: &Turn) -> Vec<Step> {
         let reaction = match turn {
             Turn::ToolReturned(_) => {

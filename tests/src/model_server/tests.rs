@@ -1,4 +1,4 @@
-//! The server as an HTTP client sees it. The real agents are in `tests/real_agents/`.
+//! The server as an HTTP client sees it. Tests of the real agents are in `tests/real_agents/`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use super::{Asked, ModelServer};
 const DEADLINE: Duration = Duration::from_secs(20);
 const STREAM: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 
-/// Sends a request; its answer can be read from what is returned.
+/// Sends a request and returns the stream of its response.
 fn ask(server: &ModelServer, path: &str, body: &str) -> TcpStream {
     let mut connection = TcpStream::connect(server.address).unwrap();
     connection.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -24,7 +24,7 @@ fn ask(server: &ModelServer, path: &str, body: &str) -> TcpStream {
     connection
 }
 
-/// The whole answer, head included.
+/// Returns the whole response, including the head.
 fn answer(server: &ModelServer, path: &str, body: &str) -> String {
     let mut answer = String::new();
     ask(server, path, body).read_to_string(&mut answer).unwrap();
@@ -37,7 +37,7 @@ fn user(text: &str) -> String {
     json!({"contents": contents, "tools": tools}).to_string()
 }
 
-/// The events of a stream.
+/// Returns the events of a stream.
 fn events(answer: &str) -> Vec<Value> {
     answer
         .lines()
@@ -121,7 +121,7 @@ fn dropping_it_ends_open_answers_and_closes_the_port() {
     }
     let address = server.address;
     drop(server);
-    // The end of the connection, clean or not, but not the read's time-out.
+    // Accepts the end of the connection, clean or not, but not a read timeout.
     let mut rest = Vec::new();
     if let Err(error) = open.read_to_end(&mut rest) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
@@ -130,8 +130,8 @@ fn dropping_it_ends_open_answers_and_closes_the_port() {
     assert!(TcpStream::connect(address).is_err());
 }
 
-/// What each wire format makes of the same conversation: where it is asked, a user's text and a tool's result in its
-/// form, and how a text and a call are found in its events.
+/// One wire format: its path, its encoding of user texts and tool results, and the location of
+/// texts and calls in its events.
 struct Format {
     path: &'static str,
     user: fn(&str) -> Value,
@@ -198,7 +198,7 @@ impl Format {
         answer(&ModelServer::start().unwrap(), self.path, &body.to_string())
     }
 
-    /// All texts at a place of the events.
+    /// Returns all texts at a location of the events.
     fn found(&self, answer: &str, place: &str) -> Vec<String> {
         let data = answer.lines().filter_map(|line| line.strip_prefix("data: "));
         let events = data.filter_map(|data| serde_json::from_str::<Value>(data).ok());
@@ -239,7 +239,7 @@ fn every_format_fails_and_breaks_off_when_the_script_says_so() {
         let server = ModelServer::start().unwrap();
         let mut got = Vec::new();
         let body = (format.user)("CUT: half").to_string();
-        // However the connection ends, the answer does not.
+        // However the connection ends, the response has no end.
         let _ = ask(&server, format.path, &body).read_to_end(&mut got);
         let got = String::from_utf8_lossy(&got);
         assert!(!got.contains(format.last) && !got.ends_with("0\r\n\r\n"), "{}: {got}", format.path);

@@ -1,38 +1,38 @@
-//! Which of the tools that an agent offers its model does what a script wants, and how it is called. The names are
-//! the agents', not the vendors': a further agent is a further name here.
+//! Selects the agent's tool for a scripted action, and the form of its call. The names are the
+//! agents' and not the vendors': a new agent may add a name here.
 
 use serde_json::{Map, Value, json};
 
-/// What a script wants done.
+/// An action of the script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Tool {
-    /// A command in a shell.
+    /// A command for a shell.
     Shell(String),
-    /// The file with this path, to be read.
+    /// Reads the file with this path.
     Read(String),
-    /// A file with this path and these contents.
+    /// Writes a file with this path and content.
     Write(String, String),
-    /// A subagent that is told this.
+    /// A subagent with this instruction.
     Delegate(String),
-    /// A tool of this name, of whatever MCP server, with these arguments.
+    /// A tool with this name, of any MCP server, with these arguments.
     Mcp(String, Map<String, Value>),
 }
 
-/// A call as it goes over the wire.
+/// A call as it is sent over the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Call {
-    /// The group of tools that it belongs to, where an agent has such groups.
+    /// The group of the tool, for agents with such groups.
     pub namespace: Option<String>,
     pub name: String,
     pub input: Input,
 }
 
-/// What a tool takes.
+/// The input of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Input {
-    /// An object of arguments.
+    /// An object with named arguments.
     Args(Value),
-    /// Free text.
+    /// Free text without a schema.
     Text(String),
 }
 
@@ -40,24 +40,25 @@ pub(super) enum Input {
 #[derive(Debug)]
 pub(super) struct Offer {
     pub name: String,
-    /// The names of its arguments; empty when the agent gives no schema.
+    /// The names of its arguments; empty if the agent sends no schema.
     arguments: Vec<String>,
 }
 
 impl Offer {
-    /// A tool whose arguments this JSON schema describes.
+    /// Creates a tool whose arguments this JSON schema describes.
     pub(super) fn new(name: &str, schema: &Value) -> Self {
         let properties = schema["properties"].as_object().into_iter().flatten();
         Self { name: name.to_owned(), arguments: properties.map(|(name, _)| name.clone()).collect() }
     }
 
-    /// What this agent calls an argument that agents have different names for; the first without a schema.
+    /// Returns this agent's name of an argument that agents name differently; the first
+    /// name without a schema.
     fn argument(&self, names: [&'static str; 3]) -> &'static str {
         let known = |name: &&&str| self.arguments.iter().any(|argument| argument == **name);
         names.iter().find(known).copied().unwrap_or(names[0])
     }
 
-    /// These arguments without those that the agent would refuse.
+    /// Removes arguments that the agent would reject.
     fn takes(&self, mut args: Value) -> Input {
         if let Some(args) = args.as_object_mut().filter(|_| !self.arguments.is_empty()) {
             args.retain(|name, _| self.arguments.contains(name));
@@ -65,7 +66,7 @@ impl Offer {
         Input::Args(self.judged(args))
     }
 
-    /// These arguments with the risk that some agents have their model name with each call, as an argument of every tool.
+    /// Adds the risk level that some agents require as an argument of every call.
     fn judged(&self, mut args: Value) -> Value {
         if self.arguments.iter().any(|argument| argument == "security_risk") {
             args["security_risk"] = "LOW".into();
@@ -78,7 +79,8 @@ impl Offer {
     }
 }
 
-/// The call that does it. An error, for the model to say, when no offered tool can.
+/// Returns the call for an action. The error, for the model to print, means that
+/// no offered tool fits.
 pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
     let first = |names: &[&'static str]| {
         let found = names.iter().find_map(|name| offered.iter().find(|offer| offer.name == *name));
@@ -88,7 +90,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
         Tool::Shell(command) => {
             let offer = first(&["Bash", "bash", "run_shell_command", "execute", "exec_command", "terminal"])?;
             let args = match offer.name.as_str() {
-                // Without it the command would run in a sandbox, and nobody be asked.
+                // Otherwise the command would run in a sandbox, without a permission request.
                 "exec_command" => json!({
                     "cmd": command,
                     "sandbox_permissions": "require_escalated",
@@ -102,7 +104,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
             let offer =
                 first(&["Read", "read", "read_file", "read_text_file", "exec_command", "file_editor"])?;
             let args = match offer.name.as_str() {
-                // It has no other tool for that. Inside its sandbox nobody is asked.
+                // It has no other tool for this. Inside its sandbox it requests no permission.
                 "exec_command" => json!({"cmd": format!("cat '{path}'")}),
                 "file_editor" => json!({"command": "view", "path": path}),
                 _ => json!({offer.path(): path}),
@@ -166,8 +168,8 @@ fn names_of(offered: &[Offer]) -> String {
     format!("{names:?}")
 }
 
-/// A server's tools have its name before them, in each agent's own way; an agent that can search for tools does not
-/// list them.
+/// Finds an MCP tool. Its name is prefixed with the server's, in each agent's own way. An agent
+/// that can search for tools does not list them.
 fn mcp(name: &str, args: &Map<String, Value>, offered: &[Offer]) -> Result<Call, String> {
     let input = Input::Args(Value::Object(args.clone()));
     let (server, tool) = name.split_once('/').ok_or_else(|| format!("{name:?} is not SERVER/TOOL"))?;
@@ -182,7 +184,7 @@ fn mcp(name: &str, args: &Map<String, Value>, offered: &[Offer]) -> Result<Call,
         let input = Input::Args(offer.judged(Value::Object(args.clone())));
         return Ok(Call { namespace: None, name: offer.name.clone(), input });
     }
-    // Such an agent has its model write a program that calls them.
+    // Such an agent makes its model write a program that calls them.
     if let Some(offer) = offered.iter().find(|offer| offer.name == "run_typescript") {
         let code = format!("return await tools.mcp_{server}.{tool}({})", Value::Object(args.clone()));
         let args = Value::Object(Map::from_iter([(

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::known::{self, Packages};
 
-/// The folder of the installed agents, if not `target/real-agents`.
+/// The folder of the installed agents, if it is not `target/real-agents`.
 const FOLDER: &str = "SUBAGENT_REAL_AGENTS";
 /// The npm packages that must be installed.
 const PINNED: &str = include_str!("../../real-agents/package.json");
@@ -20,7 +20,7 @@ const ENVIRONMENTS: [(&str, &str); 4] = [
     ("openhands", include_str!("../../real-agents/python/openhands.txt")),
 ];
 
-/// The folders and versions of an agent's packages, and of the Node.js for it.
+/// Returns the folders and versions of an agent's packages and its Node.js.
 pub(super) fn find_packages(name: &str) -> Result<Vec<(PathBuf, String)>, String> {
     let node = known::node_package();
     match known::packages(name) {
@@ -31,7 +31,8 @@ pub(super) fn find_packages(name: &str) -> Result<Vec<(PathBuf, String)>, String
     }
 }
 
-/// The folder of a virtual environment with a package in the pinned version, and that version.
+/// Returns the virtual environment's folder that contains a package in the pinned
+/// version, and the version.
 fn find_environment(environment: &str, package: &str) -> Result<(PathBuf, String), String> {
     let lock = ENVIRONMENTS.iter().find(|(name, _)| *name == environment).map_or("", |(_, lock)| lock);
     let wanted = pinned_version(lock, package).ok_or_else(|| format!("no lock file pins {package}"))?;
@@ -48,14 +49,14 @@ fn find_environment(environment: &str, package: &str) -> Result<(PathBuf, String
     Ok((found?, wanted.to_owned()))
 }
 
-/// The version of a package in a lock file of pip's format.
+/// Returns the version of a package in a lock file in pip's format.
 fn pinned_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
     let pins = lock.lines().filter_map(|line| line.split_once("=="));
     let pin = pins.filter(|(name, _)| *name == package).find_map(|(_, rest)| rest.split_whitespace().next());
     pin.map(|version| version.trim_end_matches('\\'))
 }
 
-/// The folder of an installed package, in the pinned version, and that version.
+/// Returns the folder and pinned version of an installed package.
 fn find_package(name: &str) -> Result<(PathBuf, String), String> {
     let pinned: Value = serde_json::from_str(PINNED).map_err(|error| format!("package.json: {error}"))?;
     let wanted = pinned["dependencies"]
@@ -80,8 +81,8 @@ fn find_package(name: &str) -> Result<(PathBuf, String), String> {
     Err(format!("{} is version {found}, not {wanted}; run tests/real-agents/install", package.display()))
 }
 
-/// Where the agents may be: the folder that is given, and no other; else beside the test executable's
-/// profile folder; else in the workspace's own target folder, when cargo was given another one.
+/// Returns the possible folders of the agents: only the given one; otherwise beside the test
+/// executable's profile folder; or the workspace's target folder, if cargo used another one.
 fn folders(given: Option<OsString>, executable: Option<PathBuf>) -> Vec<PathBuf> {
     if let Some(given) = given.filter(|given| !given.is_empty()) {
         return vec![given.into()];

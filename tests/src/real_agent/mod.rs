@@ -1,7 +1,8 @@
-//! Real coding agents, pinned in `tests/real-agents/` and installed by `tests/real-agents/install`: how to
-//! start each so that it talks to a [`ModelServer`] and to nothing else. Starts nothing itself.
+//! Real coding agents, pinned in `tests/real-agents/` and installed by
+//! `tests/real-agents/install`. Describes how to start each one so that it talks only to a
+//! [`ModelServer`]. Starts nothing itself.
 //!
-//! What is particular to one agent is in `known`, as data; everything else is the same for all.
+//! Properties of single agents are in `known`, as data; everything else applies to all.
 
 mod installed;
 mod known;
@@ -16,57 +17,60 @@ use crate::model_server::ModelServer;
 use installed::find_packages;
 use known::{Places, Setup};
 
-/// Set to 1 where the agents must be there, as in CI: their absence is then a panic, not a skipped test.
+/// Set to 1 where the agents are required, as in CI: a missing agent is then a panic and
+/// not a skipped test.
 const REQUIRE: &str = "SUBAGENT_REQUIRE_REAL_AGENTS";
 
 /// The agents that [`RealAgent::new`] knows.
 pub const AGENTS: [&str; 9] =
     ["claude", "codex", "gemini", "opencode", "kimi", "vibe", "fast-agent", "deepagents", "openhands"];
 
-/// How to start one agent. Its HOME, with all sessions in it, goes when this is dropped, so keep it until the
-/// agent has ended; two agents started from the same value share their stored sessions.
+/// How to start one agent. Dropping this removes the agent's HOME with all sessions, so keep it
+/// until the agent has ended. Two agents started from the same value share their stored sessions.
 #[derive(Debug)]
 pub struct RealAgent {
-    /// One of [`AGENTS`].
+    /// One of [`AGENTS`], as text.
     pub name: &'static str,
-    /// The versions of its packages, as in `0.100.0`; several with ` / ` between.
+    /// The versions of its packages, such as `0.100.0`, separated by ` / `.
     pub version: String,
-    /// The program, absolute.
+    /// Absolute path of the program.
     pub command: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
-    /// The command that its users type, in words: the same agent without the adapter.
+    /// The words of the command that its users type: the same agent without the adapter.
     pub typed: Vec<PathBuf>,
-    /// Its whole environment: start it with no other variable, a proxy's for example.
+    /// Its whole environment: start it without any other variable, such as a proxy's.
     pub env: BTreeMap<String, String>,
-    /// Whether it reports a failure of the provider within seconds; others ask again for minutes.
+    /// Whether it reports a failure of the provider within seconds; others retry for minutes.
     pub gives_up: bool,
-    /// Whether it passes on its model's answer piece by piece.
+    /// Whether it passes on its model's response piece by piece.
     pub streams: bool,
-    /// Whether it can load a session only when the clock's minute is another one than at the session's start.
+    /// Whether it can load a session only in another minute of the clock than the session's start.
     pub loads_next_minute: bool,
-    /// A mode that it is not in by itself, and a model that it does not take by itself, with the model server behind it
-    /// all the same. `None` when it offers no choice.
+    /// A mode and a model other than its defaults; the model server is behind the model too. `None`
+    /// if it offers no choice.
     pub chosen: Option<(&'static str, &'static str)>,
     home: TempDir,
 }
 
 impl RealAgent {
-    /// Whether it is installed. If not, that is said on stderr.
+    /// Whether it is installed. If not, prints that to stderr.
     ///
     /// # Panics
-    /// When it is not installed and `SUBAGENT_REQUIRE_REAL_AGENTS` is 1, or when there is no agent of this name.
+    ///
+    /// If it is not installed and `SUBAGENT_REQUIRE_REAL_AGENTS` is 1, or if the name is unknown.
     #[must_use]
     pub fn is_installed(name: &str) -> bool {
         find_packages(name).inspect_err(|why| absent(name, why)).is_ok()
     }
 
-    /// The agent of this name, asking `models`.
+    /// Returns the agent with this name, connected to `models`.
     ///
     /// # Panics
-    /// When it is not installed, or no HOME can be made for it.
+    ///
+    /// If it is not installed, or no HOME can be created for it.
     #[must_use]
-    #[allow(clippy::panic, reason = "a test's set-up: to go on would hide that nothing was tested")]
+    #[allow(clippy::panic, reason = "a test's set-up: continuing would hide that nothing was tested")]
     pub fn new(name: &'static str, models: &ModelServer) -> Self {
         let packages = find_packages(name).unwrap_or_else(|why| panic!("{name}: {why}"));
         match Self::set_up(name, &packages, models) {
@@ -95,7 +99,7 @@ impl RealAgent {
         let mut all = BTreeMap::from([
             ("PATH".to_owned(), places.path()),
             ("HOME".to_owned(), home.path().to_string_lossy().into_owned()),
-            // Some leave reports of failed requests in the temporary folder.
+            // Some write reports of failed requests to the temporary folder.
             ("TMPDIR".to_owned(), home.path().join("tmp").to_string_lossy().into_owned()),
         ]);
         all.extend(env);
@@ -117,14 +121,14 @@ impl RealAgent {
         })
     }
 
-    /// The agent's HOME.
+    /// Returns the agent's HOME.
     #[must_use]
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 }
 
-#[allow(clippy::panic, reason = "whoever runs the tests must see that one was skipped")]
+#[allow(clippy::panic, reason = "it must be visible that a test was skipped")]
 fn absent(agent: &str, why: &str) {
     assert!(
         env::var_os(REQUIRE).is_none_or(|value| value != "1"),

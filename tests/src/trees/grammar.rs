@@ -1,27 +1,27 @@
-//! The grammar, its text, and shapes made of random numbers.
+//! The grammar of trees, its text form, and random shapes.
 
 use std::fmt;
 
 use crate::harness::Random;
 
-/// What a process does, in order; the last word says how it lives on.
+/// The actions of a process, in order; the last one says how it continues to live.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape(pub Vec<Step>);
 
-/// One step.
+/// One step of a process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Does something to itself.
+    /// Changes something about itself.
     Own(Own),
-    /// A child does this.
+    /// Forks a child with this shape.
     Fork(Shape),
-    /// A grandchild does this, whose parent ends at once.
+    /// Forks a grandchild with this shape, whose parent ends at once.
     DoubleFork(Shape),
 }
 
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident = $word:literal),+ $(,)?) => {
-        /// What a process does to itself, and how it lives on.
+        /// Changes of a process to itself, and how it continues to live.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Own { $($(#[$doc])* $name),+ }
 
@@ -32,43 +32,43 @@ macro_rules! words {
 }
 
 words! {
-    /// Leads a session.
+    /// Becomes leader of a session.
     Session = "setsid",
-    /// Leads a process group.
+    /// Becomes leader of a process group.
     Group = "setpgid",
     /// Ignores SIGTERM, SIGHUP and SIGINT.
     Ignore = "ignore",
-    /// Blocks every signal.
+    /// Blocks every signal it can.
     Block = "block",
     /// Becomes the same program with another name and no environment.
     Wipe = "wipe",
     /// Becomes the same program with another name.
     Exec = "exec",
-    /// Closes all descriptors.
+    /// Closes all its descriptors.
     Close = "close",
     /// Leaves the working folder.
     Leave = "chdir",
-    /// Has another name.
+    /// Takes another process name.
     Rename = "name",
-    /// Cannot be looked at by its user.
+    /// Hides itself from its own user.
     Hide = "undumpable",
-    /// Takes the orphans below it.
+    /// Becomes the parent of orphans below it.
     Reaper = "subreaper",
-    /// Forks, leads a session, forks again, leaves its folder: a daemon of the old kind.
+    /// Forks, leads a session, forks again, leaves its folder: a traditional daemon.
     Daemonise = "daemonise",
-    /// Waits for ever.
+    /// Waits without an end.
     Stay = "stay",
-    /// Forks and ends, again and again: never the same process for long.
+    /// Forks and ends repeatedly: never the same process for long.
     Chain = "chain",
-    /// Starts each child anew that ends.
+    /// Replaces each child that ends.
     Respawn = "respawn",
-    /// Stops itself.
+    /// Stops itself with SIGSTOP.
     Stop = "stop",
 }
 
-/// How a process may live on.
+/// How a process may continue to live.
 const LAST: [Own; 4] = [Own::Stay, Own::Chain, Own::Respawn, Own::Stop];
-/// What it may do before.
+/// Changes that may come before.
 const OWN: [Own; 12] = [
     Own::Session,
     Own::Group,
@@ -83,11 +83,11 @@ const OWN: [Own; 12] = [
     Own::Reaper,
     Own::Daemonise,
 ];
-/// Forks within forks.
+/// Maximum depth of nested forks.
 const DEEPEST: u64 = 3;
 
 impl Shape {
-    /// A shape of random numbers; not larger than a machine can bear many of.
+    /// Returns a random shape, small enough for a machine to run many.
     pub fn random(random: &mut Random) -> Self {
         Self::below(random, 0)
     }
@@ -107,7 +107,7 @@ impl Shape {
         Self(steps)
     }
 
-    /// How many processes it has at least, once it has grown.
+    /// Returns the minimum number of its processes, once complete.
     #[must_use]
     pub fn processes(&self) -> usize {
         let forked = self.0.iter().map(|step| match step {
@@ -117,12 +117,12 @@ impl Shape {
         1 + forked.sum::<usize>()
     }
 
-    /// Every word that the text of a shape may have.
+    /// Returns every word that the text of a shape may contain.
     pub fn words() -> impl Iterator<Item = &'static str> {
         Own::ALL.iter().map(|(_, word)| *word).chain(["fork(", "orphan("])
     }
 
-    /// Reads the text of a shape.
+    /// Parses the text of a shape.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();

@@ -1,14 +1,15 @@
-//! Shapes of process trees: a grammar, programs of it as text, and what plays them.
+//! Shapes of process trees: a grammar, its programs as text, and their execution.
 //!
-//! A program says what a process does to itself and what it forks; the end of each branch stays, forks on for ever,
-//! or stops itself. Every process writes down its number and start time in a registry, so that whoever looks for what
-//! is left needs neither environment nor command line of it: both may be gone.
+//! A program describes what a process does to itself and what it forks. The end of each branch
+//! waits, forks repeatedly, or stops itself. Every process writes its pid and start time to a
+//! registry. A search for remaining processes therefore needs neither their environment nor their
+//! command line, which may both be gone.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::missing_panics_doc,
-    reason = "a test's set-up, and an agent's child that must not go on if it is not what it should be"
+    reason = "a test's set-up, and an agent's child that must not continue in a wrong state"
 )]
 
 mod grammar;

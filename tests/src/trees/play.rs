@@ -1,4 +1,4 @@
-//! Plays a shape. Outside of a test it is a nuisance: it does not end.
+//! Runs a shape. Outside a test it does not end.
 
 use std::ffi::CString;
 use std::io;
@@ -16,17 +16,17 @@ use nix::unistd::{ForkResult, Pid, fork, pause, setpgid, setsid};
 use super::Registry;
 use super::grammar::{Own, Shape, Step};
 
-/// How long a process of a chain lives: long enough for a machine to do something else.
+/// Lifetime of a process in a chain: long enough for the machine to do other work.
 const LINK: Duration = Duration::from_millis(3);
 
-/// Plays this shape in this process and joins its registry; does not return.
+/// Runs this shape in this process and joins its registry; does not return.
 pub fn play(registry: &Path, text: &str) -> ! {
     let shape = Shape::parse(text).unwrap_or_else(|| panic!("no shape: {text}"));
     steps(registry, &shape);
     std::process::exit(0)
 }
 
-/// The steps of one process; its forks are gone when it returns.
+/// Runs the steps of one process. Its forks do not return from here.
 fn steps(registry: &Path, shape: &Shape) {
     Registry::join(registry);
     for (index, step) in shape.0.iter().enumerate() {
@@ -34,7 +34,7 @@ fn steps(registry: &Path, shape: &Shape) {
             Step::Fork(shape) => child(|| steps(registry, shape)),
             Step::DoubleFork(shape) => {
                 child(|| child(|| steps(registry, shape)));
-                // Which child ended does not matter.
+                // It does not matter which child ended.
                 let _ = wait();
             }
             Step::Own(own) => {
@@ -46,7 +46,8 @@ fn steps(registry: &Path, shape: &Shape) {
 }
 
 fn own_step(own: Own, registry: &Path, rest: impl FnOnce() -> Shape) {
-    // What is refused (a leader of a group cannot lead a session) leaves the process as it is, which is a shape too.
+    // A refused change (a group leader cannot lead a session) leaves the process as it is, which is
+    // a valid shape too.
     match own {
         Own::Session => _ = setsid(),
         Own::Group => _ = setpgid(Pid::from_raw(0), Pid::from_raw(0)),
@@ -104,7 +105,7 @@ fn rest_a_little() {
     let _ = poll(&mut [], PollTimeout::try_from(LINK.as_millis()).unwrap());
 }
 
-/// The same program under another name plays the rest.
+/// Runs the rest as the same program with another name.
 fn become_another(registry: &Path, rest: &Shape, wiped: bool) {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("-").arg("--tree").arg(registry).arg(rest.to_string());
@@ -125,7 +126,7 @@ fn child(job: impl FnOnce()) {
     }
 }
 
-/// Goes on in a child and ends this process.
+/// Continues in a child and ends this process.
 #[allow(unsafe_code)]
 fn step_on() {
     // SAFETY: as in `child`.

@@ -1,4 +1,4 @@
-//! Who was part of a tree: written by its processes, read by whoever looks for what is left.
+//! The processes of a tree: recorded by themselves, for the search for remaining ones.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::process::{self, Process};
 
-/// The file of one tree, and the program that its processes run, which no other process does.
+/// The file of one tree, and the program that only its processes run.
 #[derive(Debug, Clone)]
 pub struct Registry {
     file: PathBuf,
@@ -14,28 +14,28 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The registry of a tree whose processes run `program`.
+    /// Creates the registry of a tree whose processes run `program`.
     #[must_use]
     pub fn new(file: &Path, program: &Path) -> Self {
         Self { file: file.to_owned(), program: program.to_owned() }
     }
 
-    /// This process is part of the tree.
+    /// Registers this process as part of the tree.
     pub fn join(file: &Path) {
         let me = i32::try_from(std::process::id()).unwrap();
-        // As a file it is written in one go, so that lines of different processes do not mix.
+        // One write, so that lines of different processes do not mix.
         let line = format!("{me} {}\n", Process::find(me).unwrap().start_time);
         let mut registry = OpenOptions::new().append(true).create(true).open(file).unwrap();
         registry.write_all(line.as_bytes()).unwrap();
     }
 
-    /// How many have joined so far.
+    /// Returns how many processes have joined so far.
     #[must_use]
     pub fn joined(&self) -> usize {
         self.lines().count()
     }
 
-    /// Those that live: whoever joined, and whoever runs the program.
+    /// Returns the living processes of the tree: those that joined, and those that run the program.
     #[must_use]
     pub fn left(&self) -> Vec<Process> {
         let of_program = |process: &Process| {

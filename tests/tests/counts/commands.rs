@@ -1,4 +1,4 @@
-//! A read command and a message, from the command's start to its end, on both sides.
+//! A read command and a message, from the command's start to its end, in both processes.
 
 use subagent_tests::harness::{Output, Sandbox};
 
@@ -6,7 +6,7 @@ use crate::limits::Counts;
 use crate::strace::{Attached, command};
 use crate::tools::{has, skipped};
 
-/// What happens at the edges of the measured time is spread over so many commands.
+/// Number of commands over which effects at the edges of the measurement are spread.
 const REPEATED: u32 = 10;
 
 const OPENS: &[&str] = &["open", "openat", "openat2"];
@@ -37,7 +37,7 @@ fn a_read_command_calls_the_system_no_more_often_than_before() {
     counts.add("list: threads", calls.of(&["clone", "clone3", "fork", "vfork"]));
     let mut evidence = format!("the command: {}", calls.histogram());
     match Attached::to(&sandbox, "daemon", sandbox.daemon().pid) {
-        None => drop(skipped("the kernel lets nobody trace a process that runs")),
+        None => drop(skipped("the kernel does not allow tracing a running process")),
         Some(daemon) => {
             for _ in 0..REPEATED {
                 let _ = sandbox.run(&["worker", "list"]).data();
@@ -47,7 +47,7 @@ fn a_read_command_calls_the_system_no_more_often_than_before() {
             let in_proc = calls.about("openat", "/proc/");
             counts.add("list: system calls of the daemon, without /proc", calls.steady_but_proc() / each);
             counts.add("list: files opened by the daemon, without /proc", (calls.of(OPENS) - in_proc) / each);
-            // The caller itself: all that is above it has been met, and is kept open.
+            // Only the caller itself: its ancestors are known and kept open.
             counts.add("list: files opened in /proc by the daemon", in_proc / each);
             evidence.push_str(&format!("\n{REPEATED} times in the daemon: {}", calls.histogram()));
         }
@@ -88,19 +88,19 @@ fn a_message_takes_no_more_system_calls_connections_and_commits_than_before() {
                 runtime.histogram()
             ));
         }
-        _ => drop(skipped("the kernel lets nobody trace a process that runs")),
+        _ => drop(skipped("the kernel does not allow tracing a running process")),
     }
     sandbox.finish();
     counts.check(&evidence);
 }
 
-/// The number in front of `unit` in what valgrind said.
+/// Returns the number before `unit` in valgrind's output.
 fn number(output: &Output, unit: &str) -> f64 {
     let line = output.stderr.lines().find(|line| line.contains(unit));
     let line = line.unwrap_or_else(|| panic!("no line with {unit:?}\n{output}"));
     let words: Vec<String> = line.split_whitespace().map(|word| word.replace(',', "")).collect();
     let number = |word: &String| word.parse::<f64>().ok();
-    // `I   refs:  5,711,000`, `total heap usage: 2,349 allocs, ...`
+    // Such as `I   refs:  5,711,000` or `total heap usage: 2,349 allocs, ...`
     words.iter().find_map(number).unwrap_or_else(|| panic!("no number in {line:?}"))
 }
 

@@ -1,4 +1,4 @@
-//! The way of an event: the agent's line, the journal, the daemon, the database.
+//! The path of an event: the agent's line, the journal, the daemon, the database.
 
 use std::fs;
 use std::path::Path;
@@ -25,11 +25,11 @@ fn pieces_that_come_one_by_one_cost_no_more_calls_than_before() {
     let runtime = Attached::to(&sandbox, "runtime", runtime);
     let follower = sandbox.follow(&worker);
     let (Some(daemon), Some(runtime)) = (daemon, runtime) else {
-        skipped("the kernel lets nobody trace a process that runs");
+        skipped("the kernel does not allow tracing a running process");
         sandbox.finish();
         return;
     };
-    // Each piece is printed by the follower before the agent writes the next one.
+    // The follower prints each piece before the agent writes the next one.
     let gates: Vec<_> = (0..PIECES).map(|number| sandbox.gate(&format!("gate{number}"))).collect();
     let script = |(number, gate): (usize, &Gate)| format!("piece {number}\n{}\n", gate.directive());
     let prompt: String = gates.iter().enumerate().map(script).collect();
@@ -46,7 +46,7 @@ fn pieces_that_come_one_by_one_cost_no_more_calls_than_before() {
     let _ = follower.kill();
     let appends = runtime.about("write", ".journal>");
     counts.add("pieces: system calls of the runtime for each append", runtime.steady() / appends);
-    // The lock of the WAL for whoever writes.
+    // The WAL's lock for writers.
     let transactions = daemon.about("fcntl", "F_WRLCK, l_whence=SEEK_SET, l_start=120");
     counts.add(
         "pieces: looks at the journal for each transaction",
@@ -94,7 +94,7 @@ fn a_stream_reads_and_writes_no_more_bytes_than_before() {
         None => drop(skipped("full commits of a stream")),
     }
     let finished = sandbox.finish();
-    // The end of the daemon takes the WAL into the database.
+    // The end of the daemon moves the WAL into the database.
     let database = bytes_below(&finished.root.path().join("ws/.subagent/state"), "state.db");
     counts.add("stream: bytes of database for each event", database / each);
     counts.check("from /proc/PID/io, and lengths of files");

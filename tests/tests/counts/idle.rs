@@ -1,4 +1,4 @@
-//! Nothing to do is nothing done: no timer, no heartbeat, in none of the processes.
+//! Idle processes do nothing: no timer, no heartbeat, in none of them.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use subagent_tests::harness::{Sandbox, wait_until, wait_while};
 
 use crate::tools::context_switches;
 
-/// How long nobody may do anything.
+/// How long no process may do anything.
 const QUIET: Duration = Duration::from_secs(2);
-/// What is unsynced is committed within a second; a thread of the daemon that is not needed any more ends after ten.
+/// Unsynced data is committed within a second; an unneeded thread of the daemon ends after ten.
 const SETTLES: Duration = Duration::from_secs(40);
 
 #[test]
@@ -21,12 +21,12 @@ fn an_idle_worker_its_daemon_and_its_follower_do_nothing() {
     let guard = sandbox.guard(&runtime);
     let pids = [sandbox.daemon().pid, runtime.pid, guard.pid, follower.pid()];
     let switches = || pids.map(context_switches);
-    // Whatever is still to be done is done, or this does not end.
+    // Waits until all pending work is done.
     let quiet = || {
         let before = switches();
         wait_while(QUIET, || (switches() == before).then_some(()))
     };
-    wait_until("two seconds without anything done", SETTLES, quiet);
+    wait_until("two seconds without any activity", SETTLES, quiet);
     let _ = follower.kill();
     sandbox.finish();
 }

@@ -1,34 +1,39 @@
-//! The limits, in one table. A test fails with all that it found above them.
+//! All limits, in one table. A test fails with every count above its limit.
 //!
-//! To change one: run `cargo test --workspace --test counts -- --nocapture`, which prints each count beside its limit,
-//! and write the new count down, with the limit about a quarter above it, or above what several runs show.
+//! To change one, run `cargo test --workspace --test counts -- --nocapture`, which prints each
+//! count beside its limit. Write down the new count, with a limit about a quarter above it, or
+//! above the results of several runs.
 
 use std::fmt::Write as _;
 
-/// A count, what it was when the limit was set, and the limit.
+/// The name of a count, its value when the limit was set, and the limit.
 type Limit = (&'static str, f64, f64);
 
-/// Measured in the profile of the tests, where the standard library checks each descriptor before it closes it.
+/// Measured in the test profile, where the standard library checks each
+/// descriptor before closing it.
 const LIMITS: &[Limit] = &[
-    // `worker list --json`, three workers.
+    // The command `worker list --json` with three workers.
     ("list: system calls of the command", 109.0, 120.0),
     ("list: files opened by the command", 4.0, 5.0),
     ("list: connections", 1.0, 1.0),
     ("list: threads", 0.0, 0.0),
-    // Once a second the daemon looks at its own files, with 14 calls and one file: on a slow machine for each list.
+    // Once per second the daemon checks its own files, with 14 calls and one file: on a slow
+    // machine for each list.
     ("list: system calls of the daemon, without /proc", 20.0, 38.0),
     ("list: files opened by the daemon, without /proc", 0.0, 1.1),
     ("list: files opened in /proc by the daemon", 1.0, 1.9),
-    // The profile of the tests compiles most crates without optimization. With `opt-level = 1` for all it is 1.7.
+    // The test profile compiles most crates without optimization. With `opt-level = 1` for
+    // all it is 1.7.
     ("list: million instructions of the command", 2.0, 2.2),
     ("list: allocations of the command", 546.0, 700.0),
-    // `send --json`, until the end of the turn of an agent that answers at once.
+    // The command `send --json` until the end of the turn, with an agent that answers at once.
     ("send: system calls of the command", 116.0, 130.0),
     ("send: connections", 1.0, 1.0),
     ("send: system calls of the daemon, without /proc", 118.0, 160.0),
     ("send: full commits", 2.4, 3.2),
     ("send: system calls of the runtime", 11.0, 14.0),
-    // An agent that writes 20 pieces, each when the one before was printed: what follows from one write to the journal.
+    // An agent that writes 20 pieces, each after the previous one was printed: the cost
+    // of one journal write.
     ("pieces: system calls of the runtime for each append", 3.4, 3.9),
     ("pieces: looks at the journal for each transaction", 1.8, 2.8),
     // An agent that writes 20,000 pieces at once.
@@ -39,15 +44,15 @@ const LIMITS: &[Limit] = &[
     ("stream: bytes of database for each event", 183.1, 190.0),
     ("stream: writes of the runtime for 1,000 events", 3.1, 12.0),
     ("stream: full commits for 1,000 events", 0.3, 1.0),
-    // A line of 32 MiB. The executables of the tests are larger than those of a release by half of such a line.
+    // A line of 32 MiB. The test executables are larger than released ones by half such a line.
     ("line: lengths of it that the runtime holds at most", 3.2, 4.0),
     ("line: lengths of it that the daemon holds at most", 3.8, 4.5),
     ("line: lengths of it that the follower holds at most", 3.4, 4.0),
     ("line: lengths of it that the send holds at most", 3.4, 4.0),
-    // Two seconds of nothing to do, with a follower.
+    // Two idle seconds, with a follower.
 ];
 
-/// What a test has counted.
+/// The counts of a test.
 #[derive(Default)]
 pub(crate) struct Counts {
     told: String,
@@ -59,13 +64,13 @@ impl Counts {
     #[track_caller]
     pub(crate) fn add(&mut self, name: &str, found: f64) {
         let limit = LIMITS.iter().find(|(known, ..)| *known == name);
-        let (_, then, limit) = limit.unwrap_or_else(|| panic!("no limit is named {name:?}"));
+        let (_, then, limit) = limit.unwrap_or_else(|| panic!("there is no limit named {name:?}"));
         let line = format!("{name}: {found:.1}, at most {limit:.1} ({then:.1} when that was set)\n");
         let list = if found > *limit { &mut self.above } else { &mut self.told };
         let _ = write!(list, "{line}");
     }
 
-    /// The end of a test. `evidence` says what the counts consist of.
+    /// Ends the test. `evidence` describes the counted events.
     #[track_caller]
     pub(crate) fn check(self, evidence: &str) {
         eprint!("{}", self.told);

@@ -1,5 +1,5 @@
-//! How much memory one very long line of an agent takes, in lengths of the line: in the daemon with a wait and a follower,
-//! and in the commands.
+//! The memory for one very long line of an agent, in multiples of its length: in the daemon with a
+//! wait and a follower, and in the commands.
 
 use subagent_tests::harness::Sandbox;
 use subagent_tests::harness::process::Process;

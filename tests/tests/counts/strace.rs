@@ -1,4 +1,4 @@
-//! System calls of a command, or of a process that runs already, counted with `strace`.
+//! Counts system calls of a command, or of a running process, with `strace`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use nix::sys::signal::Signal;
 use subagent_tests::harness::{Output, Running, Sandbox};
 
-/// How often they come depends on who is first, or on what the allocator thinks of it.
+/// Calls whose number depends on scheduling or on the allocator.
 const WAKING_AND_MEMORY: &[&str] = &[
     "futex",
     "epoll_wait",
@@ -25,14 +25,14 @@ const WAKING_AND_MEMORY: &[&str] = &[
     "gettid",
 ];
 
-/// What was seen: one line for each call, with the paths of its descriptors.
+/// The observed calls: one line each, with the paths of the descriptors.
 pub(crate) struct Calls(Vec<String>);
 
 impl Calls {
     fn read(file: PathBuf) -> Self {
         let text = String::from_utf8_lossy(&fs::read(file).unwrap()).into_owned();
         let call = |line: &str| -> Option<String> {
-            // `PID name(arguments` in both forms: complete, and to be resumed by a later line.
+            // `PID name(arguments` occurs complete, or unfinished until a later line.
             let call = line.split_once(' ')?.1.trim_start();
             call.starts_with(|first: char| first.is_ascii_lowercase()).then(|| call.to_owned())
         };
@@ -44,17 +44,17 @@ impl Calls {
         f64::from(u32::try_from(self.0.iter().filter(|call| split(call)).count()).unwrap())
     }
 
-    /// Those that are always the same ones: no waking up, no memory.
+    /// Returns the number of deterministic calls, without wakeups and memory.
     pub(crate) fn steady(&self) -> f64 {
         self.count(is_steady)
     }
 
-    /// The same without `/proc`: how much is looked at there depends on how many processes are above the caller.
+    /// The same without `/proc`, where the number depends on the caller's ancestors.
     pub(crate) fn steady_but_proc(&self) -> f64 {
         self.count(|name, rest| is_steady(name, rest) && !rest.contains("/proc/"))
     }
 
-    /// All, of a process with one thread.
+    /// Returns the number of all calls, for a process with one thread.
     pub(crate) fn all(&self) -> f64 {
         self.count(|_, _| true)
     }
@@ -63,12 +63,12 @@ impl Calls {
         self.count(|name, _| names.contains(&name))
     }
 
-    /// Those whose arguments have this in them.
+    /// Returns the number of calls whose arguments contain this text.
     pub(crate) fn about(&self, name: &str, text: &str) -> f64 {
         self.count(|called, rest| (name.is_empty() || called == name) && rest.contains(text))
     }
 
-    /// Each steady call's number, to find out what has changed.
+    /// Returns the number of each deterministic call, to find out what changed.
     pub(crate) fn histogram(&self) -> String {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         for (name, rest) in self.0.iter().filter_map(|call| call.split_once('(')) {
@@ -94,14 +94,14 @@ pub(crate) fn command(sandbox: &Sandbox, args: &[&str]) -> (Output, Calls) {
     (output, Calls::read(file))
 }
 
-/// `strace` on a process that runs.
+/// An `strace` attached to a running process.
 pub(crate) struct Attached {
     strace: Running,
     file: PathBuf,
 }
 
 impl Attached {
-    /// Attaches to all threads of the process; `None` where the kernel forbids it.
+    /// Attaches to all threads of the process; `None` if the kernel forbids it.
     pub(crate) fn to(sandbox: &Sandbox, name: &str, pid: i32) -> Option<Self> {
         let file = sandbox.file(&format!("{name}.strace"));
         let script = "exec strace -f -y -o \"$1\" -p \"$2\" 2>&1";
@@ -113,7 +113,7 @@ impl Attached {
         attached.then_some(Self { strace, file })
     }
 
-    /// Lets go of it; what it called meanwhile.
+    /// Detaches and returns the calls made meanwhile.
     pub(crate) fn end(self) -> Calls {
         self.strace.signal(Signal::SIGINT);
         let _ = self.strace.output();

@@ -1,20 +1,20 @@
-//! The programs that count, which a machine may not have; and what `/proc` counts by itself.
+//! The counting programs, which may be missing, and the counters in `/proc`.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// `1` makes it a failure that nothing can be counted.
+/// `1` makes it a failure if nothing can be counted.
 const REQUIRE: &str = "SUBAGENT_REQUIRE_COUNTS";
 
-/// Whether this program is there; says loudly that it is not.
+/// Whether this program is installed. Prints a clear message if not.
 pub(crate) fn has(program: &str) -> bool {
     let run = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     run.is_ok_and(|status| status.success()) || skipped(&format!("{program} is not installed"))
 }
 
-/// Nothing was counted, which nobody must overlook.
+/// Reports clearly that nothing was counted.
 pub(crate) fn skipped(why: &str) -> bool {
     assert!(
         env::var_os(REQUIRE).is_none_or(|value| value != "1"),
@@ -24,7 +24,7 @@ pub(crate) fn skipped(why: &str) -> bool {
     false
 }
 
-/// What `/proc/PID/io` says: `rchar`, `wchar`, `syscr`, `syscw`.
+/// Parses `/proc/PID/io`: `rchar`, `wchar`, `syscr`, `syscw`.
 pub(crate) fn io(pid: i32) -> BTreeMap<String, f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     let pair =
@@ -32,7 +32,7 @@ pub(crate) fn io(pid: i32) -> BTreeMap<String, f64> {
     text.lines().filter_map(pair).collect()
 }
 
-/// How often the threads of a process were switched away from, or went to sleep.
+/// Returns the number of context switches of a process's threads.
 pub(crate) fn context_switches(pid: i32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok());

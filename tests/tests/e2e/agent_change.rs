@@ -1,4 +1,5 @@
-//! `send --agent`: another definition on the same session, from the turn of that message on, also when a process dies.
+//! `send --agent`: another definition for the same session, starting with that message's turn, even
+//! if a process dies.
 
 use std::fs;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Command, Sandbox, assert_shape, wait_until};
 
-/// For a point to be reached.
+/// Time limit for reaching a failpoint.
 const SOON: Duration = Duration::from_secs(30);
 
 const PLANNER: &str = "\
@@ -33,7 +34,7 @@ fn define(sandbox: &Sandbox, name: &str, text: &str) {
     fs::write(folder.join(format!("{name}.md")), text).unwrap();
 }
 
-/// A worker, without a definition, of an agent that remembers its sessions.
+/// A worker without a definition, whose agent keeps its sessions.
 fn world(flags: &[&str]) -> (Sandbox, String) {
     let mut sandbox = Sandbox::new();
     let state = sandbox.file_name("sessions");
@@ -51,7 +52,7 @@ fn as_agent(sandbox: &Sandbox, worker: &str, agent: &str, prompt: &str) -> Comma
     sandbox.sending(worker, prompt).args(["--agent", agent])
 }
 
-/// What the agent said in a turn that is the first of this definition.
+/// Returns the agent's output in the first turn with this definition.
 #[track_caller]
 fn said_as(sandbox: &Sandbox, worker: &str, agent: &str, prompt: &str) -> String {
     let waited = as_agent(sandbox, worker, agent, prompt).run().data_of("turn.waited");
@@ -92,7 +93,7 @@ fn a_plan_is_made_and_then_built_in_one_session() {
     assert!(build.contains("mode=careful model=small"), "as the session began: {build}");
     assert!(build.contains(&told("builder", "Now build.")), "{build}");
     assert!(build.contains("allow-once"), "{build}");
-    assert!(build.contains("reject-once"), "what the owner denies stays denied: {build}");
+    assert!(build.contains("reject-once"), "the owner's denial must persist: {build}");
     let shown = sandbox.show(&worker);
     assert_eq!((&shown["agentDefinition"], &shown["sessionId"]), (&json!("builder"), &session));
 
@@ -151,7 +152,10 @@ fn a_message_that_waits_brings_its_definition_when_its_turn_begins() {
     assert!(sandbox.show(&worker).get("agentDefinition").is_none(), "nothing has changed yet");
     gate.open();
     let asked = sandbox.wait_after(&worker, &busy["acceptedEventId"], "approval.requested");
-    assert_eq!(asked["turnId"], busy["turnId"], "no rule of what waits is about the turn before");
+    assert_eq!(
+        asked["turnId"], busy["turnId"],
+        "rules of a queued change must not apply to the present turn"
+    );
     sandbox.approve(&worker, &asked["data"]["requestId"], "deny").data();
     let ended = |turn: &Value| {
         let shown = ["turn", "show", turn["turnId"].as_str().unwrap()];
@@ -201,7 +205,7 @@ fn what_a_session_has_from_its_start_cannot_be_changed_in_it() {
     assert_eq!(alone["details"]["flag"], "--agents");
     assert_eq!(of_type(&sandbox, &worker, "message.sent"), Vec::<Value>::new());
 
-    // A mode that the agent does not have is known when it is asked for it.
+    // A missing mode is detected when it is requested.
     define(&sandbox, "odd", "---\ndescription: d\npermissionMode: odd\n---\n");
     let error = as_agent(&sandbox, &worker, "odd", "!say x").run().error("OPTION_NOT_AVAILABLE");
     assert_eq!(error["details"]["dispatched"], "no", "{error}");
@@ -276,7 +280,7 @@ fn rules_for_files_hold_in_a_runtime_that_was_started_without_any() {
     sandbox.finish();
 }
 
-/// The daemon dies at this point of the turn that brings a definition.
+/// The daemon dies at this point of the turn that changes the definition.
 fn is_neither_lost_nor_doubled(point: &str) {
     let (mut sandbox, worker) = world(&[]);
     let once = sandbox.file("reached");

@@ -1,4 +1,5 @@
-//! Definitions of agents from the outside: what is found, what a worker of one may do, and how its prompt reaches the agent.
+//! Definitions of agents from outside: which are found, what their workers may do, and how the
+//! prompt reaches the agent.
 
 use std::fs;
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
     sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type).collect()
 }
 
-/// What the agent said in a turn.
+/// Returns the agent's output in a turn.
 fn said(sandbox: &Sandbox, worker: &str, prompt: &str) -> String {
     sandbox.send(worker, prompt)["assistantText"].as_str().unwrap().to_owned()
 }
@@ -215,15 +216,18 @@ fn a_prompt_goes_before_the_first_message_and_again_when_the_context_was_lost() 
         }),
     );
     let told = |said: String| said.contains("<agent_instructions agent=\"reviewer\">Read with fresh eyes.");
-    // An end that says that the prompt may not be kept.
+    // An end after which the agent may not keep the prompt.
     assert!(told(said(&sandbox, &worker, "!say a\n!stop refusal")));
-    assert!(told(said(&sandbox, &worker, "!say b")), "the first was refused and is no part of the session");
+    assert!(
+        told(said(&sandbox, &worker, "!say b")),
+        "the first prompt was refused and must not be in the session"
+    );
     assert!(!told(said(&sandbox, &worker, "!say c")));
     let sent = of_type(&sandbox, &worker, "message.sent");
-    assert_eq!(sent[0]["data"]["text"], "!say a\n!stop refusal", "it is no word of the user");
+    assert_eq!(sent[0]["data"]["text"], "!say a\n!stop refusal", "it must not count as the user's text");
     sandbox.kill_daemon();
     sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
-    assert!(!told(said(&sandbox, &worker, "!say d")), "the session was taken up with its context");
+    assert!(!told(said(&sandbox, &worker, "!say d")), "the session must be resumed with its context");
     fs::remove_dir_all(&state).unwrap();
     sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
     assert_eq!(of_type(&sandbox, &worker, "worker.restarted").pop().unwrap()["data"]["contextLost"], true);
@@ -251,7 +255,7 @@ fn an_agent_that_takes_system_prompts_gets_the_prompt_as_one() {
     );
     assert_eq!(said(&sandbox, &worker, "!system-prompt"), wanted);
     sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
-    assert_eq!(said(&sandbox, &worker, "!system-prompt"), wanted, "it is said again with the session");
+    assert_eq!(said(&sandbox, &worker, "!system-prompt"), wanted, "it is repeated with the session");
     sandbox.finish();
 }
 
@@ -267,9 +271,9 @@ fn a_model_is_a_tier_of_the_launcher_or_what_the_agent_has_and_else_it_is_told()
     assert!(options(&worker).contains("model=large"));
     assert_eq!(untold(&worker), json!([]));
     let worker = start(&sandbox, &["--launcher", "tiered", "--model", "small"]);
-    assert!(options(&worker).contains("model=small"), "who starts it has chosen");
+    assert!(options(&worker).contains("model=small"), "an explicit choice takes precedence");
     let worker = start(&sandbox, &["--launcher", "demo"]);
-    assert!(options(&worker).contains("model=small"), "the agent does as well without");
+    assert!(options(&worker).contains("model=small"), "the agent must work without it");
     assert_eq!((&untold(&worker)[0]["key"], &untold(&worker)[0]["value"]), (&json!("model"), &json!("opus")));
     let _ = define(
         &sandbox,
@@ -277,7 +281,7 @@ fn a_model_is_a_tier_of_the_launcher_or_what_the_agent_has_and_else_it_is_told()
         "---\ndescription: d\nmodel: LAR\ntemperature: 0.2\nmaxOutputTokens: 500\n---\n",
     );
     let worker = start(&sandbox, &["--launcher", "demo"]);
-    assert!(options(&worker).contains("model=large"), "a word that fits one model alone");
+    assert!(options(&worker).contains("model=large"), "a name that matches exactly one model");
     let untold = untold(&worker);
     assert_eq!((&untold[0]["key"], &untold[1]["key"]), (&json!("temperature"), &json!("maxOutputTokens")));
     assert_eq!(untold[1]["value"], 500);

@@ -1,9 +1,9 @@
-//! Permission requests and cancels from the outside.
+//! Permission requests and cancels from outside.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{On, Sandbox};
 
-/// Sends `!ask` and gives the request's id and the data of `turn.waited`.
+/// Sends `!ask`. Returns the request's id and the data of `turn.waited`.
 fn ask(sandbox: &Sandbox, worker: &str) -> (Value, Value) {
     let waited = sandbox.send(worker, "!ask execute rm -rf build");
     assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{waited}");
@@ -47,7 +47,7 @@ fn a_permission_is_denied_and_can_be_named_exactly() {
     let args = ["approve", "--worker-id", &worker, "--request", request_id];
     sandbox.subagent(&args).args(["--decision", "perhaps"]).run().error("INVALID_APPROVAL_DECISION");
     sandbox.subagent(&args).args(["--option-id", "allow"]).run().error("INVALID_APPROVAL_DECISION");
-    assert_eq!(sandbox.show(&worker)["state"], "waiting_approval", "nothing was decided by that");
+    assert_eq!(sandbox.show(&worker)["state"], "waiting_approval", "this must not decide anything");
     let exact = sandbox.subagent(&args).args(["--option-id", "allow-always", "--note", "why not"]).run();
     assert_eq!(exact.data_of("approval.decided")["optionId"], "allow-always");
     let _ = sandbox.turn_end(&waited);
@@ -64,7 +64,7 @@ fn a_request_is_decided_once() {
     let (request, waited) = ask(&sandbox, &worker);
     let unknown = sandbox.approve(&worker, &json!("ap_0000000000"), "allow").error("APPROVAL_NOT_FOUND");
     assert_eq!(unknown["details"]["pendingRequestId"], request, "{unknown}");
-    // Ten managers at once: one decides, the others are told so.
+    // Ten managers at once: one decides, and the others are informed.
     let racing: Vec<_> = (0..10)
         .map(|index| {
             let decision = if index % 2 == 0 { "allow" } else { "deny" };
@@ -179,7 +179,7 @@ fn an_agent_that_ignores_a_cancel_is_ended_after_the_grace() {
     assert_eq!(waited["assistantText"], "alive");
     assert_eq!(waited["startsAgent"], true, "{waited}");
     assert_eq!(sandbox.send(&worker, "alive").get("startsAgent"), None);
-    assert_ne!(sandbox.runtime(&worker).pid, old.pid, "the agent that hung was replaced");
+    assert_ne!(sandbox.runtime(&worker).pid, old.pid, "the hanging agent was replaced");
     assert_eq!(sandbox.show(&worker)["sessionId"], session);
     assert_eq!(sandbox.touches("touched"), 1, "the prompt was sent again");
     sandbox.finish();
@@ -206,7 +206,8 @@ fn people_are_told_that_an_agent_was_ended_by_force_and_is_started_again() {
 #[test]
 fn a_slow_agent_may_use_its_grace() {
     let mut sandbox = Sandbox::new();
-    // The cancel comes while it is deaf, and the end of that within its grace, however slow the machine is.
+    // The cancel arrives while the agent is deaf. That ends within the grace time, even
+    // on a slow machine.
     let patient = sandbox.demo_agent(&[]).cancel_grace_seconds(30.0);
     sandbox.launcher("demo", patient);
     sandbox.init();
@@ -216,7 +217,7 @@ fn a_slow_agent_may_use_its_grace() {
     let old = sandbox.runtime(&worker);
     sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
     assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
-    assert_eq!(sandbox.runtime(&worker).pid, old.pid, "the same agent goes on");
+    assert_eq!(sandbox.runtime(&worker).pid, old.pid, "the same agent continues");
     sandbox.finish();
 }
 

@@ -10,19 +10,19 @@ use subagent_tests::harness::{AtTerminal, On, Sandbox, wait_until};
 const ASK: &str = "!ask execute rm -rf build";
 const FORM: &str = r#"!elicit {"mode": "form", "message": "Which port?", "requestedSchema": {"type": "object", "properties": {"port": {"type": "integer", "title": "Port"}}, "required": ["port"]}}"#;
 
-/// `run` at a terminal with a keyboard.
+/// Starts `run` at a terminal with a keyboard.
 #[track_caller]
 fn run(sandbox: &Sandbox, args: &[&str], prompt: &str) -> AtTerminal {
     let command = sandbox.command("subagent").args(["run"]).args(args).args(["demo", prompt]);
     command.at_terminal(100, On::All)
 }
 
-/// The one question that is open.
+/// Returns the only open question.
 fn open(sandbox: &Sandbox) -> Value {
     sandbox.run(&["approval", "list"]).data_of("inbox.listed")["items"][0].clone()
 }
 
-/// The last decision of the only worker.
+/// Returns the last decision of the only worker.
 fn decided(sandbox: &Sandbox) -> Value {
     let list = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     let worker = list["items"][0]["workerId"].as_str().unwrap();
@@ -123,7 +123,7 @@ fn approve_asks_one_open_request_after_the_other() {
     terminal.wait_for("? Permission requested for execute: make two");
     terminal.types("s");
     terminal.wait_for("? Permission requested for execute: make three");
-    // An answer of another terminal ends the last question.
+    // An answer from another terminal ends the last question.
     sandbox.run(&["approve", "three", "--decision", "reject"]).data_of("approval.decided");
     terminal.wait_for("answered by owner: reject");
     assert_eq!(terminal.screen().status.code(), Some(0));
@@ -314,7 +314,7 @@ fn ctrl_c_at_a_question_of_a_wait_ends_the_wait_alone() {
         terminal.types("\u{3}");
         terminal.screen()
     };
-    // `send` has listened to Ctrl-C before: the signal must end it all the same.
+    // `send` has handled Ctrl-C before; the signal must end it anyway.
     for args in [&["send", "demo-1", ASK][..], &["wait", "demo-1"]] {
         let screen = typed(args);
         assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
@@ -352,7 +352,7 @@ fn watch_asks_in_place_what_is_open_and_goes_on() {
     let sandbox = Sandbox::new();
     sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
     let type_in = |args: &[&str]| sandbox.command("subagent").args(args).at_terminal(100, On::All);
-    // The question of the story so far has its answer: it is not asked again.
+    // The earlier question has its answer: it is not asked again.
     sandbox.run(&["send", "demo-1", ASK, "-d"]).data_of("turn.accepted");
     assert_eq!(sandbox.run(&["wait", "demo-1"]).status.code(), Some(15));
     sandbox.run(&["approve"]).data_of("approval.decided");
@@ -379,7 +379,7 @@ fn watch_asks_in_place_what_is_open_and_goes_on() {
     assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
     assert!(screen.text().contains("subagent watch -f demo-1"), "{}", screen.text());
     assert_eq!(open(&sandbox)["name"], "demo-1", "the question is open");
-    // The form of the contract, and with --no-ask, shows it alone.
+    // The contract's output, and that of `--no-ask`, only shows it.
     let worker = open(&sandbox)["workerId"].as_str().unwrap().to_owned();
     for args in [
         &["watch", "--worker-id", &worker, "--follow", "--timeout", "0"][..],
@@ -416,7 +416,7 @@ fn a_task_asks_in_place_and_goes_on() {
     assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
     assert!(screen.text().contains("Clean up  ? Permission requested"), "{}", screen.text());
     assert!(screen.text().contains(&format!("subagent task wait {task}")), "{}", screen.text());
-    // A question does not outlast the time of the wait.
+    // A question ends with the time limit of the wait.
     let screen = type_in(&["task", "wait", task, "--timeout", "1s"]).screen();
     assert_eq!(screen.status.code(), Some(1), "{}", screen.text());
     assert!(
@@ -424,7 +424,8 @@ fn a_task_asks_in_place_and_goes_on() {
         "{}",
         screen.text()
     );
-    // `--no-ask` says which command answers, and one of another terminal ends the question.
+    // `--no-ask` names the command for an answer. An answer from another
+    // terminal ends the question.
     let terminal = type_in(&["task", "wait", task, "--no-ask"]);
     terminal.wait_for("answer with: subagent approve");
     let asking = type_in(&["task", "wait", task]);

@@ -1,4 +1,4 @@
-//! `subagent backup`: a whole copy of the database, made while turns run, or nothing.
+//! `subagent backup`: a complete copy of the database, made while turns run, or nothing.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
@@ -18,7 +18,7 @@ fn count(file: &Path, sql: &str) -> i64 {
     connection.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-/// What is in a folder, apart from what this test knows.
+/// Returns the names in a folder, without those known to this test.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
         .unwrap()
@@ -75,7 +75,7 @@ fn nothing_is_written_over_without_force() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     let error = sandbox.run(&["backup", "--force", &name]).error("INVALID_ARGUMENT");
     assert!(error["details"]["error"].as_str().unwrap().contains("no backup"), "{error}");
-    assert_eq!(fs::read_to_string(&file).unwrap(), "mine", "force has replaced what is no backup");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine", "--force replaced a file that is not a backup");
     fs::write(&file, "").unwrap();
     for _ in 0..2 {
         let _ = sandbox.run(&["backup", "--force", &name]).data_of("state.backed_up");
@@ -100,7 +100,7 @@ fn the_database_of_another_state_dir_is_no_backup() {
         assert_eq!(fs::metadata(&theirs).unwrap().ino(), before, "another state dir's database was replaced");
     };
     refused();
-    // Also while nothing runs there, and where only the folder of its workers is left.
+    // Also without a running daemon, and if only the folder of its workers is left.
     let _ = other.run(&["daemon", "stop"]).data_of("daemon.stopped");
     refused();
     for lock in ["daemon.lock", "start.lock"] {
@@ -204,15 +204,15 @@ fn a_process_below_a_worker_can_neither_back_up_nor_restore() {
     sandbox.finish();
 }
 
-/// The places where a backup is disturbed.
+/// The failpoints where a backup is disturbed.
 const POINTS: [&str; 4] =
     ["backup.before_copy", "backup.after_copy", "backup.before_rename", "backup.after_rename"];
-/// So many at the same time: mostly it is waited for processes.
+/// Number of concurrent cases, which mostly wait for processes.
 const WIDTH: usize = 4;
-/// For a point to be reached.
+/// Time limit for reaching a failpoint.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A worker, and an empty folder for copies, in a world where this happens at this point, once.
+/// A worker and an empty folder for copies, in a world with this action at this point, once.
 fn disturbed(point: &str, action: &str) -> (Sandbox, String, PathBuf) {
     let mut sandbox = Sandbox::new();
     let once = sandbox.file("reached");
@@ -234,7 +234,8 @@ fn a_daemon_that_dies_while_it_copies_leaves_a_whole_file_or_none() {
         |point| {
             let (sandbox, worker, once) = disturbed(point, "abort");
             let name = sandbox.file_name("kept/copy.db");
-            // The command asks the next daemon with the same key, which finds what was made, or makes it.
+            // The command repeats its request with the same key. The next daemon finds
+            // or creates the copy.
             let data = sandbox.run(&["backup", &name]).data_of("state.backed_up");
             assert!(once.exists(), "{point} was never reached");
             assert_eq!(count(Path::new(&name), "SELECT count(*) FROM workers"), 1, "{point}: {data}");
@@ -299,7 +300,7 @@ fn a_command_that_is_killed_while_its_backup_hangs_leaves_nothing_half_done() {
 fn a_daemon_that_is_told_to_end_while_it_copies_ends_at_once_and_leaves_nothing() {
     let (sandbox, _, once) = disturbed("backup.before_copy", "wait");
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
-    // So much that a copy of it would take a moment.
+    // Large enough for a copy to take some time.
     let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
     let much = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 8000)
                 INSERT INTO requests (key, fingerprint, response, created_at)
@@ -311,11 +312,11 @@ fn a_daemon_that_is_told_to_end_while_it_copies_ends_at_once_and_leaves_nothing(
     let asking = sandbox.subagent(&["backup", &sandbox.file_name("kept/copy.db")]).spawn();
     wait_until("the backup to begin", LIMIT, || once.exists().then_some(()));
     assert!(names(&sandbox.file("kept"))[0].ends_with(".unfinished"));
-    // For somebody who waits it would go on for some seconds.
+    // With a waiting caller it would continue for some seconds.
     assert_eq!(asking.kill(), "");
     daemon.signal(Signal::SIGINT);
     let log = sandbox.state_dir().join("logs/subagentd.log");
-    wait_until("the daemon to hear of its end", LIMIT, || {
+    wait_until("the daemon to notice its end", LIMIT, || {
         fs::read_to_string(&log).unwrap().contains("SIGINT").then_some(())
     });
     fs::remove_file(&once).unwrap();
@@ -330,12 +331,12 @@ fn a_command_that_is_interrupted_ends_at_once_and_its_backup_is_whole() {
     let folder = sandbox.file("kept");
     let asking = sandbox.subagent(&["backup", &sandbox.file_name("kept/copy.db")]).spawn();
     wait_until("the backup to begin", LIMIT, || once.exists().then_some(()));
-    // SIGINT may be ignored by whoever runs the tests, and so by what they start.
+    // SIGINT may be ignored by the test's caller, and therefore by its children.
     asking.signal(Signal::SIGTERM);
     let ended = asking.output();
     assert_eq!(ended.status.signal(), Some(Signal::SIGTERM as i32), "{ended}");
     fs::remove_file(&once).unwrap();
-    wait_until("the copy to be whole", LIMIT, || (names(&folder) == ["copy.db"]).then_some(()));
+    wait_until("the copy to be complete", LIMIT, || (names(&folder) == ["copy.db"]).then_some(()));
     assert_eq!(count(&folder.join("copy.db"), "SELECT count(*) FROM workers"), 1);
     assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
     sandbox.finish();

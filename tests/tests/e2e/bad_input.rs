@@ -1,5 +1,5 @@
-//! Bad input from everywhere: launchers that are none, files that are damaged, disks that are full, agents that are
-//! hostile. Every error has a code and says what to do, nothing hangs, and the next command works.
+//! Bad input from everywhere: invalid launchers, damaged files, full disks, hostile agents. Every
+//! error has a code and says what to do, nothing hangs, and the next command works.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Launcher, Sandbox, say, wait_until};
 use subagent_tests::invariants::{self, Evidence};
 
-/// Starts a worker that cannot be started; gives the error. Nothing of it may be left, and others can be started.
+/// Starts a worker that cannot be started, and returns the error. Nothing may be left of it, and
+/// other workers can be started.
 #[track_caller]
 fn start_fails(sandbox: &Sandbox, launcher: &str, code: &str) -> Value {
     let error = sandbox.run(&["worker", "start", "--launcher", launcher]).error(code);
@@ -137,17 +138,17 @@ fn a_state_dir_that_cannot_be_written_is_told() {
     assert!(sandbox.processes().is_empty());
 }
 
-/// The bytes of the database and of its log; reading it may leave an empty log.
+/// Returns the bytes of the database and its WAL; reading it may leave an empty WAL.
 fn contents(state_dir: &Path) -> [Vec<u8>; 2] {
     ["state.db", "state.db-wal"].map(|name| fs::read(state_dir.join(name)).unwrap_or_default())
 }
 
-/// Says where the bytes differ, and not all of them.
+/// Reports where the bytes differ, without printing all of them.
 #[track_caller]
 fn unchanged(sandbox: &Sandbox, before: &[Vec<u8>; 2]) {
     for (now, before) in contents(sandbox.state_dir()).iter().zip(before) {
         let differs = now.iter().zip(before).position(|(now, before)| now != before);
-        assert_eq!((now.len(), differs), (before.len(), None), "it was changed; the first byte that differs");
+        assert_eq!((now.len(), differs), (before.len(), None), "it was changed; the first differing byte");
     }
 }
 
@@ -312,7 +313,8 @@ fn a_line_of_100_mib_is_noted_and_not_kept_in_memory() {
         (&noise[0]["data"]["reason"], &noise[0]["data"]["bytes"]),
         (&json!("too_long"), &json!(104_857_599))
     );
-    // A line is kept up to 64 MiB before it is known to be too long; a buffer that grows may be copied once.
+    // A line is kept up to 64 MiB before it counts as too long; a growing buffer
+    // may be copied once.
     let runtime = sandbox.runtime(&worker).peak_memory_kib() / 1024;
     let daemon = sandbox.daemon().peak_memory_kib() / 1024;
     assert!(runtime < 160 && daemon < 100, "runtime {runtime} MiB, daemon {daemon} MiB");
@@ -342,7 +344,7 @@ fn a_flood_is_stored_to_the_last_chunk() {
     sandbox.finish();
 }
 
-/// Runs in a mount namespace of its own, in which the state dir is a file system of 24 MiB.
+/// Runs in its own mount namespace, where the state directory is a file system of 24 MiB.
 const FULL_DISK: &str = r#"
 set -u
 mount -t tmpfs -o size=24m,mode=700 none "$STATE" || { echo "SKIP: no tmpfs can be mounted"; exit 0; }
@@ -401,5 +403,7 @@ fn a_full_disk_loses_nothing_and_is_left_again() {
     let acknowledged = sandbox.recorder().acknowledged();
     let evidence = Evidence { state_dir, socket_folders: Vec::new(), acknowledged, ended: true };
     assert_eq!(invariants::check(&evidence), Vec::<String>::new(), "{output}");
-    wait_until("nothing to be left", Duration::from_secs(5), || sandbox.processes().is_empty().then_some(()));
+    wait_until("the last process to end", Duration::from_secs(5), || {
+        sandbox.processes().is_empty().then_some(())
+    });
 }

@@ -1,4 +1,5 @@
-//! Budgets from the outside: what is counted, what is refused or canceled when it is used up, and what is told of it.
+//! Budgets from outside: what is counted, what is refused or canceled once they are used up,
+//! and what is reported.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ fn of_controller(sandbox: &Sandbox) -> Value {
     sandbox.run(&["budget", "show"]).data_of("budget.shown")["controller"].take()
 }
 
-/// The directive by which the agent tells what its session has cost, with this as the `cost`.
+/// Returns the directive by which the agent reports the cost of its session.
 fn costs(cost: &Value) -> String {
     let update = json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": cost});
     let params = json!({"sessionId": "SESSION", "update": update});
@@ -77,7 +78,7 @@ fn turns_that_are_used_up_refuse_the_next_until_the_owner_raises_the_limit() {
     sandbox.finish();
 }
 
-/// A limited worker whose turn stands at a gate, with messages that wait behind it.
+/// A limited worker whose turn waits at a gate, with queued messages.
 fn queued(flags: &[&str], first: &str, waiting: &[&str]) -> (Sandbox, String, Gate) {
     let (sandbox, worker) = with(flags);
     let gate = sandbox.gate("turn");
@@ -116,7 +117,7 @@ fn what_waits_is_sent_as_far_as_the_turns_go_and_waits_on_until_the_owner_raises
     sandbox.kill_daemon();
     assert_eq!(queue_of(&sandbox, &worker), paused);
     let resume = ["queue", "resume", "--worker-id", &worker];
-    // Nobody has raised it.
+    // The budget was not raised.
     sandbox.run(&resume).error("BUDGET_EXCEEDED");
     sandbox.sending(&worker, "now").args(["--if-busy", "steer"]).run().error("BUDGET_EXCEEDED");
     sandbox.run(&["worker", "set", "--worker-id", &worker, "--max-turns", "4"]).data_of("worker.set");
@@ -186,7 +187,7 @@ fn a_limited_worker_goes_through_its_queue_also_when_its_daemon_dies() {
     let (sandbox, worker, gate) = queued(&["--max-turns", "10"], "one", &["two", "three"]);
     sandbox.kill_daemon();
     gate.open();
-    // It is the next daemon that hears of the end, and has not looked at the budgets by then.
+    // The next daemon receives the end, and has not checked the budgets by then.
     rest(&sandbox, &worker);
     assert_eq!(sent(&sandbox, &worker), ["one", "two", "three"]);
     assert_eq!(told(&sandbox, &worker, "queue.paused"), Vec::<Value>::new());
@@ -296,7 +297,7 @@ fn time_runs_out_by_itself_and_not_while_somebody_is_waited_for() {
     let waited = sandbox.send(&worker, "!ask execute it\n!sleep 60000");
     assert_eq!(waited["matchedEvent"]["type"], "approval.requested");
     let before = shown(&sandbox, &worker)["wallTime"]["used"].as_f64().unwrap();
-    // Whoever thinks longer than the budget allows uses none of it.
+    // Waiting longer than the budget allows uses none of it.
     let (end, cursor) = ("turn.canceled,turn.completed", waited["matchedEvent"]["eventId"].as_str().unwrap());
     let wait = [
         "wait",
@@ -403,7 +404,7 @@ fn the_config_says_what_new_workers_and_a_new_controller_may_use() {
         (&budget["turns"]["limit"], &budget["tokens"]["limit"], &budget["onLimit"]),
         (&json!(5), &json!(7), &json!("warn"))
     );
-    // What is there keeps what it has.
+    // Existing workers keep their budgets.
     fs::write(sandbox.config_file(), format!("{launchers}\nbudgets:\n  controller: {{cost: 9}}\n")).unwrap();
     assert_eq!(of_controller(&sandbox)["cost"]["limit"], 2.5);
     fs::write(sandbox.config_file(), format!("{launchers}\nbudgets:\n  worker:\n    token: 9\n")).unwrap();

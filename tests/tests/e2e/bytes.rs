@@ -1,14 +1,14 @@
-//! Agents that write damaged bytes, through the real executables: each turn ends or fails with a code, and nothing is
-//! left.
+//! Agents that write damaged bytes, with the real executables. Each turn ends or fails with a code,
+//! and no process is left.
 
 use std::fs;
 
 use subagent_testkit::bytes::{AGENT, Mutator, lines};
 use subagent_tests::harness::{Random, Sandbox, say, times};
 
-/// Streams of an ordinary run.
+/// Number of streams in an ordinary run.
 const STREAMS: usize = 100;
-/// One that ended its agent costs a start.
+/// A stream that ended its agent costs another start.
 const AGENTS: usize = 4;
 
 #[test]

@@ -1,4 +1,5 @@
-//! What docs/ci.md and examples/ci-with-schema show works: the scripts are run as they are, with the scripted agent.
+//! The examples of docs/ci.md and examples/ci-with-schema work: the scripts run unchanged,
+//! with the scripted agent.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ fn bash(sandbox: &Sandbox) -> Command {
     sandbox.command("bash").env("PATH", path)
 }
 
-/// The script of the step with this name.
+/// Returns the script of the step with this name.
 fn step(document: &str, name: &str) -> String {
     let after = document.split_once(&format!("- name: {name}\n")).unwrap().1;
     let block = after.split_once("run: |\n").unwrap().1;
@@ -43,7 +44,7 @@ fn the_step_of_the_workflow_judges_the_review() {
         ("!error -32000 no luck", 10, ""),
     ] {
         fs::write(sandbox.workspace().join(".github/review.md"), task).unwrap();
-        // As the runner of the workflow does it.
+        // As the workflow's runner does it.
         let summary = sandbox.file("summary.md");
         let _ = fs::remove_file(&summary);
         let output = bash(&sandbox)

@@ -1,5 +1,5 @@
-//! No large circle of imports: files that need each other can only be read, tested and changed
-//! together.
+//! No large circle of imports: files that need each other can only be read,
+//! tested and changed together.
 //!
 //! An import counts from the file that uses a name to the file that defines it. A re-export in
 //! between is no dependency, nor is `mod x;`. Tests at the end of a file do not count. Imports are
@@ -11,15 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// The most files that may form a circle.
+/// Maximum number of files in a circle.
 const MAX_CIRCLE: usize = 5;
-/// The most imports that are followed to where a name is defined.
+/// Maximum number of imports followed to the definition of a name.
 const MAX_STEPS: usize = 8;
 /// The sizes of larger circles that exist, by crate, largest first. Only lower them.
 const ALLOWANCES: &[(&str, &[usize])] =
     &[("subagentd", &[29, 11]), ("tests", &[16]), ("worker-runtime", &[12])];
 
-/// A path without its `::`. That of a module begins at the crate's root.
+/// A path without its `::`. A module's path begins at the crate's root.
 type Names = Vec<String>;
 type Modules = BTreeMap<Names, Module>;
 
@@ -28,9 +28,9 @@ type Modules = BTreeMap<Names, Module>;
 struct Module {
     file: String,
     defines: BTreeSet<String>,
-    /// The path behind each imported name, as it is written.
+    /// The path behind each imported name, as written.
     imports: BTreeMap<String, Names>,
-    /// The paths of which everything is imported.
+    /// The paths of glob imports.
     globs: Vec<Names>,
     /// The paths that the file depends on.
     uses: BTreeSet<Names>,
@@ -56,7 +56,7 @@ fn tokens(text: &str) -> Vec<&str> {
             let word = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
             let sign = if rest.starts_with("::") { 2 } else { first.len_utf8() };
             let (token, behind) = rest.split_at(if word > 0 { word } else { sign });
-            // For a module inside of the file, what is outside of it is in the file too.
+            // What is outside an inline module is still in the same file.
             let outside = inner && token == "super" && tokens.last() != Some(&"::");
             tokens.push(if outside { "self" } else { token });
             rest = behind.trim_start();
@@ -143,9 +143,9 @@ fn read_modules<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Modu
     files.into_iter().map(|(file, text)| (names(file), read_module(file, text))).collect()
 }
 
-/// Returns the module that defines what `path` means in the module `at`.
+/// Returns the module that defines `path` when used in the module `at`.
 ///
-/// `None` is outside of the crate. `steps` bounds how many imports are followed.
+/// `None` means outside of the crate. `steps` limits how many imports are followed.
 fn definer(modules: &Modules, at: &[String], path: &[String], steps: usize) -> Option<Names> {
     let (first, rest) = path.split_first()?;
     let below = [at, &path[..1]].concat();
@@ -170,7 +170,7 @@ fn definer(modules: &Modules, at: &[String], path: &[String], steps: usize) -> O
     module.globs.iter().find_map(|glob| definer(modules, at, &[glob, path].concat(), steps))
 }
 
-/// Returns the circles, largest first: each file of one, with those of the others that it imports.
+/// Returns the circles, largest first: each file of one, with the other files that it imports.
 fn circles(modules: &Modules) -> Vec<BTreeMap<&str, BTreeSet<&str>>> {
     let file = |names: Names| Some(modules.get(&names)?.file.as_str());
     let needed = |names: &Names, module: &Module| {
@@ -201,7 +201,7 @@ fn circles(modules: &Modules) -> Vec<BTreeMap<&str, BTreeSet<&str>>> {
 
 /// Returns the sources below a folder, by their paths in it.
 ///
-/// Those in `bin` are left out: they are crates of their own.
+/// Omits those in `bin`, which are separate crates.
 fn sources(src: &Path) -> Vec<(String, String)> {
     let (mut found, mut folders) = (Vec::new(), vec![src.to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -228,7 +228,7 @@ fn files_that_need_each_other_are_few() {
     }
     for folder in members {
         let src = root.join(folder).join("src");
-        // The fuzz targets have none.
+        // The fuzz targets have no `src` folder.
         let sources = if src.is_dir() { sources(&src) } else { Vec::new() };
         let modules = read_modules(sources.iter().map(|(file, text)| (file.as_str(), text.as_str())));
         let large: Vec<_> =

@@ -1,4 +1,4 @@
-//! What an agent asks of its client, through the whole product: files of the workspace, and terminals.
+//! Client requests of an agent, through the whole product: files of the workspace, and terminals.
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
@@ -101,7 +101,7 @@ fn a_terminal_ends_with_its_runtime_and_the_next_one_begins_anew() {
     let (sandbox, worker) = with_sdk_agent();
     let _ = sandbox.send(&worker, "leave trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000");
     sandbox.kill(&sandbox.runtime(&worker));
-    // A new runtime is started only when nothing of the one before is left.
+    // A new runtime starts only when no process of the previous one is left.
     assert_eq!(sandbox.send(&worker, "leave true")["assistantText"], "term_2_1\n");
     sandbox.finish();
 }
@@ -123,19 +123,19 @@ fn whose_terminal_it_is_the_next_daemon_knows_before_it_has_taken_the_worker_up(
     let [go, said, whole] = ["go", "said", "whole"].map(|name| sandbox.file_name(name));
     mkfifo(go.as_str(), Mode::S_IRWXU).unwrap();
     let subagent = sandbox.executable("subagent");
-    // Of another one: whoever asks for its own has it taken up.
+    // Of another agent: the session resumes at its own request.
     let other = sandbox.start("sdk");
     let ask = format!("read go < {go}; {subagent} worker stop {other} --json > {said}; mv {said} {whole}");
     let _ = sandbox.send(&worker, &format!("leave {ask}"));
     sandbox.set_env("SUBAGENT_SABOTAGE", "adoption.never");
     sandbox.kill_daemon();
     let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
-    // A pipe that nobody reads yet is not opened so, instead of being waited for without end.
+    // A pipe without a reader cannot be opened this way, so this does not block.
     let open = || OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&go).ok();
     wait_until("its shell", Duration::from_secs(20), open).write_all(b"\n").unwrap();
     let said = wait_until("its answer", Duration::from_secs(20), || fs::read_to_string(&whole).ok());
     assert!(said.contains("FORBIDDEN_FROM_WORKER"), "{said}");
-    // A guard that it does not know would be refused, too, and nobody told.
+    // An unknown guard would be refused too, without a message.
     assert!(said.contains(&format!("\"workerId\": \"{worker}\"")), "{said}");
     sandbox.finish();
 }

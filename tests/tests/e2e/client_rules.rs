@@ -1,5 +1,6 @@
-//! Files and terminals that an agent asks its client for, under the rules of its worker: what they allow is done, what they
-//! deny is not, for the rest the owner is asked; and what was allowed is what is done, whatever happens in between.
+//! Client requests of an agent under its worker's rules: allowed ones are carried out, denied
+//! ones are not, and the owner decides the rest. Exactly what was allowed is carried out,
+//! in spite of changes in between.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -31,14 +32,14 @@ fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
     events.filter(|event| event["type"] == event_type).map(|event| event["data"].clone()).collect()
 }
 
-/// The request that a turn came to.
+/// Returns the permission request of a turn.
 #[track_caller]
 fn question(waited: &Value) -> &Value {
     assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{waited}");
     &waited["matchedEvent"]["data"]
 }
 
-/// All that was said in a turn after its question.
+/// Returns the turn's output after its question.
 fn end_of(sandbox: &Sandbox, waited: &Value) -> String {
     let end = sandbox.turn_end(waited);
     assert_eq!(end["type"], "turn.completed", "{end}");
@@ -64,7 +65,7 @@ fn what_rules_allow_is_done_and_what_they_deny_is_not() {
         "write {code} text\nwrite {env} secret\nrun echo hello\nrun rm -rf src\nrun echo x > .env\nread {code}"
     );
     let waited = sandbox.send(&worker, &prompt);
-    assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "nobody has to do anything: {waited}");
+    assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "no decision may be required: {waited}");
     let denied = |method: &str, rule: &str| {
         format!("error -32602: {method} was not done: the rule `{rule}` of the worker denies it\n")
     };
@@ -74,7 +75,7 @@ fn what_rules_allow_is_done_and_what_they_deny_is_not() {
         "exit Some(0) hello\n\n".to_owned(),
         denied("terminal/create", "execute(rm *)"),
         denied("terminal/create", "edit(*.env)"),
-        // No rule is about that.
+        // No rule covers this path.
         "text\n".to_owned(),
     ];
     assert_eq!(waited["assistantText"].as_str().unwrap(), expected.concat());
@@ -82,10 +83,10 @@ fn what_rules_allow_is_done_and_what_they_deny_is_not() {
     let decided = of_type(&sandbox, &worker, "approval.decided");
     let rules: Vec<&str> = decided.iter().map(|data| data["policy"]["rule"].as_str().unwrap()).collect();
     let expected = ["edit(src/**)", "edit(*.env)", "execute(echo *)", "execute(rm *)", "edit(*.env)"];
-    assert_eq!(rules, expected, "the reading was not asked: {decided:?}");
+    assert_eq!(rules, expected, "reading must not need a permission: {decided:?}");
     let asked = of_type(&sandbox, &worker, "approval.requested");
     assert_eq!(asked[3]["command"], "rm -rf src");
-    // A call that is none of the agent's is not closed with its turn.
+    // The turn's end does not close a call that the agent does not have.
     assert!(!sandbox.events(&worker).iter().any(|event| event["data"]["closedBy"] == "turn_end"));
     sandbox.finish();
 }
@@ -108,7 +109,11 @@ fn what_a_definition_does_not_list_is_not_done() {
     let denied = said.matches("was not done: the rule `tools` of the worker denies it\n").count();
     assert_eq!((denied, said.ends_with("text\n")), (2, true), "{said}");
     assert_eq!((fs::exists(&file).unwrap(), fs::exists(&kept).unwrap()), (false, true));
-    assert_eq!(of_type(&sandbox, &worker, "approval.decided").len(), 2, "what is listed was not asked");
+    assert_eq!(
+        of_type(&sandbox, &worker, "approval.decided").len(),
+        2,
+        "listed commands must not need a permission"
+    );
     sandbox.finish();
 }
 
@@ -163,7 +168,7 @@ fn what_leads_elsewhere_once_it_is_allowed_is_not_done() {
         fs::create_dir(sandbox.workspace().join(folder)).unwrap();
         fs::write(sandbox.workspace().join(folder).join("file"), folder).unwrap();
     }
-    // By the link it is denied.
+    // Through the link it is denied.
     symlink("kept", sandbox.workspace().join("link")).unwrap();
     let denied = sandbox.send(&worker, &format!("write {} new", path(&sandbox, "link/file")));
     assert!(denied["assistantText"].as_str().unwrap().contains("`edit(kept/**)`"), "{denied}");
@@ -178,7 +183,7 @@ fn what_leads_elsewhere_once_it_is_allowed_is_not_done() {
         assert_eq!(fs::read_to_string(sandbox.workspace().join(file)).unwrap(), text);
     }
 
-    // The link that was named may change: the file is the one that was shown.
+    // The named link may change: the file is the one that was shown.
     fs::remove_file(path(&sandbox, "open")).unwrap();
     fs::rename(path(&sandbox, "away"), path(&sandbox, "open")).unwrap();
     fs::remove_file(path(&sandbox, "link")).unwrap();
@@ -198,7 +203,7 @@ fn what_leads_elsewhere_once_it_is_allowed_is_not_done() {
 fn files_that_say_what_agents_may_do_are_asked_under_any_rules() {
     let (sandbox, worker) = with_rules(&["--allow", "fetch"]);
     let waited = sandbox.send(&worker, &format!("write {} text", path(&sandbox, "plain")));
-    assert_eq!(waited["assistantText"], "written\n", "no rule is about it: {waited}");
+    assert_eq!(waited["assistantText"], "written\n", "no rule applies to it: {waited}");
     assert_eq!(of_type(&sandbox, &worker, "approval.requested"), Vec::<Value>::new());
     for file in [
         ".agents/agents/x.md",
@@ -284,7 +289,7 @@ fn one_that_waits_holds_up_no_other() {
     assert_eq!(done["type"], "approval.decided");
     gate.open();
     assert_eq!(sandbox.turn_end(&waited)["type"], "turn.completed");
-    // The other one has ended with the turn.
+    // The other one ended with the turn.
     assert_eq!(of_type(&sandbox, &worker, "approval.canceled").len(), 1);
     sandbox.finish();
 }
@@ -312,7 +317,7 @@ fn a_worker_with_rules_is_not_said_to_have_started_in_such_a_runtime() {
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &heard);
     sandbox.init();
     let started = sandbox.subagent(&["worker", "start", "--launcher", "demo", "--deny", "edit"]).spawn();
-    // The runtime has a session before the daemon has heard what it can do.
+    // The runtime has a session before the daemon knows its capabilities.
     sandbox.wait_for_session_in(1);
     fs::remove_file(&heard).unwrap();
     let error = started.output().error("BACKEND_RUNTIME_ERROR");

@@ -1,4 +1,5 @@
-//! Completions in real shells, at a terminal: names that a daemon knows, names of files, and nothing that runs.
+//! Completions in real shells, at a terminal: names from the daemon and file
+//! names, without running anything.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -6,14 +7,14 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use subagent_tests::harness::{AtTerminal, On, Sandbox};
 
-/// What the hidden command offers after these words.
+/// Returns what the hidden command offers after these words.
 fn offered(sandbox: &Sandbox, shell: &str, words: &[&str]) -> Vec<String> {
     let output = sandbox.command("subagent").args(["__complete", shell]).args(words).run();
     assert_eq!((output.status.code(), output.stderr.as_str()), (Some(0), ""), "{output}");
     output.stdout.lines().map(str::to_owned).collect()
 }
 
-/// Whether a shell is installed. Where all have to be, a missing one is an error.
+/// Whether a shell is installed. Where all are required, a missing one is an error.
 fn is_there(sandbox: &Sandbox, shell: &str) -> bool {
     let found = sandbox.command("sh").args(["-c", &format!("command -v {shell}")]).run().status.success();
     let required = std::env::var_os("SUBAGENT_REQUIRE_SHELLS").is_some_and(|value| value == "1");
@@ -21,7 +22,7 @@ fn is_there(sandbox: &Sandbox, shell: &str) -> bool {
     found
 }
 
-/// A shell at a terminal that has loaded our script, with our executables in its PATH.
+/// Starts a shell at a terminal with our script loaded and our executables in its PATH.
 fn shell(sandbox: &mut Sandbox, name: &str) -> AtTerminal {
     let folder = sandbox.executable("subagent");
     let folder = folder.strip_suffix("/subagent").unwrap();
@@ -32,7 +33,7 @@ fn shell(sandbox: &mut Sandbox, name: &str) -> AtTerminal {
         "fish" => &["--no-config", "-i"],
         _ => &["-f", "-i"],
     };
-    // Fish wants a terminal of its own.
+    // Fish requires a controlling terminal of its own.
     let command = sandbox.command("setsid").args(["--ctty", name]).args(args);
     let terminal = command.at_terminal(120, On::All);
     if name == "zsh" {
@@ -59,7 +60,7 @@ fn names_requests_and_launchers_are_completed_in_real_shells() {
         let asked = sandbox.send(&worker, "!ask execute rm -rf build");
         let request = asked["requestId"].as_str().unwrap().to_owned();
         let shell = shell(&mut sandbox, name);
-        // What is completed is on the line only behind the Tab.
+        // The completed part appears only after the Tab.
         for (typed, whole) in [
             ("subagent show de\t", "subagent show demo-1"),
             ("subagent approve ap\t", &*format!("subagent approve {request}")),
@@ -73,7 +74,7 @@ fn names_requests_and_launchers_are_completed_in_real_shells() {
         ] {
             shell.types(typed);
             shell.wait_for(whole);
-            // Ctrl-U empties the line.
+            // Ctrl-U clears the line.
             shell.types("\u{15}");
         }
         shell.types("exit\r");
@@ -103,7 +104,7 @@ fn without_a_daemon_there_are_names_of_files_and_none_is_started() {
     for words in [["show", ""], ["approve", ""], ["task", "show"]] {
         assert_eq!(offered(&sandbox, "bash", &words).iter().filter(|line| line.contains("demo")).count(), 0);
     }
-    // Words of another workspace, and what is no command.
+    // Names of another workspace, and words that are not commands.
     let ws = sandbox.workspace();
     let elsewhere = sandbox.command("subagent").cwd("/").args(["__complete", "bash", "run", "--cwd"]);
     let elsewhere = elsewhere.args([ws.to_str().unwrap(), "review"]).run();
@@ -174,7 +175,7 @@ fn turns_tags_sinks_and_rules_are_offered_where_they_are_taken() {
     assert_eq!(offered(&sandbox, "bash", &["wait", "-l", ""]), ["job=review", "owner=me"]);
     assert_eq!(offered(&sandbox, "zsh", &["ls", "-l", "job=review,ow"]), ["job=review,owner=me\t1 worker"]);
     assert_eq!(offered(&sandbox, "bash", &["run", "--tag", "j"]), ["job=review"]);
-    // Bash cuts words at `=` and replaces the last part alone.
+    // Bash splits words at `=` and replaces only the last part.
     assert_eq!(offered(&sandbox, "bash", &["wait", "-l", "job", "=", "re"]), ["review"]);
     assert_eq!(offered(&sandbox, "bash", &["wait", "-l", "job", "=", "review,ow"]), ["review,owner=me"]);
     assert_eq!(offered(&sandbox, "bash", &["notify", "test", ""]), ["desk"]);

@@ -1,4 +1,5 @@
-//! The config as people meet it: built-in launchers, the user's file below the project's, unknown keys, all problems.
+//! The config in practice: built-in launchers, the user's file below the project's, unknown keys,
+//! all errors at once.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,14 +15,15 @@ pub(crate) fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A program in the sandbox's `bin` that runs this script.
+/// Creates a program in the sandbox's `bin` with this script.
 pub(crate) fn program(sandbox: &Sandbox, name: &str, script: &str) {
     let path = sandbox.file("bin").join(name);
     write(&path, &format!("#!/bin/sh\n{script}\n"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A sandbox without any config, whose PATH has nothing but its own `bin` and what a shell script needs.
+/// A sandbox without a config, whose PATH contains only its own `bin` and the tools
+/// of a shell script.
 pub(crate) fn bare() -> Sandbox {
     let mut sandbox = Sandbox::new();
     fs::remove_file(sandbox.config_file()).unwrap();
@@ -32,7 +34,7 @@ pub(crate) fn bare() -> Sandbox {
     sandbox
 }
 
-/// Makes the demo agent known as this program.
+/// Installs the demo agent as this program.
 pub(crate) fn agent(sandbox: &Sandbox, name: &str, flags: &str) {
     let state = sandbox.file_name(&format!("sessions-{name}"));
     let script = format!("exec {} demo-agent --state {state} {flags}", sandbox.executable("subagent"));
@@ -58,7 +60,7 @@ fn an_installed_agent_works_without_any_config() {
     sandbox.init();
     let started = sandbox.run(&["worker", "start", "--launcher", "codex"]).data_of("worker.started");
     assert_eq!(started["launcher"], "codex");
-    // The only one that is installed is the default.
+    // The only installed one is the default.
     let started = sandbox.run(&["worker", "start"]).data_of("worker.started");
     assert_eq!(started["launcher"], "codex");
     let ran = sandbox.command("subagent").args(["run", "--launcher", "codex", "--text", "hello"]).run();
@@ -136,13 +138,17 @@ fn a_project_file_with_two_rules_takes_nothing_away() {
         let data = sandbox.run(&["policy", "test", "execute", subject]).data_of("policy.tested");
         (data["action"].as_str().unwrap().to_owned(), data["judged"][0]["by"]["layer"].clone())
     };
-    assert_eq!(action("rm -rf x"), ("deny".to_owned(), json!("user")), "no project loosens the user's deny");
+    assert_eq!(
+        action("rm -rf x"),
+        ("deny".to_owned(), json!("user")),
+        "no project may override the user's deny"
+    );
     assert_eq!(action("ls x"), ("allow".to_owned(), json!("config")));
     // The worker has the same rules.
     let worker = started["workerId"].as_str().unwrap();
     let turn = sandbox.send(worker, "!ask execute rm -rf x");
     assert_eq!(turn["matchedEvent"]["type"], "turn.completed", "{turn}");
-    // A file that is named counts alone.
+    // A file named explicitly is used alone.
     let named = sandbox.config_file().to_str().unwrap().to_owned();
     let alone =
         sandbox.run(&["policy", "test", "execute", "rm -rf x", "--config", &named]).data_of("policy.tested");
@@ -211,7 +217,7 @@ fn config_check_names_all_problems_and_unknown_keys_are_warnings() {
     write(&sandbox.config_file(), "defalts: {}\n");
     let data = sandbox.run(&["config", "check"]).data_of("config.checked");
     assert_eq!((&data["ok"], &data["warnings"][0]["line"]), (&json!(true), &json!(1)));
-    // Programs do not get warnings, people do.
+    // Warnings are shown to people, and not to programs.
     let list = ["launcher", "list", "--all"];
     assert_eq!(sandbox.command("subagent").args(list).run().stderr, "");
     let screen = sandbox.command("subagent").args(list).at_terminal(200, On::Both).screen();

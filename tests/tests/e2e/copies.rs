@@ -1,5 +1,5 @@
-//! A copied workspace and its original: commands in the copy have a daemon of their own, and touch nothing of the
-//! original's. One folder behind two paths is one state dir.
+//! A copied workspace and its original: commands in the copy have their own daemon and do not
+//! affect the original. One folder with two paths is one state directory.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -13,7 +13,7 @@ use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Output, Sandbox, request};
 use subagent_tests::invariants::{self, Evidence, Recorder};
 
-/// A workspace with a worker in the middle of a turn, and a copy of it.
+/// A workspace with a worker during a turn, and a copy of the workspace.
 struct Copied {
     sandbox: Sandbox,
     worker: String,
@@ -50,16 +50,16 @@ impl Copied {
         }
     }
 
-    /// A command in the copy.
+    /// Runs a command in the copy.
     fn here(&self, args: &[&str]) -> Output {
         self.sandbox.subagent(args).cwd(&self.copy).recorded_by(&self.recorder).run()
     }
 
-    /// Every invariant of the copy, when it has ended.
+    /// Checks every invariant of the copy, after its end.
     fn check_copy(&self) {
         let evidence = Evidence {
             state_dir: self.copy.join(".subagent/state"),
-            // The original's files are in it.
+            // They contain the original's files.
             socket_folders: Vec::new(),
             acknowledged: self.recorder.acknowledged(),
             ended: true,
@@ -72,7 +72,7 @@ impl Copied {
         serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
     }
 
-    /// The copy does what it is told with its own, and the original goes on.
+    /// The copy's commands affect only the copy, and the original continues.
     fn check(self) {
         let runtimes = files(&self.sandbox.state_dir().join("runtimes"));
         let sockets = files(&self.sandbox.file("run/subagent"));
@@ -104,7 +104,8 @@ impl Copied {
         let said = self.here(&["doctor"]);
         assert!(said.document().to_string().contains("is a copy of"), "{said}");
 
-        // The original does not know the copy's worker, and has its own, with every process and file.
+        // The original does not know the copy's worker, and keeps its own with
+        // every process and file.
         let listed = self.sandbox.run(&["worker", "list"]).data_of("worker.listed").to_string();
         assert!(listed.contains(&self.worker) && !listed.contains(&own), "{listed}");
         for process in [&self.daemon, &self.runtime, &self.agent] {
@@ -125,7 +126,7 @@ impl Copied {
     }
 }
 
-/// The files below a folder, each with its inode.
+/// Returns the files below a folder, each with its inode.
 fn files(folder: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -155,7 +156,7 @@ fn a_hard_linked_workspace_is_separated_from_its_original() {
     let state = copied.copy.join(".subagent/state");
     let _ = copied.here(&["worker", "list"]).data_of("worker.listed");
     assert!(files(&state).iter().all(|(path, _)| path.metadata().unwrap().nlink() == 1));
-    // From here on it is a copy like any other.
+    // From here on it is an ordinary copy.
     fs::copy(copied.sandbox.state_dir().join("daemon.json"), copied.sandbox.file("kept")).unwrap();
     let stopped = copied.sandbox.command("subagentd").args(["stop", "--json"]).cwd(&copied.copy).run();
     assert!(stopped.status.success() && copied.daemon.lives(), "{stopped}");
@@ -209,7 +210,7 @@ fn a_bind_mount_leads_to_the_same_daemon() {
     let (workspace, place) = (sandbox.workspace(), &sandbox);
     let seen = std::thread::scope(|scope| {
         let looking = scope.spawn(|| {
-            // Seen by this thread and what it starts alone.
+            // Visible only to this thread and its child processes.
             unshare(CloneFlags::CLONE_NEWNS).ok()?;
             let none = None::<&str>;
             mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).ok()?;

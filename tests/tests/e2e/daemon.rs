@@ -1,4 +1,4 @@
-//! The daemon from the outside: how it starts and ends, who may ask it, and what it promises to whom it answers.
+//! The daemon from outside: its start and end, its permitted clients, and its guarantees to them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -79,7 +79,7 @@ fn whoever_only_looks_where_nothing_was_done_makes_no_state_and_starts_no_daemon
         assert_eq!(details["stateDbPath"], json!(sandbox.state_dir().join("state.db")));
     }
     assert!(!sandbox.state_dir().exists() && sandbox.processes().is_empty());
-    // The daemon says the same.
+    // The daemon reports the same.
     let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     nobody["envHandle"] = json!({"present": false, "valid": false});
     assert_eq!(sandbox.run(&["controller", "status"]).data_of("controller.status"), nobody);
@@ -105,7 +105,7 @@ fn what_a_dead_daemon_left_is_in_nobodys_way() {
     assert_eq!(
         sandbox.send(&worker, "still")["assistantText"],
         "still",
-        "a damaged daemon.json is no daemon.json"
+        "a damaged daemon.json must count as missing"
     );
     sandbox.finish();
 }
@@ -135,7 +135,7 @@ fn the_daemon_leaves_when_nothing_is_left_to_do() {
     let daemon = sandbox.daemon();
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &gate.directive());
-    // A live worker keeps it: longer than the idle time passes before the turn ends.
+    // A live worker keeps it running: the turn lasts longer than the idle time.
     let error = ["wait", "--worker-id", &worker, "--timeout-seconds", "2", "--until", "turn.failed"];
     sandbox.run(&error).error("WAIT_TIMEOUT");
     assert!(daemon.lives());
@@ -181,7 +181,7 @@ fn a_foreground_daemon_takes_over_from_an_autostarted_one_and_from_no_other() {
     let second = sandbox.command("subagentd").args(["run", "--json"]).run();
     let refused = second.error("DAEMON_ALREADY_RUNNING");
     assert_eq!(refused["details"]["recommendedCommand"], "subagentd stop");
-    // One that is stopped would not hear of that either.
+    // A stopped process would not notice that either.
     foreground.signal(Signal::SIGSTOP);
     let third = sandbox.command("subagentd").args(["run", "--json"]).run().error("DAEMON_ALREADY_RUNNING");
     assert!(!third["details"].as_object().unwrap().contains_key("recommendedCommand"), "{third}");
@@ -260,7 +260,7 @@ fn the_same_key_gives_the_same_turn() {
     assert!(turns.iter().all(|turn| *turn == turns[0]), "{turns:?}");
     sandbox.kill_daemon();
     let late = keyed().run().data_of("turn.waited");
-    assert_eq!(late["turnId"], turns[0], "the key is kept over a crash");
+    assert_eq!(late["turnId"], turns[0], "the key must survive a crash");
     assert_eq!(sandbox.touches("touched"), 1);
     let other = sandbox.sending(&worker, "another text").args(["--turn-id", "job-42"]).run();
     other.error("IDEMPOTENCY_CONFLICT");
@@ -268,7 +268,7 @@ fn the_same_key_gives_the_same_turn() {
     sandbox.finish();
 }
 
-/// The handle's variables of what `controller init` gave.
+/// Returns the handle's variables from the output of `controller init`.
 fn handle(controller: &Value) -> [(&'static str, String); 3] {
     let owner = &controller["owner"];
     [
@@ -285,7 +285,8 @@ fn whoever_lost_the_ownership_cannot_act_any_more() {
     let worker = sandbox.start("demo");
     let waited = sandbox.send(&worker, "!ask execute something");
     let request = waited["requestId"].as_str().unwrap();
-    // The owner itself may initialise again; that raises the epoch and so makes its older handle stale.
+    // The owner itself may initialize again. That raises the epoch, so its
+    // older handle becomes stale.
     let mut init = sandbox.subagent(&["controller", "init"]);
     for (name, value) in handle(&first) {
         init = init.env(name, value);
@@ -311,7 +312,7 @@ fn whoever_lost_the_ownership_cannot_act_any_more() {
             command.run().error("INVALID_CONTROLLER_HANDLE");
         }
     }
-    assert_eq!(sandbox.show(&worker)["state"], "waiting_approval", "nothing was done by any of these");
+    assert_eq!(sandbox.show(&worker)["state"], "waiting_approval", "none of these may have an effect");
     let mut approve = sandbox.subagent(commands[2]);
     for (name, value) in handle(&second) {
         approve = approve.env(name, value);
@@ -362,7 +363,7 @@ fn an_agent_inherits_from_whoever_started_the_worker() {
     for _ in 0..2 {
         expect("!env SHARED", "of the caller");
         expect("!env CALLERS_OWN", "yes");
-        // Not said aloud: it must not be in any file.
+        // The value must not be in any file, so the agent does not print it.
         expect("!shell printf %s \"$API_KEY\" | wc -c", "exit 0\n14\n");
         expect("!env FROM_LAUNCHER", "launcher");
         expect("!env PATH", &path);
@@ -374,7 +375,7 @@ fn an_agent_inherits_from_whoever_started_the_worker() {
             expect(&format!("!env {gone}"), "unset");
         }
         expect("!shell umask", "exit 0\n0027\n");
-        // And again with the agent's next process, started by the daemon alone.
+        // Again with the agent's next process, started by the daemon alone.
         sandbox.kill(&sandbox.runtime(&worker));
         sandbox.kill_daemon();
     }
@@ -418,7 +419,7 @@ fn an_agent_cannot_act_as_its_owner() {
         format!("{subagent} worker stop {other} --json"),
         format!("{subagent} worker stop {worker} --json"),
         format!("{subagent} controller init --json"),
-        // A double fork in a session of its own is still below the guard.
+        // A double fork in its own session is still below the guard.
         format!(
             "setsid sh -c '{subagent} approve --worker-id {other} --request {request} --decision allow --json'"
         ),
@@ -449,7 +450,7 @@ fn no_daemon_is_born_below_a_guard() {
     let stop = sandbox.command("subagentd").args(["stop", "--json"]).run();
     assert_eq!(stop.status.code(), Some(0), "{stop}");
     gate.open();
-    let said = wait_until("the command of the agent to give up", Duration::from_secs(30), || {
+    let said = wait_until("the agent's command to give up", Duration::from_secs(30), || {
         fs::read_to_string(&result).ok()
     });
     assert!(said.contains("DAEMON_NOT_RUNNING"), "{said}");

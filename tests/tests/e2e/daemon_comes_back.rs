@@ -1,6 +1,7 @@
-//! A daemon that dies while tasks run comes back without a command; one that ended in order does not.
+//! A daemon that dies while tasks run restarts without a command; one that ended in order does not.
 //!
-//! Nothing here asks through the command line between the death and what is waited for: that would start a daemon.
+//! Between the death and the awaited result no test uses the command line, which
+//! would start a daemon.
 
 use std::fs;
 use std::time::Duration;
@@ -10,10 +11,10 @@ use serde_json::json;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Gate, Sandbox, wait_until};
 
-/// For a daemon to come back and to tell what is due.
+/// Time limit for a daemon to restart and report pending results.
 const SOON: Duration = Duration::from_secs(40);
 
-/// A parent with a task in the background, whose turn waits at the gate.
+/// A parent with a background task whose turn waits at the gate.
 struct World {
     sandbox: Sandbox,
     root: String,
@@ -40,16 +41,17 @@ fn world_of(mut sandbox: Sandbox, tasks: usize) -> World {
 }
 
 impl World {
-    /// Waits until the parent's agent has answered the messages about the ends of this many tasks, as its journal has it.
+    /// Waits until the parent's journal shows that its agent answered the messages about the ends
+    /// of this many tasks.
     fn heard(&self, tasks: usize) {
         let journal = self.sandbox.state_dir().join("runtimes").join(&self.root).join("1.journal");
-        wait_until("the parent to hear", SOON, || {
+        wait_until("the parent to be notified", SOON, || {
             let text = fs::read_to_string(&journal).ok()?;
             (0..tasks).all(|number| text.contains(&format!("[Subagent 't{number}'"))).then_some(())
         });
     }
 
-    /// Waits until the log of every worker has this line; gives how many have.
+    /// Waits until the log of every worker contains this line. Returns the number of workers.
     fn all_noted(&self, line: &str) -> usize {
         wait_until(line, SOON, || {
             let noted: Vec<bool> = self
@@ -84,7 +86,7 @@ fn a_daemon_that_died_comes_back_and_tells_the_parent_although_no_command_is_typ
     world.heard(1);
     let after = world.sandbox.daemon_info().unwrap();
     assert!(after.generation > before.generation && after.mode == "background", "{after:?}");
-    // It is no descendant of the runtime that started it, which ends all of them with its agent.
+    // It is not a descendant of the runtime that started it, which would end it with its agent.
     let daemon = world.sandbox.find_daemon().unwrap();
     let runtimes = [world.sandbox.runtime(&world.root).pid];
     assert!(!parents(&daemon).iter().any(|pid| runtimes.contains(pid)), "{daemon:?}");
@@ -138,7 +140,7 @@ fn a_daemon_that_is_killed_while_it_ends_does_not_come_back() {
 #[test]
 fn after_a_stop_that_finds_no_daemon_none_comes_back() {
     let world = world(Sandbox::new());
-    // Their runtimes look only when they go on.
+    // Their runtimes check only when they continue.
     let mut runtimes = world.sandbox.processes();
     runtimes.retain(|process| process.name.starts_with("subagent-run"));
     assert_eq!(runtimes.len(), 2);
@@ -161,9 +163,9 @@ fn where_no_daemon_may_be_started_by_itself_none_comes_back() {
     let world = world(sandbox);
     world.sandbox.kill_daemon();
     world.gate.open();
-    // With a look a runtime would write a line.
+    // A check by a runtime would write a line.
     let begin = std::time::Instant::now();
-    wait_until("longer than until the first look", SOON, || {
+    wait_until("longer than the time to the first check", SOON, || {
         (begin.elapsed() > Duration::from_secs(3)).then_some(())
     });
     assert!(world.sandbox.find_daemon().is_none());

@@ -1,4 +1,4 @@
-//! `subagent demo` works from end to end and leaves nothing behind.
+//! The command `subagent demo` works from end to end and leaves nothing behind.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn the_demo_shows_what_it_promises() {
 
 #[test]
 fn a_signal_in_the_middle_of_the_demo_leaves_nothing_either() {
-    // While the daemon is being started, a turn runs, and there is no daemon but a worker.
+    // During the start of the daemon, during a turn, and while a worker but no daemon exists.
     for (signal, line) in [
         (Signal::SIGINT, "$ subagent controller init"),
         (Signal::SIGTERM, "Once"),

@@ -1,5 +1,5 @@
 //! The scripted agent as a client sees it: bytes over pipes, driven by a small NDJSON client.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "all of it is test code, its helpers too")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code including its helpers")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -13,10 +13,10 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use subagent_tests::harness::executables;
 
-/// Bounds every wait of these tests; nothing here takes a tenth of it.
+/// Time limit of every wait; nothing here takes a tenth of it.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A running agent; killed when dropped.
+/// A running agent; killed on drop.
 struct Agent {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -66,7 +66,7 @@ impl Agent {
         Self { stdin: child.stdin.take(), child, lines, errors, next_id: 0 }
     }
 
-    /// Started, initialized and with a session.
+    /// Starts an agent, initializes it and opens a session.
     fn ready(args: &[&str]) -> (Self, String) {
         let mut agent = Self::start(args);
         agent.call("initialize", json!({"protocolVersion": 1, "clientCapabilities": {}})).unwrap();
@@ -108,7 +108,7 @@ impl Agent {
         serde_json::from_slice(&self.line()).expect("the line is JSON")
     }
 
-    /// Reads up to the answer of this request; what came before it is returned too.
+    /// Reads up to the response to this request. Also returns the messages before it.
     fn answer(&self, id: u64) -> (Result<Value, Value>, Vec<Value>) {
         let mut before = Vec::new();
         loop {
@@ -127,7 +127,7 @@ impl Agent {
         self.answer(id).0
     }
 
-    /// Runs a script to its end: the stopReason and the updates.
+    /// Runs a script to its end. Returns the stopReason and the updates.
     fn turn(&mut self, session: &str, script: &str) -> (String, Vec<Value>) {
         let id = self.prompt(session, script);
         let (result, before) = self.answer(id);
@@ -137,7 +137,7 @@ impl Agent {
 
     fn exit(&mut self) -> ExitStatus {
         let end = Instant::now() + LIMIT;
-        // The channel ends when the process has closed its stdout: that is the event to wait for.
+        // The channel ends when the process has closed its stdout, which is the event to wait for.
         while Instant::now() < end && self.lines.recv_timeout(LIMIT).is_ok() {}
         self.child.wait().unwrap()
     }
@@ -438,7 +438,8 @@ fn ignore_cancel_postpones_and_hang_never_answers() {
     let hung = agent.prompt(&session, "begun\n!hang");
     agent.message();
     agent.cancel(&session);
-    // It still answers what is not about the turn, in order: no answer to the prompt came before this one.
+    // It still answers requests outside the turn in order: no response to the prompt
+    // came before this one.
     let list = agent.request("session/list", json!({}));
     let (result, before) = agent.answer(list);
     assert_eq!(result.unwrap()["sessions"][0]["sessionId"], json!(session));
@@ -463,7 +464,7 @@ fn history_survives_the_process_and_is_replayed_by_load_only() {
     let (result, before) = agent.answer(resume);
     let options =
         |result: &Value| result["configOptions"].is_array() && result.as_object().unwrap().len() == 1;
-    assert!(options(&result.unwrap()) && before.is_empty(), "a resume replays nothing: {before:?}");
+    assert!(options(&result.unwrap()) && before.is_empty(), "a resume must replay nothing: {before:?}");
     let load = agent.request("session/load", place(&session));
     let (result, before) = agent.answer(load);
     assert!(options(&result.unwrap()));
@@ -511,7 +512,7 @@ fn startup_flags_misbehave_as_told() {
     agent.stdin = None;
     assert!(agent.exit().success());
 
-    // Never answered: the error to the line that is not JSON comes first.
+    // Never answered: the error for the line that is not JSON comes first.
     let mut agent = Agent::start(&["--hang-initialize"]);
     agent.request("initialize", json!({"protocolVersion": 1}));
     agent.send(&json!("noise"));
@@ -612,7 +613,7 @@ fn pids_in(file: &Path) -> Vec<Pid> {
     text.lines().map(|line| Pid::from_raw(line.parse().unwrap())).collect()
 }
 
-/// Gone, or a zombie that nobody has reaped (this test is not everybody's parent).
+/// Whether it is gone, or a zombie not yet reaped (this test is not the parent of all of them).
 fn is_dead(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.is_empty() || stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
@@ -627,7 +628,7 @@ fn spawned_processes_outlive_the_agent_until_their_file_is_deleted() {
     let expected = ["daemon", "ignore-term", "forker", "wipe-env", "hold-pipes"];
     assert_eq!(texts(&updates), expected.map(|shape| format!("spawned: {shape}")));
     let steady: Vec<Pid> = {
-        // The forker writes a line per link; it goes on doing so after the agent's death.
+        // The forker writes a line per link, and continues after the agent's death.
         agent.child.kill().unwrap();
         agent.child.wait().unwrap();
         let known = pids_in(&file).len();
@@ -636,15 +637,15 @@ fn spawned_processes_outlive_the_agent_until_their_file_is_deleted() {
     };
     assert!(steady.len() >= 4, "daemon, ignore-term, wipe-env and hold-pipes are alive: {steady:?}");
     for pid in &steady {
-        // The one of wipe-env is not dumpable; only its owner root may see the (empty) environment.
+        // The process of wipe-env is not dumpable; only root may read its (empty) environment.
         let _ = kill(*pid, Signal::SIGTERM);
     }
-    wait_until("SIGTERM ends all but the deaf one and the chain", || {
+    wait_until("SIGTERM must end all but the deaf one and the chain", || {
         steady.iter().filter(|pid| !is_dead(**pid)).count() <= 1
     });
     let all = pids_in(&file);
     std::fs::remove_file(&file).unwrap();
-    wait_until("the deleted file ends the rest", || all.iter().all(|pid| is_dead(*pid)));
+    wait_until("the deleted file must end the others", || all.iter().all(|pid| is_dead(*pid)));
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! `run -d`, and what a person types after it: the inbox, `approve` without ids, `ls`.
+//! `run -d`, and the commands after it: the inbox, `approve` without ids, `ls`.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-/// The names of the workers that are alive.
+/// Returns the names of the live workers.
 fn alive(sandbox: &Sandbox) -> Vec<Value> {
     let mut data = sandbox.run(&["ls"]).data_of("workers.overview");
     match data["items"].take() {
@@ -14,7 +14,7 @@ fn alive(sandbox: &Sandbox) -> Vec<Value> {
     }
 }
 
-/// Waits until a worker asks something; gives its item of `ls`.
+/// Waits until a worker asks a question. Returns its item of `ls`.
 fn asking(sandbox: &Sandbox, name: &str) -> Value {
     wait_until("a question", Duration::from_secs(30), || {
         alive(sandbox).into_iter().find(|item| item["name"] == name && item["requestId"].is_string())
@@ -31,7 +31,7 @@ fn a_detached_run_prints_the_name_of_a_worker_that_goes_on() {
     let data = sandbox.run(&["run", "-d", "demo", "Hello"]).data_of("run.detached");
     assert_eq!(data["name"], "demo-2");
     let runs = sandbox.run(&["worker", "list", "-l", "subagent/run"]).data_of("worker.listed");
-    assert_eq!(runs["count"], 0, "what ends left runs does not end these");
+    assert_eq!(runs["count"], 0, "ending abandoned runs must not end these");
     let ended = sandbox.run(&["wait", "--worker-id", "auth", "--all"]).data_of("workers.waited");
     assert_eq!(ended["items"][0]["outcome"], "matched");
     let names = sandbox.command("subagent").args(["ls", "-q"]).run();

@@ -1,5 +1,5 @@
-//! Every command in the documents works: the `console` blocks of a document are one shell session, and are run as one
-//! in a sandbox of their own.
+//! Every command in the documents works: the `console` blocks of a document form one shell session,
+//! which runs in its own sandbox.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use subagent_tests::harness::{Sandbox, executables};
 
-/// The lines that a person types: those behind `$ `, and behind `> ` where one goes on.
+/// Returns the typed lines: those after `$ `, and continuations after `> `.
 fn session(document: &str) -> String {
     let mut script = String::new();
     let mut inside = false;
@@ -33,10 +33,10 @@ fn run(document: &str, folder: &str) {
     let typed = session(&fs::read_to_string(root.join(document)).unwrap());
     assert!(typed.lines().count() >= 3, "{document} has no commands, or they are not marked as `console`");
     let mut sandbox = Sandbox::new();
-    // Where the session makes its workspace, for the checks at the end.
+    // The session's own workspace, for the checks at the end.
     sandbox.set_state_dir(sandbox.workspace().join(folder).join(".subagent/state"));
     let file = sandbox.file("session.sh");
-    // What fails in the middle of a pipe counts as well, and a failure shows the commands before it.
+    // Failures within a pipe count too, and a failure shows the commands before it.
     fs::write(&file, format!("set -euxo pipefail\n{typed}")).unwrap();
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", executables().folder().display());
     let output = sandbox

@@ -1,5 +1,5 @@
-//! The scripts in `examples/` work as they are, with the scripted agent: that of CI is run in `ci.rs`, that with a real agent
-//! in `real_agents`.
+//! The scripts in `examples/` work unchanged with the scripted agent. `ci.rs` runs that for CI, and
+//! `real_agents` that with a real agent.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn three_reviewers_work_at_the_same_time_and_make_one_review() {
     sandbox.init();
     let tasks = sandbox.file("tasks");
     fs::create_dir(&tasks).unwrap();
-    // Each goes on only when all have begun: one after the other they would never end.
+    // Each continues only when all have begun: in sequence they would never end.
     let begun: Vec<String> =
         ["a", "b", "c"].iter().map(|name| sandbox.file_name(&format!("begun-{name}"))).collect();
     let all: String = begun.iter().map(|file| format!("!wait-file {file}\n")).collect();
@@ -89,7 +89,7 @@ fn the_definitions_for_delegation_are_valid_and_let_their_agents_do_what_they_ar
     }
     let valid = sandbox.run(&["agent", "validate"]).data_of("agent.validated");
     assert_eq!((&valid["valid"], &valid["problems"]), (&json!(true), &json!([])), "{valid}");
-    // The reviewer's own launcher.
+    // The reviewer has its own launcher.
     let demo = sandbox.demo_agent(&[]);
     sandbox.launcher("codex", demo);
     sandbox.init();
@@ -174,7 +174,7 @@ fn an_architect_plans_and_an_editor_builds_what_was_approved_with_a_form() {
         assert_eq!(built.status.code(), Some(0), "{session}: {built}");
     }
     let (plan, built) = (said("task", "taskId", "Plan"), said("task", "taskId", "Build"));
-    assert!(plan.contains("permission: reject-once"), "an architect changes nothing: {plan}");
+    assert!(plan.contains("permission: reject-once"), "an architect must change nothing: {plan}");
     let ends = "permission: allow-oncepermission: reject-onceBuilt.";
     assert!(built.contains(ends) && built.contains("Step one: a.rs"), "{built}");
     let both = said("worker", "workerId", "architect and editor");

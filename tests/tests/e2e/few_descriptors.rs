@@ -1,15 +1,15 @@
-//! A daemon that may open few files answers every request, says why it cannot reach a worker, and reaches the next one
-//! when another has ended.
+//! A daemon with few descriptors answers every request, reports why it cannot reach a worker, and
+//! reaches the next one when another has ended.
 
 use std::time::{Duration, Instant};
 
 use subagent_tests::harness::{Sandbox, wait_until};
 
 const WORKERS: usize = 8;
-/// For each request.
+/// Time limit of each request.
 const ANSWERED: Duration = Duration::from_secs(15);
 
-/// Starts workers, and a daemon after them that may have `limit` files open.
+/// Starts workers, and then a daemon that may open `limit` files.
 fn adopted_with(limit: u32) -> (Sandbox, Vec<String>) {
     let sandbox = Sandbox::new();
     sandbox.init();
@@ -21,9 +21,10 @@ fn adopted_with(limit: u32) -> (Sandbox, Vec<String>) {
     (sandbox, workers)
 }
 
-/// Whether a message to this worker is answered by its agent; otherwise the daemon says that it cannot reach it.
+/// Whether this worker's agent answers a message. Otherwise the daemon reports that it
+/// cannot reach the worker.
 fn is_reached(sandbox: &Sandbox, worker: &str) -> bool {
-    // The daemon may be short of descriptors for one request, too.
+    // The daemon may lack descriptors for one request too.
     wait_until("an answer about the worker", ANSWERED * 4, || look(sandbox, worker))
 }
 
@@ -56,7 +57,7 @@ fn a_daemon_with_few_descriptors_adopts_workers_in_turns() {
     let reached: Vec<&String> = workers.iter().filter(|worker| is_reached(&sandbox, worker)).collect();
     assert!(!reached.is_empty() && reached.len() < WORKERS, "{reached:?}");
     let missed = workers.iter().find(|worker| !reached.contains(worker)).unwrap();
-    // An order for a worker that cannot be reached changes nothing.
+    // A command for an unreachable worker changes nothing.
     sandbox.run(&["worker", "stop", missed]).error("TOO_MANY_OPEN_FILES");
     for worker in &reached {
         assert_eq!(sandbox.run(&["worker", "stop", worker]).data()["state"], "stopped");
@@ -66,7 +67,7 @@ fn a_daemon_with_few_descriptors_adopts_workers_in_turns() {
         (next.filter(|worker| is_reached(&sandbox, worker)).count() >= reached.len()).then_some(())
     });
     assert!(daemon.lives());
-    // A daemon with more of them reaches all.
+    // A daemon with more descriptors reaches all.
     sandbox.kill_daemon();
     for worker in workers.iter().filter(|worker| !reached.contains(worker)) {
         assert!(is_reached(&sandbox, worker), "{worker}");
@@ -117,7 +118,7 @@ fn doctor_says_how_many_workers_the_daemon_reaches() {
     let sandbox = Sandbox::new();
     let script = "ulimit -n 100; exec \"$0\" doctor --json";
     let found = sandbox.command("sh").args(["-c", script, &sandbox.executable("subagent")]).run();
-    // (100 - 48) / 3: what the daemon keeps for itself, and what a runtime costs.
+    // (100 - 48) / 3: descriptors reserved for the daemon, and descriptors per runtime.
     assert!(found.stdout.contains("100 for the daemon: enough for 17 workers that run"), "{found}");
     sandbox.finish();
 }

@@ -1,4 +1,5 @@
-//! `subagent init` and `completions --install`: what a new user has afterwards, and that nothing of his is changed.
+//! `subagent init` and `completions --install`: the result for a new user, whose
+//! existing files stay unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,7 @@ use subagent_tests::harness::{On, Sandbox};
 
 use crate::config_layers::{USER, agent, bare, write};
 
-/// All files below the home, with what they say.
+/// Returns all files below the home with their content.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -26,7 +27,7 @@ fn states(data: &Value) -> Vec<(String, String)> {
     data["steps"].as_array().unwrap().iter().map(|step| (word(step, "step"), word(step, "state"))).collect()
 }
 
-/// A bare sandbox with one agent that is installed, and a home of somebody who uses Claude Code and bash.
+/// A bare sandbox with one installed agent, and a home of a user of Claude Code and bash.
 fn newcomer(flags: &str) -> Sandbox {
     let mut sandbox = bare();
     agent(&sandbox, "codex-acp", flags);

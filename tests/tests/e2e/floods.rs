@@ -1,5 +1,5 @@
-//! Connections that keep the daemon busy with nothing: the owner is answered all the same, and memory is bounded and given
-//! back.
+//! Idle connections that load the daemon: the owner is still answered, and memory
+//! is bounded and released.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Running, Sandbox, wait_until};
 
-/// For what the owner asks meanwhile. A connection that says nothing is closed after 30 s: nothing here waits for that.
+/// Time limit for the owner's requests. A silent connection is closed after 30 s; nothing
+/// here waits for that.
 const SOON: Duration = Duration::from_secs(20);
 const DEADLINE: Duration = Duration::from_secs(60);
 const MIB: u64 = 1024;
 
-/// What a crowd of connections is to do.
+/// The behavior of a crowd of connections.
 struct Crowd<'a> {
     count: usize,
     head: &'a str,
@@ -35,14 +36,14 @@ impl Crowd<'_> {
         ]
     }
 
-    /// A process of the owner's.
+    /// Starts it as a process of the owner.
     fn of_owner(&self, sandbox: &Sandbox) -> Running {
         let running = sandbox.command("stranger").args(self.args(sandbox)).deadline(DEADLINE * 5).spawn();
         opened(sandbox);
         running
     }
 
-    /// A process below this worker's agent, which stays when the turn has ended.
+    /// Starts it as a process below this worker's agent that stays after the turn.
     fn below(&self, sandbox: &Sandbox, worker: &str) {
         let args = self.args(sandbox);
         let args = shell_words::join(args.iter().map(String::as_str));
@@ -64,7 +65,7 @@ fn resident_kib(process: &Process) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// A sandbox whose daemon may have 1,024 descriptors, as on most systems.
+/// A sandbox whose daemon has 1,024 descriptors, as on most systems.
 fn with_few_descriptors() -> (Sandbox, String) {
     let sandbox = Sandbox::new();
     let program = sandbox.executable("subagent");
@@ -114,7 +115,7 @@ fn followers_that_never_read_cost_little() {
     let crowd = Crowd { count: 300, head: &head, body: 0 }.of_owner(&sandbox);
     let after = daemon.peak_memory_kib();
     assert!(after < before + 64 * MIB, "{before} KiB became {after} KiB");
-    assert!(sandbox.events(&worker).len() > 20_000 / 100, "a follower that reads gets everything");
+    assert!(sandbox.events(&worker).len() > 20_000 / 100, "a follower that reads must get everything");
     let begun = Instant::now();
     assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
@@ -139,7 +140,7 @@ fn unfinished_bodies_are_bounded_and_given_back() {
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     fs::write(sandbox.file("gate"), "").unwrap();
     assert!(crowd.output().status.success());
-    wait_until("the memory to be given back", DEADLINE, || {
+    wait_until("the memory to be released", DEADLINE, || {
         (resident_kib(&daemon) < before + 32 * MIB).then_some(())
     });
     sandbox.finish();

@@ -1,5 +1,5 @@
-//! A runtime dies while the disk is full: every request is answered in time, nothing says that the worker runs, and
-//! everything goes on when there is room again.
+//! A runtime dies while the disk is full: every request is answered in time, the worker is not
+//! reported as running, and everything continues once there is space.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use subagent_tests::harness::{Faults, Sandbox, wait_until};
 
-/// For a worker whose runtime has died to say so.
+/// Time limit for a worker to report the death of its runtime.
 const OBSERVED: Duration = Duration::from_secs(5);
-/// For any request while nothing can be stored.
+/// Time limit of any request while nothing can be stored.
 const ANSWERED: Duration = Duration::from_secs(15);
-/// From the first free byte until everything goes on.
+/// Time from the first free byte until everything continues.
 const GOES_ON: Duration = Duration::from_secs(15);
 
 /// A sandbox whose files under `path` cannot be written while the returned file exists.
@@ -30,7 +30,7 @@ fn failing(path: &str, errno: &str, ops: &[&str]) -> (Sandbox, Faults, PathBuf) 
     (sandbox, faults, gate)
 }
 
-/// A worker whose runtime is killed in the middle of a turn while the disk is full; gives its turn.
+/// Kills a worker's runtime during a turn while the disk is full. Returns the turn.
 fn killed_in_a_turn(sandbox: &Sandbox, worker: &str, full: &Path) -> serde_json::Value {
     let prompt = format!("!say begun\n{}", sandbox.gate("never").directive());
     let accepted = sandbox.send_no_wait(worker, &prompt);

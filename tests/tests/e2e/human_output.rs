@@ -1,10 +1,10 @@
-//! What a person sees: the executables at a terminal.
+//! Output for people: the executables at a terminal.
 
 use nix::sys::signal::Signal;
 use std::os::unix::process::ExitStatusExt as _;
 use subagent_tests::harness::{Launcher, On, Sandbox};
 
-/// The codes of a command: colours, erasing, titles.
+/// Starts a control sequence: colors, erasing, titles.
 const ESCAPE: char = '\u{1b}';
 
 #[test]
@@ -108,7 +108,7 @@ fn what_an_agent_says_cannot_reach_the_terminal() {
     let sent = sandbox.command("subagent").args(send).on_screen();
     assert!(sent.text().contains("beforeafter"), "{:?}", sent.bytes);
     let watched = sandbox.command("subagent").args(["watch", "--worker-id", &worker]).on_screen();
-    // The message, the thought, the tool call, the answer.
+    // The message, the thought, the tool call, the response.
     assert!(watched.text().matches("beforeafter").count() >= 6, "{:?}", watched.bytes);
     for screen in [sent, watched] {
         assert!(!screen.bytes.contains("owned") && !screen.bytes.contains("\u{9b}"), "{:?}", screen.bytes);
@@ -186,7 +186,7 @@ fn ctrl_c_ends_the_wait_and_not_the_turn() {
         .iter()
         .find_map(|line| line.strip_prefix("Try:  subagent "))
         .unwrap_or_else(|| panic!("{lines:?}"));
-    assert!(screen.text().contains("the turn goes on"), "{lines:?}");
+    assert!(screen.text().contains("the turn must continue"), "{lines:?}");
     gate.open();
     let args: Vec<&str> = command.split(' ').collect();
     assert_eq!(sandbox.run(&args).data_of("event.matched")["type"], "turn.completed");
@@ -264,12 +264,12 @@ fn a_worker_that_is_addressed_by_its_name_is_called_by_it() {
     assert_eq!(set.trim(), "demo-1\n  idle timeout  never");
     let set = sandbox.run(&["worker", "set", "demo-1", "--idle-timeout", "20m"]).data_of("worker.set");
     let keys: Vec<&String> = set.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["idleTimeoutMs", "workerId"], "the agent has no part in it");
+    assert_eq!(keys, ["idleTimeoutMs", "workerId"], "the agent must not be involved");
     assert_eq!(set["idleTimeoutMs"], 1_200_000);
     let stopped = at_terminal(&["worker", "stop", "-l", "job=x"]);
     assert_eq!(stopped.trim(), "demo-1  stopped");
     assert!(at_terminal(&["stop", "demo-1"]).starts_with("demo-1  stopped"));
-    // Data are as they were.
+    // Data stay unchanged.
     let data = sandbox.run(&["stop", "demo-1"]).data_of("worker.stopped");
     assert!(data.get("name").is_none(), "{data}");
     sandbox.finish();

@@ -1,5 +1,5 @@
-//! The inbox from the outside: what is asked is listed and shown, several are decided at once, decisions become rules,
-//! questions have deadlines, and one decision wins.
+//! The inbox from outside: questions are listed and shown, several are decided at once, decisions
+//! become rules, questions have deadlines, and only one decision counts.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
     events.map(|event| event["data"].clone()).collect()
 }
 
-/// A directive by which the agent asks whether it may run this, without waiting for the answer.
+/// Returns a directive by which the agent requests permission for this command, without
+/// waiting for the answer.
 fn asks(id: u64, command: &str) -> String {
     let options = json!([
         {"optionId": "y", "name": "Yes", "kind": "allow_once"}, {"optionId": "n", "name": "No", "kind": "reject_once"},
@@ -42,13 +43,14 @@ fn asks(id: u64, command: &str) -> String {
     )
 }
 
-/// A worker whose agent has asked all of this at once; the turn goes on when the gate is opened.
+/// A worker whose agent has requested all of this at once; the turn continues when
+/// the gate is opened.
 fn asking(sandbox: &Sandbox, worker: &str, commands: &[&str]) -> (Gate, Value) {
     let gate = sandbox.gate(worker);
     let lines: Vec<String> =
         commands.iter().enumerate().map(|(at, command)| asks(4242 + at as u64, command)).collect();
     let accepted = sandbox.send_no_wait(worker, &format!("{}\n{}", lines.join("\n"), gate.directive()));
-    wait_until("all of it to be asked", Duration::from_secs(30), || {
+    wait_until("all questions to be open", Duration::from_secs(30), || {
         let asked = of_type(sandbox, worker, "approval.requested").len();
         (asked >= commands.len()).then_some(())
     });
@@ -224,7 +226,7 @@ fn a_decision_becomes_a_rule_that_answers_what_else_waits_and_what_comes() {
     gate.open();
     let _ = sandbox.turn_end(&accepted);
     assert_eq!(sandbox.send(&worker, "!ask execute make all")["assistantText"], "permission: allow-once");
-    // It outlives the daemon, is told, and can be taken back.
+    // It survives the daemon, is reported, and can be revoked.
     sandbox.kill_daemon();
     assert_eq!(sandbox.send(&worker, "!ask execute make  all")["assistantText"], "permission: allow-once");
     let listed = sandbox.run(&["policy", "rules", "list"]).data_of("policy.rules");
@@ -250,7 +252,7 @@ fn a_rule_of_the_controller_holds_for_all_of_its_workers() {
     let (_, second) = ask(&sandbox, &two, "make");
     always(&sandbox, &one, &first["requestId"], &["controller"]);
     assert_eq!(sandbox.turn_end(&first)["type"], "turn.completed");
-    assert_eq!(sandbox.turn_end(&second)["type"], "turn.completed", "nobody has answered this one");
+    assert_eq!(sandbox.turn_end(&second)["type"], "turn.completed", "this one was not answered");
     let three = start(&sandbox, &[]);
     assert_eq!(sandbox.send(&three, "!ask execute make")["assistantText"], "permission: allow-once");
     let listed = sandbox.run(&["policy", "rules", "list", "--worker-id", &three]).data_of("policy.rules");
@@ -295,7 +297,7 @@ fn a_decision_and_its_rule_are_stored_together_whenever_the_daemon_dies() {
         sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort"));
         let once = sandbox.file("once");
         sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
-        // The command asks the next daemon the same again.
+        // The command repeats its request to the next daemon.
         let data = always(&sandbox, &worker, &asked, &[]);
         assert!(once.exists(), "{point} was never reached");
         wait_until("the other one to be decided", Duration::from_secs(30), || {
@@ -339,7 +341,7 @@ fn what_nobody_answers_in_time_cancels_its_turn_also_when_no_daemon_was_there() 
     let worker = start(&sandbox, &["--approval-timeout", "1.5", "--on-approval-timeout", "cancel"]);
     let (_, waited) = ask(&sandbox, &worker, "make");
     sandbox.kill_daemon();
-    // The next daemon decides as soon as it has caught up, or when the time is over.
+    // The next daemon decides once it has caught up, or at the deadline.
     let end = sandbox.turn_end(&waited);
     assert_eq!(
         (&end["type"], &end["data"]["reason"]),

@@ -1,5 +1,6 @@
-//! Every invariant turns red when what it guards is broken: a finished, good state is copied and broken on purpose,
-//! once for each thing that a check looks at. The break stands beside the name of the check that must notice it.
+//! Every invariant check fails when its invariant is violated. A copy of a finished, good state is
+//! damaged, once for each condition that a check covers. The damage is beside the name of the check
+//! that must detect it.
 
 use std::fs;
 use std::path::Path;
@@ -17,10 +18,10 @@ use subagent_tests::harness::{Finished, Sandbox, wait_until};
 use subagent_tests::invariants::{Evidence, check};
 use tempfile::TempDir;
 
-/// A session with everything in it: turns that were completed, canceled and lost, permissions that were given,
-/// canceled and lost, a watcher, a second worker.
+/// A session with everything: completed, canceled and lost turns; given, canceled and lost
+/// permissions; a watcher; a second worker.
 ///
-/// It is made once and goes with the last test that holds it.
+/// It is created once and removed with the last test that uses it.
 fn good() -> Arc<Finished> {
     static GOOD: Mutex<Weak<Finished>> = Mutex::new(Weak::new());
     let mut shared = GOOD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +57,7 @@ fn make_good() -> Finished {
     sandbox.finish()
 }
 
-/// A copy of the good state that may be broken.
+/// A copy of the good state that may be damaged.
 struct Copy {
     _folder: TempDir,
     evidence: Evidence,
@@ -73,7 +74,7 @@ impl Copy {
         let mut evidence = good.evidence.moved_to(&state_dir);
         evidence.socket_folders = vec![sockets];
         let copy = Self { _folder: folder, evidence };
-        assert_eq!(check(&copy.evidence), Vec::<String>::new(), "the copy is as good as the original");
+        assert_eq!(check(&copy.evidence), Vec::<String>::new(), "the copy must pass like the original");
         copy
     }
 
@@ -101,7 +102,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The check of this name must turn red.
+/// The check with this name must fail.
 #[track_caller]
 fn red(evidence: &Evidence, name: &str) {
     let violations = check(evidence);
@@ -111,7 +112,7 @@ fn red(evidence: &Evidence, name: &str) {
     );
 }
 
-/// Breaks a copy of the database with these statements.
+/// Damages a copy of the database with these statements.
 #[track_caller]
 fn red_after(name: &str, statements: &str) {
     let copy = Copy::new();
@@ -136,21 +137,21 @@ const NEXT: &str = "(SELECT max(seq) + 1 FROM events)";
 fn what_is_acknowledged_must_be_stored() {
     let _shared = good();
     let name = "what was acknowledged is stored";
-    // An event that a watcher printed is lost, or another one has its number, or it is hidden.
+    // A printed event is lost, has another number, or is hidden.
     red_after(name, "DELETE FROM events WHERE type = 'turn.completed'");
     red_after(name, "UPDATE events SET type = 'progress.update' WHERE type = ''");
     red_after(name, "UPDATE events SET internal = 1 WHERE type = 'message.sent'");
-    // A turn that was accepted is lost, or a cancel that was confirmed did not happen.
+    // An accepted turn is lost, or a confirmed cancel did not happen.
     red_after(name, &format!("DELETE FROM turns WHERE id = {COMPLETED}"));
     red_after(name, &format!("UPDATE turns SET status = 'completed' WHERE id = {CANCELED}"));
-    // A decision is lost, or another option was chosen, or it was not delivered although that was said.
+    // A decision is lost, has another option, or was not delivered in spite of the confirmation.
     red_after(name, "DELETE FROM approvals WHERE status = 'delivered'");
     red_after(name, "UPDATE approvals SET option_id = 'reject-once' WHERE option_id = 'allow-once'");
     red_after(
         name,
         "UPDATE approvals SET status = 'undelivered' WHERE status = 'delivered' AND by_cancel = 0",
     );
-    // A worker that was started is lost; one that was stopped runs.
+    // A started worker is lost; a stopped one runs.
     red_after(name, "UPDATE workers SET worker_id = 'w_ffffffffff' WHERE id = 1");
     red_after(name, "UPDATE workers SET state = 'idle' WHERE id = 1");
     let copy = Copy::new();
@@ -161,7 +162,7 @@ fn what_is_acknowledged_must_be_stored() {
 #[test]
 fn a_task_must_end_once_and_be_told_once() {
     let _shared = good();
-    let name = "a task ends once and is told once";
+    let name = "a task ends once and is reported once";
     let task = |worker: i64, outcome: &str| {
         format!(
             "INSERT INTO tasks (worker, controller, depth, name, folded, path, description, prompt, mode, terms, metadata,
@@ -174,10 +175,12 @@ fn a_task_must_end_once_and_be_told_once() {
             "INSERT INTO task_deliveries VALUES (1, 1, {parent}, 'w_0123456789', 'n', 'completed', 'x', {turn})"
         )
     };
-    // Its worker is stopped, and it goes on; it has ended, and its worker has an open turn.
+    // The task continues although its worker is stopped, or it ended although its worker
+    // has an open turn.
     red_after(name, &task(1, "NULL"));
     red_after(name, &format!("{}; UPDATE workers SET state = 'turn' WHERE id = 2", task(2, "'lost'")));
-    // It was told twice; by a turn that is nowhere; it is due to nobody; to one that was ended, though its worker is not stopped.
+    // Its end was reported twice; by a missing turn; it is due to no worker; to one that ended,
+    // though its worker is not stopped.
     let told = "UPDATE events SET payload = json_set(payload, '$.subagent.subagentId',
                   (SELECT worker_id FROM workers WHERE id = 1)) WHERE type = 'message.sent'";
     red_after(name, &format!("{}; {told}", task(1, "'completed'")));
@@ -194,7 +197,7 @@ fn a_task_must_end_once_and_be_told_once() {
 fn only_what_may_go_may_be_gone() {
     let _shared = good();
     let name = "only what may go is gone";
-    // A worker that was said to be removed is not; another one is, though nobody wanted that, or it still runs.
+    // A removed worker still exists; another one was removed without a request, or it still runs.
     red_after(name, "DELETE FROM removed_workers");
     red_after(
         name,
@@ -207,7 +210,8 @@ fn only_what_may_go_may_be_gone() {
         "INSERT INTO removed_workers SELECT worker_id, 1, 99999999999 FROM workers WHERE id = 1;
                      UPDATE workers SET removed_at = 99999999999, state = 'idle' WHERE id = 1",
     );
-    // The mark reaches the latest turn; the start of a worker is gone; what an open question asks is gone.
+    // The mark covers the latest turn, or the start of a worker is gone, or the content
+    // of an open question.
     red_after(
         name,
         "UPDATE workers SET expired_seq = (SELECT max(message_seq) FROM turns WHERE worker = 1) WHERE id = 1",
@@ -224,7 +228,8 @@ fn only_what_may_go_may_be_gone() {
 #[test]
 fn what_is_above_the_mark_must_be_there() {
     let _shared = good();
-    // The marks stand at the beginning of the latest turn, and everything before it is gone: that is good.
+    // The marks are at the beginning of the latest turn, and everything before it is
+    // gone, which is allowed.
     const EXPIRE: &str =
         "UPDATE workers SET expired_seq = (SELECT max(message_seq) FROM turns WHERE worker = workers.id) - 2,
              created_at = created_at - 30 * 24 * 3600 * 1000 WHERE id = 1;
@@ -290,7 +295,7 @@ fn what_is_above_the_mark_must_be_there() {
 fn a_watcher_must_miss_nothing() {
     let _shared = good();
     let name = "a watcher misses nothing";
-    // It left one out, printed one twice, or in another order.
+    // It omitted one, printed one twice, or in another order.
     let breaks: [fn(&mut Vec<EventId>); 3] =
         [|events| _ = events.remove(3), |events| events.insert(2, events[1]), |events| events.swap(1, 2)];
     for break_it in breaks {
@@ -305,12 +310,13 @@ fn a_watcher_must_miss_nothing() {
 fn numbers_must_have_no_gap() {
     let _shared = good();
     let name = "numbers have no gap and no duplicate";
-    // A record was skipped, at the beginning, in the middle, at the end, or the cursor ran ahead.
+    // A record was skipped at the beginning, in the middle or at the end, or the cursor
+    // was too far ahead.
     for number in ["1", "5", "(SELECT max(number) FROM events WHERE worker = 1)"] {
         red_after(name, &format!("DELETE FROM events WHERE worker = 1 AND number = {number}"));
     }
     red_after(name, "UPDATE workers SET number = number + 1 WHERE id = 1");
-    // A record was stored twice (the index that forbids it is taken away first), or in another order.
+    // A record was stored twice (after dropping the index that prevents it), or in another order.
     red_after(
         name,
         &format!(
@@ -321,7 +327,7 @@ fn numbers_must_have_no_gap() {
     );
     red_after(name, "UPDATE events SET number = CASE number WHEN 3 THEN -4 ELSE -3 END WHERE worker = 1 AND number IN (3, 4);
                      UPDATE events SET number = -number WHERE number < 0");
-    // A sequence number was given that was not reserved; a turn's number is missing.
+    // An assigned sequence number was not reserved; a turn's number is missing.
     red_after(name, "UPDATE meta SET value = 3 WHERE key = 'seq_reserved'");
     red_after(name, "UPDATE workers SET last_turn = last_turn + 1 WHERE id = 1");
 }
@@ -336,7 +342,7 @@ fn a_turn_must_have_one_end() {
              FROM turns WHERE id = {turn}"
         )
     };
-    // A second end of the same kind and of another; an end that the events do not know; no end at all.
+    // A second end of the same kind and of another; an end without an event; no end at all.
     red_after(name, &event(COMPLETED, "turn.completed"));
     red_after(name, &event(COMPLETED, "turn.failed"));
     red_after(name, &format!("UPDATE turns SET status = 'failed' WHERE id = {COMPLETED}"));
@@ -345,7 +351,7 @@ fn a_turn_must_have_one_end() {
     // It begins twice, or without its message.
     red_after(name, &event(COMPLETED, "turn.started"));
     red_after(name, &format!("DELETE FROM events WHERE type = 'message.sent' AND turn = {COMPLETED}"));
-    // Only after a restore a turn may be recovered from the journal, without its message.
+    // Only after a restore may a turn be recovered from the journal without its message.
     red_after(
         name,
         &format!(
@@ -357,11 +363,11 @@ fn a_turn_must_have_one_end() {
                WHERE id = {COMPLETED}"
         ),
     );
-    // Its prompt was sent twice, or although it says that it was not.
+    // Its prompt was sent twice, or contrary to its own record.
     red_after(name, &event(COMPLETED, "runtime.turn_dispatching"));
     red_after(name, &event(COMPLETED, "runtime.turn_end"));
     red_after(name, &format!("UPDATE turns SET dispatched = 'no' WHERE id = {COMPLETED}"));
-    // It was completed although its cancel had been taken.
+    // It was completed although its cancel was accepted.
     red_after(
         name,
         &format!(
@@ -375,7 +381,8 @@ fn a_turn_must_have_one_end() {
 fn an_approval_must_have_one_end() {
     let _shared = good();
     let name = "an approval has one end";
-    // It stays open; it is given although it was lost; its event is missing, or there twice; it has no question.
+    // It stays open; it is given although it was lost; its event is missing, or occurs twice;
+    // it has no question.
     red_after(name, "UPDATE approvals SET status = 'pending' WHERE status = 'delivered' AND by_cancel = 0");
     red_after(name, "UPDATE approvals SET status = 'delivered' WHERE status = 'lost'");
     red_after(name, "DELETE FROM events WHERE type = 'approval.lost'");
@@ -388,7 +395,7 @@ fn an_approval_must_have_one_end() {
     );
     red_after(name, "UPDATE approvals SET asked_seq = asked_seq - 1 WHERE status = 'lost'");
     red_after(name, "DELETE FROM approvals WHERE status = 'lost'");
-    // The answer was written twice, or before anybody had decided.
+    // The answer was written twice, or before a decision.
     red_after(
         name,
         &format!(
@@ -397,7 +404,8 @@ fn an_approval_must_have_one_end() {
         ),
     );
     red_after(name, "UPDATE approvals SET decided_seq = NULL WHERE option_id = 'allow-once'");
-    // It was delivered although nothing was written, or the other way round; with an option that nobody offered.
+    // It was delivered although nothing was written, or vice versa; or with an option
+    // that was not offered.
     red_after(name, "DELETE FROM events WHERE type = 'runtime.answer_written'");
     red_after(
         name,
@@ -410,7 +418,7 @@ fn an_approval_must_have_one_end() {
     let reopen = "UPDATE approvals SET status = 'pending' WHERE status = 'lost'";
     copy.database().execute_batch(reopen).unwrap();
     red(&copy.evidence, name);
-    // It was decided, and no command was to decide it.
+    // It was decided without a command.
     let mut copy = Copy::new();
     copy.evidence.acknowledged.all_attempted = true;
     assert_eq!(check(&copy.evidence), Vec::<String>::new());
@@ -422,7 +430,8 @@ fn an_approval_must_have_one_end() {
 fn an_ownership_must_have_one_owner() {
     let _shared = good();
     let name = "an ownership has one owner";
-    // An epoch is missing; an old owner was never released; an owner has no token; what was granted is another's.
+    // An epoch is missing; an old owner was never released; an owner has no token; a granted
+    // one belongs to another.
     red_after(name, "UPDATE owners SET epoch = epoch + 1");
     red_after(
         name,
@@ -438,7 +447,8 @@ fn an_ownership_must_have_one_owner() {
 fn nothing_may_run_without_a_runtime() {
     let _shared = good();
     let name = "nothing runs without a runtime";
-    // A turn is open and its runtime is dead; a worker is stopped and its runtime (here: this test) lives.
+    // A turn is open and its runtime is dead; a worker is stopped and its runtime
+    // (here: this test) lives.
     red_after(name, &format!("UPDATE turns SET status = 'accepted' WHERE id = {COMPLETED}"));
     let me = Process::find(std::process::id().try_into().unwrap()).unwrap();
     red_after(
@@ -454,7 +464,7 @@ fn nothing_may_run_without_a_runtime() {
 fn the_database_must_be_sound() {
     let _shared = good();
     let name = "the database is sound";
-    // What columns say about each other.
+    // Contradictions between columns.
     red_after(name, "UPDATE turns SET worker = 2, no = no + 100 WHERE worker = 1");
     red_after(name, "UPDATE workers SET state = 'turn'");
     red_after(name, "UPDATE workers SET stopped_at = NULL");
@@ -463,7 +473,7 @@ fn the_database_must_be_sound() {
     red_after(name, "UPDATE events SET record = NULL WHERE number = 1");
     red_after(name, "UPDATE requests SET response = ''");
     red_after(name, "DELETE FROM meta WHERE key = 'generation'");
-    // A reference leads nowhere; an index lacks an entry of its table.
+    // A reference points nowhere; an index lacks an entry of its table.
     red_after(name, "UPDATE events SET turn = 99999 WHERE turn IS NOT NULL");
     let copy = Copy::new();
     let database = copy.database();
@@ -473,7 +483,7 @@ fn the_database_must_be_sound() {
         .unwrap();
     let size: i64 = database.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
     drop(database);
-    // Bytes of that index's page are overwritten.
+    // Overwrites bytes of that index's page.
     let mut bytes = fs::read(copy.path("state.db")).unwrap();
     let begin = usize::try_from((page - 1) * size).unwrap();
     bytes[begin + 3..begin + 200].fill(0xff);
@@ -485,7 +495,8 @@ fn the_database_must_be_sound() {
 fn the_journal_must_be_stored() {
     let _shared = good();
     let name = "the journal is stored";
-    // A segment is found whose record was stored with another body, is missing in the database, or is damaged.
+    // A segment exists whose record was stored with another body, is missing in the
+    // database, or is damaged.
     for (payload, number) in [("{\"another\":1}", 1), ("{}", 100_000)] {
         let copy = Copy::new();
         let record = json!({"n": number, "at": 1, "t": "ended", "b": serde_json::from_str::<serde_json::Value>(payload).unwrap()});
@@ -549,7 +560,7 @@ fn an_ended_state_dir_must_be_at_rest() {
     drop(held);
 }
 
-/// Ends what a test left on purpose.
+/// Ends a process that a test left on purpose.
 struct Stray(Child);
 
 impl Drop for Stray {
@@ -566,8 +577,8 @@ fn a_process_that_is_left_is_found() {
     let id = sandbox.path().file_name().unwrap().to_str().unwrap().to_owned();
     let stray =
         |command: &mut Command| Stray(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
-    // With its marker in the environment; with its folder on the command line and no environment; a grandchild with
-    // neither, below one that has the marker.
+    // One with its marker in the environment, one with its folder on the command line and no
+    // environment, and a grandchild with neither, below one that has the marker.
     let strays = [
         stray(Command::new("sleep").arg("60").env(MARKER, &id)),
         stray(Command::new("tail").arg("-f").arg(sandbox.config_file()).env_clear()),
@@ -577,7 +588,8 @@ fn a_process_that_is_left_is_found() {
         let found = of_sandbox(&id, 0, sandbox.path(), sandbox.path());
         (found.len() == 4).then_some(found)
     });
-    // It ends them all, as after a test that failed: the grandchild too, which is nobody's child here.
+    // Dropping it ends them all, as after a failed test: also the grandchild, which
+    // is not our child.
     drop(sandbox);
     drop(strays);
     for process in found {

@@ -1,4 +1,5 @@
-//! The main job from the outside: start a worker, send it messages, watch and wait, look at it, stop it.
+//! The main workflow from outside: start a worker, send it messages, watch and wait,
+//! inspect it, stop it.
 
 use std::fs;
 use std::time::Duration;
@@ -48,7 +49,7 @@ fn a_worker_does_a_job_from_start_to_stop() {
     let agent = sandbox.agent(&guard);
     let stopped = sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
     assert_eq!(stopped["state"], "stopped");
-    // `stopped` is the promise that nothing is left: it holds at once, not soon.
+    // `stopped` guarantees that no process is left: it holds at once.
     for process in [&agent, &guard] {
         assert!(!process.lives(), "{process:?} outlived the stop");
     }
@@ -69,7 +70,7 @@ fn the_text_of_a_turn_is_joined_and_its_last_piece_is_told() {
         (&waited["assistantText"], &waited["lastAssistantChunk"]),
         (&json!("ababab\n\nc"), &json!("c"))
     );
-    assert_eq!(waited["lastAssistantMessage"], "abababc", "as the agent sent it");
+    assert_eq!(waited["lastAssistantMessage"], "abababc", "unchanged from the agent");
     let waited = sandbox.send(&worker, "!think only");
     assert_eq!((&waited["assistantText"], &waited["lastAssistantMessage"]), (&Value::Null, &Value::Null));
     sandbox.finish();
@@ -88,7 +89,7 @@ fn a_follower_sees_each_line_at_once() {
             (event["data"]["text"] == text && event["type"] == "progress.message").then_some(())
         }
     };
-    // The turn stands at the gate: the line came although nothing else has happened.
+    // The turn waits at the gate, so the line arrived on its own.
     follower.wait_line("the text before the gate", says("before"));
     assert_eq!(sandbox.show(&worker)["state"], "running");
     let so_far = follower.stdout();
@@ -151,7 +152,8 @@ fn waits_match_and_time_out() {
     let waiting = sandbox.subagent(&wait).spawn();
     gate.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
-    // It may have begun to wait only after the end: then it is told so instead of waiting for ever.
+    // It may have begun to wait only after the end: then it reports that
+    // instead of waiting forever.
     let _ = waiting.kill();
     let history = ["wait", "--worker-id", &worker, "--include-history", "--until", "turn.started"];
     assert_eq!(sandbox.run(&history).data_of("event.matched")["turnId"], accepted["turnId"]);
@@ -171,7 +173,7 @@ fn a_send_that_times_out_leaves_the_turn_running() {
     gate.open();
     let cursor = &error["details"]["acceptedEventId"];
     assert_eq!(sandbox.wait_after(&worker, cursor, "turn_end")["turnId"], turn);
-    // What cannot be waited for is refused before the turn is begun.
+    // Invalid wait conditions are refused before the turn begins.
     sandbox.sending(&worker, "x").args(["--wait-until", "nonsense"]).run().error("INVALID_ARGUMENT");
     assert_eq!(sandbox.show(&worker)["state"], "idle");
     sandbox.finish();
@@ -215,7 +217,7 @@ fn workers_do_not_get_in_each_others_way() {
 fn what_the_agent_says_on_stderr_can_be_read() {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "!stderr a complaint");
-    // Another pipe than the one that brought the end of the turn.
+    // Another pipe than the one that reported the end of the turn.
     wait_until("the agent's stderr in the log", Duration::from_secs(5), || {
         let logs = sandbox.run(&["worker", "logs", &worker]).data_of("worker.logs");
         logs["text"].as_str().unwrap().contains("a complaint").then_some(())
@@ -266,7 +268,7 @@ fn an_agent_of_old_works_with_all_its_manners() {
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
     sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
     sandbox.kill(&sandbox.runtime(&worker));
-    // It answers null to `session/load` and knows every id.
+    // It answers null to `session/load` and accepts every id.
     assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
     assert_eq!(sandbox.show(&worker)["sessionId"], "session-1");
     sandbox.finish();
@@ -280,7 +282,7 @@ fn nothing_that_an_agent_leaves_behind_survives_the_stop() {
     let strays = fs::read_to_string(sandbox.file("pids")).unwrap().lines().count();
     assert!(strays >= 5, "{strays} processes were left behind");
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
-    // `pids` goes with the sandbox, which would end them: they must be gone before.
+    // `pids` is removed with the sandbox, which would end them: they must be gone before.
     let left: Vec<_> = sandbox.processes().into_iter().filter(|process| process.name == "subagent").collect();
     assert!(left.is_empty(), "{left:?}");
     sandbox.finish();

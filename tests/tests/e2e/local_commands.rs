@@ -1,6 +1,6 @@
-//! The commands that need no daemon, and wrong usage, through the built executable: what is on stdout and stderr, and
-//! the exit code.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+//! Commands without a daemon, and wrong usage, with the built executable: stdout, stderr
+//! and the exit code.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, including its helpers")]
 
 use std::fs;
 use std::io::Read as _;
@@ -68,7 +68,7 @@ fn output(mut command: Command) -> Output {
 }
 
 impl Output {
-    /// The one document on stdout.
+    /// Returns the only document on stdout.
     #[track_caller]
     fn document(&self, code: i32) -> Value {
         assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
@@ -238,7 +238,7 @@ fn what_is_wrong_with_the_input_is_reported_before_anything_is_asked() {
         let error = place.run(&args).error(code);
         assert!(error["message"].as_str().unwrap().contains(text), "{args:?}: {error}");
     }
-    assert!(!place.cwd.join(".subagent").exists(), "a refused command leaves nothing behind");
+    assert!(!place.cwd.join(".subagent").exists(), "a refused command must leave nothing behind");
 }
 
 #[test]
@@ -312,5 +312,5 @@ fn the_daemons_command_line() {
     let stopped = subagentd(&["stop", "--json"]).data("daemon.stopped");
     assert_eq!(stopped, json!({"stopped": false, "pid": null, "workers": false, "reason": "NOT_RUNNING"}));
     assert_eq!(subagentd(&["run", "--heartbeat-seconds", "0"]).code, 2);
-    assert!(!state_dir.exists(), "asking leaves nothing behind");
+    assert!(!state_dir.exists(), "a question must leave nothing behind");
 }

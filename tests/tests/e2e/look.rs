@@ -1,4 +1,4 @@
-//! `show` and `diff`: what a worker does and has changed, for people.
+//! `show` and `diff`: the work and changes of a worker, for people.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{On, Sandbox, Screen, wait_until};
 
-/// Git in the workspace, without the settings of whoever runs the tests.
+/// Runs git in the workspace, without the user's settings.
 pub(crate) fn git(sandbox: &Sandbox, args: &[&str]) -> String {
     let mut command = Process::new("git");
     command.args(args).current_dir(sandbox.workspace()).env("GIT_CONFIG_NOSYSTEM", "1");
@@ -25,7 +25,7 @@ fn write(sandbox: &Sandbox, name: &str, text: &str) {
     fs::write(sandbox.workspace().join(name), text).unwrap();
 }
 
-/// A worker in a repository with a change that is not committed.
+/// A worker in a repository with an uncommitted change.
 fn in_repository() -> (Sandbox, String) {
     let sandbox = Sandbox::new();
     git(&sandbox, &["init", "-q", "."]);
@@ -54,7 +54,7 @@ fn files(data: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The lines of a screen without what differs from run to run.
+/// Returns the lines of a screen without parts that vary between runs.
 fn snapshot(sandbox: &Sandbox, worker: &str, screen: &Screen) -> String {
     let folder = sandbox.workspace().display().to_string();
     let lines: Vec<String> = screen.lines().iter().map(|line| line.trim_end().to_owned()).collect();
@@ -68,7 +68,7 @@ fn a_diff_has_what_has_changed_since_the_first_turn_and_nothing_from_before() {
     let status = git(&sandbox, &["status", "--porcelain"]);
     let _ = sandbox
         .send(&worker, "!edit create new/b.txt 1\\n2\n!edit replace a.txt 1 ONE\n!edit delete gone.txt");
-    // A later turn does not begin anew, and what others change counts: it is the folder's diff.
+    // A later turn does not reset the diff, and foreign changes count: it is the folder's diff.
     let _ = sandbox.send(&worker, "!edit create new/b.txt 1\\n2\\n3");
     write(&sandbox, "untracked.txt", "mine\nand more\n");
 
@@ -85,7 +85,7 @@ fn a_diff_has_what_has_changed_since_the_first_turn_and_nothing_from_before() {
     let patch = data["files"][0]["patch"].as_str().unwrap();
     assert!(patch.ends_with("-one\n+ONE\n mine\n"), "{patch}");
 
-    // The only worker needs no name. In a pipe it is what `git apply` takes.
+    // The only worker needs no name. In a pipe, the output is a patch for `git apply`.
     let patch = sandbox.command("subagent").args(["diff"]).run();
     assert!(patch.text().starts_with("diff --git a/a.txt b/a.txt\n"), "{patch}");
     fs::write(sandbox.file("patch"), patch.text()).unwrap();
@@ -94,22 +94,22 @@ fn a_diff_has_what_has_changed_since_the_first_turn_and_nothing_from_before() {
     assert_eq!(names.text(), "a.txt\ngone.txt\nnew/b.txt\nuntracked.txt\n");
 
     git(&sandbox, &["apply", "-R", sandbox.file("patch").to_str().unwrap()]);
-    assert_eq!(git(&sandbox, &["status", "--porcelain"]), status, "the repository is as it was");
+    assert_eq!(git(&sandbox, &["status", "--porcelain"]), status, "the repository must be unchanged");
     assert_eq!(git(&sandbox, &["for-each-ref", "--format=%(refname)"]).lines().count(), 1);
     let nothing = sandbox.command("subagent").args(["diff"]).run();
     assert_eq!((nothing.text(), nothing.stderr.as_str()), ("", ""));
     let screen = sandbox.command("subagent").args(["diff"]).on_screen();
     assert!(screen.text().contains("nothing has changed since the first turn"), "{screen:?}");
 
-    // Git's own files in the state dir are as it needs them.
+    // Git's own files in the state directory are as git needs them.
     let doctor = sandbox.run(&["doctor"]).data_of("doctor.report").to_string();
     assert!(!doctor.contains("/bases/"), "{doctor}");
 
-    // The base goes with the worker.
+    // The base is removed with the worker.
     let base = sandbox.state_dir().join("bases").join(&worker);
     assert!(base.join("base.json").exists());
     sandbox.run(&["worker", "rm", &worker, "--force"]).data_of("worker.removed");
-    wait_until("the base is removed", Duration::from_secs(30), || (!base.exists()).then_some(()));
+    wait_until("the base must be removed", Duration::from_secs(30), || (!base.exists()).then_some(()));
     sandbox.finish();
 }
 
@@ -190,7 +190,7 @@ fn a_worker_is_shown_with_what_it_does_asks_has_said_and_changed() {
     assert_eq!((&data["workerId"], &data["state"]), (&json!(worker), &json!("waiting_approval")));
     assert_eq!(data["doing"]["tool"], "rm -rf build");
     assert_eq!((&data["doing"]["step"], &data["doing"]["steps"]), (&json!("Read it"), &json!(2)));
-    // Nothing was said after the last tool call: the whole text is the message.
+    // No text follows the last tool call: the whole text is the message.
     assert_eq!(data["lastMessage"]["text"], "Let me see.\n\nI have written a file.");
     assert_eq!(data["changes"], json!({"files": 1, "added": 2, "deleted": 0}));
     let plain = sandbox.command("subagent").args(["show", &worker]).run();

@@ -1,6 +1,6 @@
-//! The product through its executables, as users see it: one module for each subject.
+//! The product through its executables, as users see it: one module per subject.
 //!
-//! Suites that need a process of their own are beside this one: `faults`, `real_agents`, `counts`.
+//! Suites that need their own process are beside this one: `faults`, `real_agents`, `counts`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this folder is a test")]
 
@@ -80,7 +80,7 @@ mod worktrees;
 mod worktrees_killed;
 
 mod doctor {
-    //! `subagent doctor`: what it finds, and what `--fix` mends.
+    //! `subagent doctor`: its findings, and what `--fix` repairs.
     mod broken;
     mod checks;
     mod fix;
@@ -89,7 +89,7 @@ mod doctor {
 }
 
 mod hooks {
-    //! Hooks: where they come from, which are trusted, what they may say.
+    //! Hooks: their sources, their trust, and their permitted output.
     mod after;
     mod before;
     mod config;
@@ -116,11 +116,11 @@ mod hooks {
         let file = sandbox.config_file();
         let text = fs::read_to_string(&file).unwrap();
         let launchers = text.split("hooks: ").next().unwrap();
-        // A line of JSON is YAML, too.
+        // A line of JSON is valid YAML.
         fs::write(&file, format!("{launchers}hooks: {hooks}\n")).unwrap();
     }
 
-    /// The group of one command.
+    /// Returns the hook group of one command.
     fn command(line: &str) -> Value {
         json!([{"hooks": [{"type": "command", "command": line}]}])
     }
@@ -142,7 +142,7 @@ mod skew {
 }
 
 mod tasks {
-    //! Tasks and delegation.
+    //! Tasks and delegation to agents.
     mod basics;
     mod budgets;
     mod causes;

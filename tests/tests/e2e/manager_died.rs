@@ -1,4 +1,4 @@
-//! What examples/approve-after-the-manager-died shows works: the scripts are run as they are, with the scripted agent.
+//! The scripts in examples/approve-after-the-manager-died work unchanged, with the scripted agent.
 
 use std::fs;
 use std::path::Path;

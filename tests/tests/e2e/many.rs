@@ -1,11 +1,12 @@
-//! Several workers at once: tags, a wait for many, the events of all, and what runs in other workspaces.
+//! Several workers at once: tags, a wait for many, the events of all, and
+//! workers in other workspaces.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape};
 
-/// A worker with these tags.
+/// Starts a worker with these tags.
 fn tagged(sandbox: &Sandbox, tags: &[&str]) -> String {
     let mut args = vec!["worker", "start", "--launcher", "demo"];
     tags.iter().for_each(|tag| args.extend(["--tag", tag]));
@@ -13,7 +14,7 @@ fn tagged(sandbox: &Sandbox, tags: &[&str]) -> String {
     data["workerId"].as_str().unwrap().to_owned()
 }
 
-/// The outcomes of a wait, in its order.
+/// Returns the outcomes of a wait, in order.
 fn outcomes(data: &Value) -> Vec<(&str, &str)> {
     let items = data["items"].as_array().unwrap();
     assert_eq!(data["count"], items.len());
@@ -40,7 +41,7 @@ fn workers_are_chosen_by_their_tags() {
     assert_eq!(ids(&list("job=review")), [&*two, &*one]);
     assert_eq!(ids(&list("job,pr=17")), [&*one]);
     assert_eq!((&list("job=fix")["items"], &list("job=fix")["selector"]), (&json!([]), &json!("job=fix")));
-    // Tags are part of what is stored.
+    // Tags are part of the stored state.
     sandbox.kill_daemon();
     assert_eq!(ids(&list("pr=18")), [&*two]);
 
@@ -85,7 +86,7 @@ fn a_wait_for_many_misses_nothing_that_happened_before_it() {
     );
     assert_eq!(data["items"][1]["matchedEvent"]["data"]["requestId"], asked["requestId"]);
 
-    // A question that was answered is none any more: the end of its turn is what counts.
+    // An answered question no longer counts: the wait ends with its turn.
     sandbox.approve(&asks, &asked["requestId"], "allow").data_of("approval.decided");
     let data = sandbox.run(&["wait", "-l", "name", "--all"]).data_of("workers.waited");
     assert_eq!(data["items"][1]["matchedEvent"]["type"], "turn.completed", "{data}");
@@ -122,7 +123,7 @@ fn a_wait_for_many_ends_with_the_first_or_the_last_and_says_what_each_has() {
     let data = any.output().data_of("workers.waited");
     assert_eq!(outcomes(&data), [("waiting", "-"), ("matched", "turn.completed")]);
     assert_eq!((&data["mode"], &data["done"]), (&json!("any"), &json!(1)));
-    // A wait goes on over the death of the daemon.
+    // A wait continues after the death of the daemon.
     sandbox.kill_daemon();
     gates[0].open();
     let ends = [("matched", "turn.completed"), ("matched", "turn.completed")];
@@ -176,7 +177,7 @@ fn the_events_of_all_workers_come_in_one_order() {
     };
     let _ = sandbox.send(&one, "first");
     follower.wait_line("what the first says", says(one.clone(), "first"));
-    // One that did not exist when the follower began, and a daemon that did not either.
+    // A worker and a daemon that did not exist when the follower started.
     sandbox.kill_daemon();
     let two = tagged(&sandbox, &["job=b"]);
     let _ = sandbox.send(&two, "second");
@@ -212,14 +213,14 @@ fn daemons_and_workers_of_all_workspaces_are_listed() {
     let states = [sandbox.state_dir(), there.state_dir()].map(std::path::Path::to_owned);
     let of_test = |data: &Value| -> Vec<Value> {
         let items = data["items"].as_array().unwrap().iter();
-        // Daemons of other tests without a folder of their own may be among them.
+        // Daemons of other tests without their own folder may be included.
         let ours = |item: &&Value| states.iter().any(|state| item["stateDir"] == state.to_str().unwrap());
         items.filter(ours).cloned().collect()
     };
     let daemons = of_test(&sandbox.run(&["daemon", "list"]).data_of("daemons.listed"));
     assert_eq!(daemons.len(), 2, "{daemons:?}");
     assert!(daemons.iter().all(|daemon| daemon["liveWorkers"] == 1));
-    // From anywhere.
+    // From any folder.
     let anywhere = sandbox.subagent(&["worker", "list", "--all-workspaces"]).cwd("/").run();
     let workers = of_test(&anywhere.data_of("workers.listed"));
     let found: Vec<&Value> = workers.iter().map(|item| &item["workerId"]).collect();

@@ -1,12 +1,12 @@
-//! More workers than the system has inotify instances for a user: nobody needs one to work.
+//! More workers than the user's inotify instances: none is required for work.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use subagent_tests::harness::{Sandbox, say};
 
-/// In a user namespace, whose limits are its own. The daemon and two of the runtimes may have an instance; the daemon that
-/// is started anew finds none. `$1` says what is printed next.
+/// In a user namespace with its own limits. The daemon and two of the runtimes may have an
+/// instance; the restarted daemon finds none. `$1` is the next output line.
 const FEW: &str = r#"
 echo 3 > /proc/sys/user/max_inotify_instances || { echo "SKIPPED: the limit cannot be set"; exit 0; }
 say() { echo "== $1"; }

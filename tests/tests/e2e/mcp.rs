@@ -1,4 +1,4 @@
-//! `subagent mcp` and `subagent task` through the executables: a manager gives tasks to scripted agents.
+//! `subagent mcp` and `subagent task` with the executables: a manager delegates to scripted agents.
 
 mod manager;
 
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
-/// Longer than any answer may take.
+/// Longer than any response may take.
 const FAR: Duration = Duration::from_secs(60);
 
-/// The tools that give tasks.
+/// The tools for delegation.
 const OF_TASKS: [&str; 4] = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
 
-/// A workspace with definitions.
+/// A workspace with definitions of agents.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     let folder = sandbox.workspace().join(".agents/agents");
@@ -44,7 +44,7 @@ struct Client {
 }
 
 impl Client {
-    /// Of a program that shows forms to its user.
+    /// Starts a client that supports forms.
     fn with_forms(sandbox: &Sandbox) -> Self {
         Self::of(sandbox.command("subagent").args(["mcp"]).process(), json!({"elicitation": {"form": {}}}))
     }
@@ -57,7 +57,7 @@ impl Client {
         Self::of(sandbox.command("subagent").args(args).process(), json!({}))
     }
 
-    /// With the token of a worker's task server.
+    /// Starts a client with the token of a worker's task server.
     fn with_token(sandbox: &Sandbox, token: &str) -> Self {
         let mut command = sandbox.command("subagent").args(["mcp"]).process();
         command.env("SUBAGENT_TASK_TOKEN", token);
@@ -100,12 +100,12 @@ impl Client {
         self.hear(|heard| heard["id"] == id && heard.get("method").is_none())
     }
 
-    /// The next message of the server with this method.
+    /// Returns the server's next message with this method.
     fn next(&mut self, method: &str) -> Value {
         self.hear(|heard| heard["method"] == method)
     }
 
-    /// The first message that is wanted; the others are kept.
+    /// Returns the first wanted message and keeps the others.
     fn hear(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.heard.iter().position(&wanted) {
             return self.heard.remove(at);
@@ -129,7 +129,7 @@ impl Client {
         self.request("tools/call", params)
     }
 
-    /// The text of an answer, and whether it is an error.
+    /// Returns the text of a response, and whether it is an error.
     fn text(&mut self, id: u64) -> (String, bool) {
         let answer = self.answer(id);
         let text = answer["result"]["content"][0]["text"].as_str();
@@ -142,7 +142,7 @@ impl Client {
         self.text(id)
     }
 
-    /// Closes its stdin; it ends, and well.
+    /// Closes the server's stdin; the server ends with success.
     fn end(mut self) {
         self.stdin = None;
         let status = wait_until("the server to end", FAR, || self.child.try_wait().unwrap());
@@ -161,7 +161,7 @@ fn scout(prompt: &str) -> Value {
     json!({"agent": "scout", "description": "Look around", "prompt": prompt})
 }
 
-/// What is between the tags.
+/// Returns the text between the tags.
 #[track_caller]
 fn inside(text: &str) -> &str {
     let (open, rest) = text.split_once('>').unwrap();
@@ -180,7 +180,7 @@ fn a_manager_gives_tasks_through_mcp_in_the_foreground_and_in_the_background() {
     assert!(!is_error && inside(&text) == "found it", "{text}");
     assert!(text.starts_with("<task_result agent=\"scout\" name=\""), "{text}");
     assert!(client.heard.iter().any(|heard| heard["method"] == "notifications/progress"));
-    // Two at the same time: the first one ends after the second.
+    // Two at once: the first one ends after the second.
     let gate = sandbox.gate("both");
     let first = client.call("task", scout(&format!("!tool read a\n{}\nfirst", gate.directive())));
     let (second, _) = client.called("task", scout("!tool read b\nsecond"));
@@ -308,7 +308,8 @@ fn an_agent_gives_tasks_with_the_token_of_its_server_and_not_without() {
     sandbox.init();
     let started = sandbox.run(&["worker", "start", "--launcher", "demo", "--delegate"]);
     let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
-    // Its server has the token; a scripted agent starts none, so it is taken from where the daemon keeps it.
+    // Its server has the token. A scripted agent starts none, so the test reads it
+    // from the daemon's file.
     let token = &sandbox.task_token(&worker);
     let begin = json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize",
@@ -382,7 +383,7 @@ fn tasks_are_given_and_looked_at_on_the_command_line() {
     });
     assert_shape(&ended.data_of("task.waited"), &shape);
     let text = sandbox.command("subagent").args(["task", "result", "one"]).run();
-    assert_eq!(text.text().trim_end(), "hello", "a name is the same in small letters");
+    assert_eq!(text.text().trim_end(), "hello", "names must ignore case");
     let gate = sandbox.gate("two");
     let args =
         ["task", "run", "--agent", "scout", "--name", "Two", "--background", "--text", &gate.directive()];

@@ -1,4 +1,5 @@
-//! Agent memory: the notes of one run are in the prompt of the next one, and links and forged notes do no harm.
+//! Agent memory: the notes of one run are in the prompt of the next one, and links and forged
+//! notes do no harm.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +19,7 @@ fn define(sandbox: &Sandbox, name: &str, text: &str) {
     fs::write(folder.join(format!("{name}.md")), text).unwrap();
 }
 
-/// The folder of a memory of the workspace.
+/// Returns the folder of a memory of the workspace.
 fn folder(sandbox: &Sandbox, name: &str) -> PathBuf {
     sandbox.workspace().join(".agents/agent-memory").join(name)
 }
@@ -28,13 +29,14 @@ fn start(sandbox: &Sandbox, name: &str, flags: &[&str]) -> Value {
     started.data_of("worker.started")
 }
 
-/// What the agent of a worker says to a message.
+/// Returns the agent's response to a message.
 fn said(sandbox: &Sandbox, started: &Value, prompt: &str) -> String {
     let worker = started["workerId"].as_str().unwrap();
     sandbox.send(worker, prompt)["assistantText"].as_str().unwrap().to_owned()
 }
 
-/// Asks for leave to edit a file; the option that was chosen and the rule that did. Nothing if its owner is asked.
+/// Requests permission to edit a file. Returns the chosen option and the rule; `None` if
+/// the owner is asked.
 fn leave(sandbox: &Sandbox, started: &Value, file: &Path) -> Option<(Value, Value)> {
     let call = json!({"toolCallId": file, "title": "t", "kind": "edit", "locations": [{"path": file}]});
     let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"},
@@ -104,7 +106,7 @@ fn its_agent_edits_files_in_its_memory_and_asks_for_all_others() {
     assert_eq!(
         leave(&sandbox, &continued["worker"], &own.join("MEMORY.md")),
         memory,
-        "who goes on has it as well"
+        "the continuing worker must have it too"
     );
     symlink("../../agents", own.join("link")).unwrap();
     let denied = start(&sandbox, "denied", &["--launcher", "demo"]);
@@ -116,9 +118,9 @@ fn its_agent_edits_files_in_its_memory_and_asks_for_all_others() {
     }
     let owner = start(&sandbox, "noter", &["--launcher", "demo", "--deny", "edit"]);
     let refused = leave(&sandbox, &owner, &own.join("MEMORY.md"));
-    assert_eq!(refused, Some((json!("n"), json!("edit"))), "its owner has the last word");
+    assert_eq!(refused, Some((json!("n"), json!("edit"))), "its owner must take precedence");
 
-    // The same through its client; of a user's memory, which lies in no folder that it works in.
+    // The same through its client, for a user's memory, which is outside of its working folders.
     define(&sandbox, "roaming", &NOTER.replace("project", "user"));
     let roaming = start(&sandbox, "roaming", &["--launcher", "sdk"]);
     let own = sandbox.file("home/.config/subagent/agent-memory/roaming");

@@ -1,11 +1,11 @@
-//! Names of workers: who gets which, and what a person may type instead of an id.
+//! Names of workers: how they are assigned, and what can be typed instead of an id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-/// Starts a worker by a person's form; gives its data.
+/// Starts a worker with the short form. Returns its data.
 #[track_caller]
 fn start(sandbox: &Sandbox, args: &[&str]) -> Value {
     let all: Vec<&str> = ["worker", "start"].iter().chain(args).copied().collect();
@@ -24,9 +24,9 @@ fn a_worker_is_addressed_by_its_name_the_beginning_of_its_id_and_as_the_last() {
     let second = start(&sandbox, &["demo", "--name", "auth"]);
     assert_eq!((&first["name"], &second["name"]), (&json!("demo-1"), &json!("auth")));
     let scripted = start(&sandbox, &["--launcher", "demo"]);
-    assert_eq!(scripted.get("name"), None, "a form of the contract has the keys of the contract");
+    assert_eq!(scripted.get("name"), None, "the contract's form must have the contract's keys");
     assert_eq!(sandbox.run(&["worker", "show", "demo-2"]).data()["workerId"], scripted["workerId"]);
-    // Long enough that no other id of this test begins like it.
+    // Long enough to be unique among the ids of this test.
     let beginning = &id(&first)[..11];
     for address in ["demo-1", "DEMO-1", beginning, "@last", id(&first)] {
         let shown = sandbox.run(&["worker", "show", address]).data_of("worker.shown");
@@ -79,7 +79,7 @@ fn the_last_worker_stays_the_same_for_all_of_a_command() {
     }
     sandbox.run(&["send", "other", "Done"]).data_of("turn.waited");
     sandbox.run(&["send", "busy", "!sleep 600000", "-d"]).data_of("turn.accepted");
-    // Two rounds: the first one ends with the worker that is at rest, and addresses it.
+    // Two rounds: the first one ends with the idle worker, which becomes `@last`.
     let wait = sandbox.run(&["wait", "@last", "other", "--timeout", "1s"]);
     assert_eq!(wait.status.code(), Some(13), "{wait}");
     let items = &wait.document()["error"]["details"]["items"];

@@ -1,5 +1,5 @@
-//! Shells of one user with different `XDG_RUNTIME_DIR`s, as a desktop and a cron job have: the same daemon, the same
-//! workers.
+//! Shells of one user with different `XDG_RUNTIME_DIR`s, such as a desktop and a cron job: they use
+//! the same daemon and workers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use subagent_tests::harness::Sandbox;
 
-/// Another folder for the sockets, empty.
+/// Returns another, empty folder for the sockets.
 fn other(sandbox: &Sandbox, name: &str) -> PathBuf {
     let folder = sandbox.file(name);
     fs::create_dir(&folder).unwrap();
@@ -41,7 +41,7 @@ fn a_daemon_that_another_shell_starts_finds_live_workers_and_their_environments(
     let folder = other(&sandbox, "run-b");
     sandbox.remove_env("OF_THIS_WORKER");
     sandbox.set_env("XDG_RUNTIME_DIR", &folder);
-    // After a crash, and after an end in order, which takes daemon.json away.
+    // After a crash, and after an orderly end, which removes daemon.json.
     for crash in [true, false] {
         if crash {
             sandbox.kill_daemon();
@@ -56,7 +56,7 @@ fn a_daemon_that_another_shell_starts_finds_live_workers_and_their_environments(
     assert_eq!(sandbox.send(&worker, "!env OF_THIS_WORKER")["assistantText"], "kept");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
-    // Nothing is left there that would be needed.
+    // Nothing there is still needed.
     let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     assert!(sandbox.daemon_info().unwrap().socket.starts_with(&folder));
     sandbox.finish();

@@ -1,7 +1,8 @@
-//! Another local user: what they can reach of ours, and what of a user's secrets lies where they could.
+//! Another local user: what they can reach, and where a user's secrets are within their reach.
 //!
-//! Runs as root, which alone can become somebody else; elsewhere it says so loudly. Each check is seen to fail by the
-//! tests whose names end with `turns_red` (`cargo test --workspace --test e2e -- --ignored turns_red`).
+//! Runs as root, which alone can become another user; otherwise it reports that clearly. Tests
+//! whose names end with `turns_red` prove that each check can fail (`cargo test --workspace --test
+//! e2e -- --ignored turns_red`).
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -13,12 +14,12 @@ use serde_json::Value;
 use subagent_tests::harness::{Sandbox, say};
 use subagent_tests::invariants::PROMPT_CANARY;
 
-/// Somebody else, whom every system has.
+/// Another user that exists on every system.
 const NOBODY: u32 = 65_534;
-/// The value of a variable that the agent has.
+/// The value of a variable of the agent.
 const VALUE_CANARY: &str = "value-canary-51c3";
 
-/// Whether we can become somebody else.
+/// Whether we can become another user.
 fn is_root(test: &str) -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
@@ -31,13 +32,14 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A copy that can be started at once: were it written by this process, a child of another test's thread could still
-/// hold it open for writing.
+/// Returns a copy that can be started at once. If this process wrote it, a child of another test's
+/// thread might still hold it open for writing.
 fn copy(program: &str, to: &Path) {
     assert!(Command::new("cp").args([Path::new(program), to]).status().unwrap().success());
 }
 
-/// A sandbox that others may enter, as they may enter most homes, with a worker that has a secret and was told one.
+/// A sandbox that others may enter, like most homes, with a worker that has a
+/// secret and received one.
 struct Place {
     sandbox: Sandbox,
     worker: String,
@@ -63,7 +65,7 @@ impl Place {
         Self { sandbox, worker, stranger }
     }
 
-    /// What another user gets by an attempt; nothing when it is refused.
+    /// Returns what another user gets by an attempt; `None` if it is refused.
     fn tries(&self, attempt: &[&str]) -> Option<String> {
         let mut command = Command::new(&self.stranger);
         command.args(attempt).env_clear().stdin(Stdio::null()).uid(NOBODY).gid(NOBODY);
@@ -82,7 +84,7 @@ impl Place {
     }
 }
 
-/// All files and folders below this one, and itself.
+/// Returns all files and folders below this one, and itself.
 fn all_below(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![path.to_owned()];
     if path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
@@ -98,7 +100,8 @@ fn holds(path: &Path, text: &str) -> bool {
     memchr::memmem::find(&bytes, text.as_bytes()).is_some()
 }
 
-/// What somebody else gets at. Nothing, and nothing must even depend on the one folder around it.
+/// Returns what another user can access. This must be nothing, and must not depend on
+/// a single folder's mode.
 fn reached(place: &Place) -> Vec<String> {
     let (state, sockets) = (place.sandbox.state_dir().to_owned(), place.sandbox.file("run/subagent"));
     let mut found = Vec::new();
@@ -110,28 +113,31 @@ fn reached(place: &Place) -> Vec<String> {
         }
         for attempt in ["read", "list", "connect"] {
             if place.tries(&[attempt, name]).is_some() {
-                found.push(format!("nobody can {attempt} {name}"));
+                found.push(format!("another user can {attempt} {name}"));
             }
         }
     }
     found
 }
 
-/// What the sockets say to somebody else, although that one can connect.
+/// Returns what the sockets answer to another user who can connect.
 fn answered(place: &Place) -> Vec<String> {
     let folder = place.sandbox.file("run/subagent");
     let (daemon, runtime) = (place.socket(), place.runtime_socket());
     mode(&folder, 0o711);
     for socket in [&daemon, &runtime] {
         mode(socket, 0o666);
-        assert!(place.tries(&["connect", socket.to_str().unwrap()]).is_some(), "the door is open");
+        assert!(
+            place.tries(&["connect", socket.to_str().unwrap()]).is_some(),
+            "the socket must be reachable"
+        );
     }
     let http = "GET /v1/workers HTTP/1.1\\nHost: localhost\\nSubagent-Protocol: 1\\n\\n";
     let hello = r#"{"t":"hello","protocol":1,"generation":0,"desired":"run"}"#.to_owned() + "\n";
     let mut found = Vec::new();
     for (socket, text) in [(&daemon, http), (&runtime, hello.as_str())] {
         if let Some(answer) = place.tries(&["ask", socket.to_str().unwrap(), text]) {
-            found.push(format!("{} answers somebody else: {answer}", socket.display()));
+            found.push(format!("{} answers another user: {answer}", socket.display()));
         }
     }
     mode(&folder, 0o700);
@@ -141,7 +147,7 @@ fn answered(place: &Place) -> Vec<String> {
     found
 }
 
-/// What the command lines of our processes tell everybody.
+/// Returns what the command lines of our processes reveal.
 fn on_command_lines(place: &Place) -> Vec<String> {
     let mut found = Vec::new();
     let processes = place.sandbox.processes();
@@ -155,14 +161,14 @@ fn on_command_lines(place: &Place) -> Vec<String> {
             }
         }
         if place.tries(&["read", &format!("/proc/{}/environ", process.pid)]).is_some() {
-            found.push(format!("nobody can read the environment of {process:?}"));
+            found.push(format!("another user can read the environment of {process:?}"));
         }
     }
     found
 }
 
-/// What files of the checkout hold: everything that is not the state dir is nobody's secret, and what is in it has no
-/// value of a variable and no token, and its logs no prompt.
+/// Checks the files of the checkout. Files outside the state directory are not secret. The state
+/// directory contains no value of a variable and no token, and its logs contain no prompt.
 fn in_files(place: &Place) -> Vec<String> {
     let state = place.sandbox.state_dir();
     let token = place.sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
@@ -181,11 +187,11 @@ fn in_files(place: &Place) -> Vec<String> {
             }
         }
     }
-    assert!(seen.0 && seen.1, "the log has every detail, and the prompt is stored: {seen:?}");
+    assert!(seen.0 && seen.1, "the log must be detailed, and the prompt stored: {seen:?}");
     found
 }
 
-/// What `--json` prints that no command has to.
+/// Returns what `--json` prints without need.
 fn in_output(place: &Place) -> Vec<String> {
     let worker = place.worker.as_str();
     let commands: [&[&str]; 16] = [
@@ -210,7 +216,7 @@ fn in_output(place: &Place) -> Vec<String> {
     for command in commands {
         let output = place.sandbox.run(command);
         assert!(output.status.code() == Some(0), "{output}");
-        // Who looks into a worker sees what it was told.
+        // An owner who inspects a worker sees its messages.
         let tells_prompts = command.contains(&"inspect");
         for (secret, is_fine) in [(VALUE_CANARY, false), (PROMPT_CANARY, tells_prompts)] {
             if !is_fine && (output.stdout.contains(secret) || output.stderr.contains(secret)) {
@@ -223,8 +229,8 @@ fn in_output(place: &Place) -> Vec<String> {
     found
 }
 
-/// What becomes of somebody's file when a link to it lies where we write: the names that are made in a state dir which
-/// its user has left open to all.
+/// Follows links in the places where we write: a state directory that is open to all users contains
+/// links to another file.
 fn through_links(sabotage: &str) -> Vec<String> {
     let mut found = Vec::new();
     for name in [
@@ -260,7 +266,7 @@ fn through_links(sabotage: &str) -> Vec<String> {
         let mut planting = Command::new(&stranger);
         planting.args([Path::new("link"), &victim, &link]).uid(NOBODY).gid(NOBODY);
         assert!(planting.status().unwrap().success());
-        // Whether it starts all the same or refuses does not matter here.
+        // It does not matter here whether it starts or refuses.
         let started = sandbox.run(&["daemon", "start"]);
         let now = fs::read_to_string(&victim).unwrap_or_default();
         if now != "precious" {
@@ -274,7 +280,7 @@ fn through_links(sabotage: &str) -> Vec<String> {
     found
 }
 
-/// Whether a daemon uses a folder for its sockets that somebody else has made, as another user of this machine.
+/// Whether a daemon uses a socket folder created by another user of this machine.
 fn in_a_foreign_folder(sabotage: &str) -> Vec<String> {
     let sandbox = Sandbox::new();
     mode(sandbox.path(), 0o755);
@@ -284,7 +290,7 @@ fn in_a_foreign_folder(sabotage: &str) -> Vec<String> {
         copy(&sandbox.executable(name), &programs.join(name));
     }
     let home = sandbox.file("home");
-    // A user whom nobody has: the number comes from this process, so that no two tests have the same.
+    // An unused user id, derived from this process, so that no two tests share it.
     let user = 1_000_000 + std::process::id();
     chown(&home, Some(user), Some(user)).unwrap();
     fs::create_dir(home.join(".git")).unwrap();
@@ -307,7 +313,7 @@ fn in_a_foreign_folder(sabotage: &str) -> Vec<String> {
     let left = fs::read_dir(&folder).unwrap().count();
     let _ = run(&["daemon", "stop", "--json"]);
     fs::remove_dir_all(&folder).unwrap();
-    let problem = format!("the folder of somebody else was taken ({left} files in it): {refused:#}");
+    let problem = format!("the folder of another user was used ({left} files in it): {refused:#}");
     if told && left == 0 { Vec::new() } else { vec![problem] }
 }
 
@@ -366,8 +372,7 @@ fn a_planted_folder_for_the_sockets_is_refused() {
     }
 }
 
-/// Breaks the product on purpose; the check must find that.
-/// What `subagent doctor` of somebody else says of a user's workspace.
+/// The output of another user's `subagent doctor` about a user's workspace.
 #[test]
 fn what_doctor_may_not_look_at_is_told_and_not_taken_for_nothing() {
     if !is_root("doctor for another user") {
@@ -399,7 +404,7 @@ fn what_doctor_may_not_look_at_is_told_and_not_taken_for_nothing() {
         };
         assert_eq!(findings.iter().find(claims), None);
     }
-    // One that can be listed, with files and folders that cannot be read.
+    // A folder that can be listed, with unreadable files and folders.
     mode(&state, 0o755);
     for id in ["processes.daemon", "database.sound", "journals.look", "permissions.look"] {
         let _ = looked(id);
@@ -413,7 +418,7 @@ fn turns_red(sabotage: &str, check: fn(&Place) -> Vec<String>) {
         let place = Place::new(sabotage);
         let found = check(&place);
         assert!(!found.is_empty(), "{sabotage}: nothing was noticed");
-        // What was broken may well violate an invariant; the sandbox is dropped, which ends everything.
+        // A broken product may violate an invariant. The sandbox is dropped, which ends everything.
     }
 }
 

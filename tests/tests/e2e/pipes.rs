@@ -1,5 +1,5 @@
-//! A pipe under the name of a file of the state dir: nothing waits for somebody who writes into it, and the error says
-//! what is in the way.
+//! A pipe with the name of a file in the state directory: no process waits for a writer, and the
+//! error names the pipe.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use nix::sys::stat::Mode;
 use subagent_tests::harness::{Output, Sandbox, wait_until};
 
-/// A command has its answer, or its error, before.
+/// Time limit for a command's result or error.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Puts a pipe into the state dir, in the place of what is there.
+/// Puts a pipe in place of a file in the state directory.
 fn pipe(sandbox: &Sandbox, name: &str) -> PathBuf {
     let path = sandbox.state_dir().join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    // In one step: a daemon that runs writes its own files anew.
+    // In one step: a running daemon rewrites its own files.
     let made = sandbox.file("pipe");
     nix::unistd::mkfifo(&made, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
     fs::rename(made, &path).unwrap();
@@ -60,7 +60,7 @@ fn a_pipe_in_the_place_of_what_is_only_read_is_as_if_nothing_were_there() {
     let said = sandbox.command("subagentd").args(["status", "--json"]).run();
     assert_eq!(said.status.code(), Some(1), "{said}");
     fs::remove_file(status).unwrap();
-    // The daemon writes it anew, also when it runs already.
+    // The daemon rewrites it, even if it is running already.
     let _ = pipe(&sandbox, "daemon.json");
     assert_eq!(sandbox.run(&["daemon", "status"]).data_of("daemon.shown")["running"], false);
     let started = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
@@ -70,7 +70,7 @@ fn a_pipe_in_the_place_of_what_is_only_read_is_as_if_nothing_were_there() {
     sandbox.finish();
 }
 
-/// A worker whose runtime has ended, so that the next turn needs another one.
+/// A worker whose runtime has ended, so that the next turn needs a new one.
 fn without_runtime() -> (Sandbox, String) {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "one");
@@ -119,7 +119,7 @@ fn a_pipe_in_the_place_of_a_journal_is_waited_for_by_nobody_but_its_turn() {
     fs::rename(sandbox.state_dir().join(&journal), &aside).unwrap();
     let path = pipe(&sandbox, &journal);
     gate.open();
-    // What the runtime writes meanwhile cannot be read, and everything else goes on.
+    // The runtime's records cannot be read meanwhile, and everything else continues.
     let shown = sandbox.run(&["worker", "show", &worker]);
     assert!(shown.elapsed < BOUND, "{shown}");
     assert_eq!(shown.data_of("worker.shown")["state"], "running");

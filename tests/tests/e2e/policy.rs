@@ -1,4 +1,5 @@
-//! Rules from the outside: what they allow is not asked, what they deny is not done, and who decided is told.
+//! Rules from outside: allowed calls are not asked, denied ones are not done, and
+//! the decider is reported.
 
 use std::fs;
 
@@ -27,7 +28,7 @@ fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
 fn what_is_allowed_is_not_asked_and_what_is_denied_is_not_done() {
     let (sandbox, worker) = with_rules(RULES);
     let waited = sandbox.send(&worker, "!ask execute ls -l");
-    assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "nobody has to do anything: {waited}");
+    assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "no decision may be required: {waited}");
     assert_eq!(waited["assistantText"], "permission: allow-once");
     let waited = sandbox.send(&worker, "!ask execute ls && rm -rf build");
     assert_eq!(waited["matchedEvent"]["type"], "turn.completed");
@@ -108,11 +109,14 @@ fn a_denied_call_that_was_made_without_asking_cancels_the_turn() {
     assert_eq!(shown["state"], "idle");
     assert!(shown["lastError"].as_str().unwrap().starts_with("POLICY_VIOLATION: "), "{shown}");
     let waited = sandbox.send(&worker, "!tool execute ls\n!tool execute make");
-    assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "what is not denied may be done: {waited}");
+    assert_eq!(
+        waited["matchedEvent"]["type"], "turn.completed",
+        "actions that are not denied must be possible: {waited}"
+    );
     sandbox.finish();
 }
 
-/// The directive by which the agent tells of a call.
+/// Returns the directive by which the agent reports a call.
 fn tells(update: &Value) -> String {
     let params = json!({"sessionId": "SESSION", "update": update});
     format!("!raw {}", json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
@@ -133,7 +137,7 @@ fn a_call_that_was_told_of_before_the_daemon_died_is_known_to_the_next() {
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
     assert_eq!(of_type(&sandbox, &worker, "policy.violated").len(), 1);
 
-    // Nothing but to allow it is offered: so the owner has decided, and it is no violation.
+    // Only allowing is offered: the owner has decided, so it is not a violation.
     let gate = sandbox.gate("asked");
     let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}]);
     let params = json!({"sessionId": "SESSION", "toolCall": call, "options": options});

@@ -1,5 +1,5 @@
-//! Messages that wait for their turn, from the outside: their order, what stops it, what people do with them, and what
-//! dies in between.
+//! Queued messages from outside: their order, pauses, changes by users, and
+//! processes that die meanwhile.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Gate, Sandbox, assert_shape, executables, wait_until};
 
-/// A worker whose turn stands at a gate.
+/// A worker whose turn waits at a gate.
 fn busy(then: &str) -> (Sandbox, String, Gate) {
     let (sandbox, worker) = Sandbox::with_worker();
     let gate = sandbox.gate("turn");
@@ -22,7 +22,7 @@ fn queue(sandbox: &Sandbox, worker: &str, text: &str) -> String {
     queued["turnId"].as_str().unwrap().to_owned()
 }
 
-/// Until no turn is open.
+/// Waits until no turn is open.
 #[track_caller]
 fn rest(sandbox: &Sandbox, worker: &str) {
     sandbox
@@ -30,7 +30,7 @@ fn rest(sandbox: &Sandbox, worker: &str) {
         .data_of("workers.waited");
 }
 
-/// The turns that were begun, in order.
+/// Returns the started turns, in order.
 fn begun(sandbox: &Sandbox, worker: &str) -> Vec<String> {
     let events = sandbox.events(worker);
     let sent = events.iter().filter(|event| event["type"] == "message.sent");
@@ -98,7 +98,7 @@ fn a_failure_pauses_the_queue_until_somebody_resumes_it() {
     assert_eq!(sandbox.show(&worker)["state"], "idle");
     let error = sandbox.sending(&worker, "no").run().error("QUEUE_PAUSED");
     assert_eq!((&error["details"]["length"], &error["details"]["workerId"]), (&json!(3), &json!(worker)));
-    // It waits behind the others, and nothing is waited for.
+    // It waits behind the others, and the command does not wait.
     let last = sandbox.sending(&worker, "d").args(["--queue"]).run().data_of("turn.queued");
     assert_eq!((&last["position"], &last["paused"]), (&json!(4), &json!(true)));
     let first = sandbox.sending(&worker, "e").args(["--if-busy", "steer"]).run().data_of("turn.waited");
@@ -251,7 +251,7 @@ fn a_queue_goes_on_after_the_death_of_its_daemon_and_a_restart_of_its_worker() {
         sandbox.kill_daemon();
     }
     let _ = sandbox.show(&worker);
-    // It dies while turns end and begin; whoever asks next starts another one.
+    // The daemon dies while turns end and begin; the next request starts another one.
     gate.open();
     sandbox.kill_daemon();
     rest(&sandbox, &worker);

@@ -1,4 +1,5 @@
-//! What real agents do, each reduced to a few lines: rules hold, and nothing is held against an agent that obeys.
+//! Habits of real agents, each reduced to a few lines: rules hold, and an obedient
+//! agent is not blamed.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Launcher, Sandbox};

@@ -1,4 +1,4 @@
-//! What happens when a process dies in the middle: runtime, guard, agent, daemon.
+//! Deaths of processes during work: runtime, guard, agent, daemon.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Launcher, Sandbox, wait_until};
 
-/// A turn that has said `begun` and stands at a gate.
+/// A turn that has printed `begun` and waits at a gate.
 fn turn_at_gate(sandbox: &Sandbox, worker: &str, gate: &str) -> Value {
     let gate = sandbox.gate(gate);
     let prompt =
@@ -43,7 +43,7 @@ fn a_runtime_that_is_killed_loses_its_turn_and_the_next_send_works() {
         wait_until("guard and agent to be gone", Duration::from_secs(5), || (!process.lives()).then_some(()));
     }
     let waited = sandbox.send(&worker, "again");
-    assert_eq!(waited["assistantText"], "again", "the replay of the session is no new output");
+    assert_eq!(waited["assistantText"], "again", "the session's replay must not count as new output");
     let shown = sandbox.show(&worker);
     assert_eq!(shown["sessionId"], session, "{shown}");
     assert_ne!(shown["runtimePid"], runtime.pid);
@@ -146,7 +146,7 @@ fn a_turn_goes_on_while_the_daemon_is_killed() {
     let runtime = sandbox.runtime(&worker);
     sandbox.kill_daemon();
     gate.open();
-    // The waiting command finds or starts the next daemon by itself.
+    // The waiting command finds or starts the next daemon itself.
     let waited = sending.output().data_of("turn.waited");
     assert_eq!(waited["matchedEvent"]["type"], "turn.completed");
     assert_eq!(waited["assistantText"], "begunxxxxx");
@@ -193,9 +193,7 @@ fn a_turn_that_ends_while_no_daemon_runs_has_ended() {
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.update:thought");
     sandbox.kill_daemon();
     gate.open();
-    wait_until("the turn to be over", Duration::from_secs(10), || {
-        (sandbox.touches("done") == 1).then_some(())
-    });
+    wait_until("the turn to end", Duration::from_secs(10), || (sandbox.touches("done") == 1).then_some(()));
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
     let events = sandbox.events(&worker);
     assert_eq!(of_type(&events, "progress.message").len(), 50);
@@ -208,7 +206,7 @@ fn a_stopped_runtime_is_unresponsive_and_never_lost() {
     let accepted = turn_at_gate(&sandbox, &worker, "turn");
     let runtime = sandbox.runtime(&worker);
     runtime.signal(Signal::SIGSTOP);
-    // A daemon that has to adopt it must not hang, and must not call it dead.
+    // A daemon that has to adopt it must neither hang nor report it as dead.
     sandbox.kill_daemon();
     let shown = sandbox.show(&worker);
     assert_eq!(
@@ -237,7 +235,7 @@ fn a_cancel_of_a_turn_that_a_silent_runtime_may_have_waits_for_it() {
         (sandbox.show(&worker)["unresponsive"] == true).then_some(())
     });
     sandbox.kill_daemon();
-    // Between two daemons it takes the prompt that the first has sent.
+    // Between two daemons it accepts the prompt that the first one has sent.
     runtime.signal(Signal::SIGCONT);
     wait_until("the turn to begin", Duration::from_secs(20), || {
         (sandbox.touches("begun") == 1).then_some(())
@@ -252,7 +250,7 @@ fn a_cancel_of_a_turn_that_a_silent_runtime_may_have_waits_for_it() {
     assert_eq!(canceled["turnId"], accepted["turnId"]);
     gate.open();
     assert_eq!(sandbox.send(&worker, "next")["assistantText"], "next");
-    assert_eq!((sandbox.touches("begun"), sandbox.touches("over")), (1, 0), "the agent went on");
+    assert_eq!((sandbox.touches("begun"), sandbox.touches("over")), (1, 0), "the agent continued");
     sandbox.finish();
 }
 
@@ -265,7 +263,8 @@ fn a_send_while_the_old_runtime_ends_is_run_once() {
         sandbox.runtime(&worker).signal(Signal::SIGTERM);
         let waited = sandbox.send(&worker, &format!("!touch {touched}"));
         let runs = sandbox.touches("touched") - before;
-        // The runtime may have taken it before it heard of its end: then the turn fails, and is not repeated.
+        // The runtime may have accepted it before its own end: then the turn fails
+        // and is not repeated.
         let completed = waited["matchedEvent"]["type"] == "turn.completed";
         assert!(if completed { runs == 1 } else { runs <= 1 }, "run {runs} times: {waited}");
         if !completed {
@@ -282,7 +281,7 @@ fn a_send_right_after_its_runtime_was_killed_is_answered_by_the_next() {
     let session = sandbox.show(&worker)["sessionId"].clone();
     for round in 0..5 {
         let runtime = sandbox.runtime(&worker);
-        // Nothing is waited for: the daemon may hear of the death before the message, or after it.
+        // Does not wait: the daemon may notice the death before or after the message.
         runtime.signal(Signal::SIGKILL);
         let text = format!("round {round}");
         let waited = sandbox.send(&worker, &text);
@@ -326,7 +325,7 @@ fn a_watching_daemon_restarts_a_dead_runtime_at_once_and_not_again_within_the_co
     sandbox.run(&[&next[..], &["--timeout-seconds", "2"]].concat()).error("WAIT_TIMEOUT");
     let shown = sandbox.show(&worker);
     assert_eq!((&shown["state"], &shown["runtimePid"]), (&json!("idle"), &Value::Null), "{shown}");
-    // A message is never made to wait for the cooldown.
+    // A message never waits for the cooldown.
     assert_eq!(sandbox.send(&worker, "on")["assistantText"], "on");
     let shown = sandbox.show(&worker);
     assert_eq!(shown["sessionId"], session, "{shown}");
@@ -344,15 +343,15 @@ fn what_runtime_and_guard_left_when_both_were_killed_in_one_stroke_is_found_by_i
     sandbox.init();
     let worker = sandbox.start("demo");
     let sleeper = || sandbox.processes().into_iter().find(|process| process.name == "sleep");
-    let left = wait_until("the process that will be left", Duration::from_secs(10), sleeper);
+    let left = wait_until("the process that will remain", Duration::from_secs(10), sleeper);
     let runtime = sandbox.runtime(&worker);
     let guard = sandbox.guard(&runtime);
-    // Stopped first, so that neither can do its duty when the other dies.
+    // Stopped first, so that neither can react when the other dies.
     for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
         runtime.signal(signal);
         guard.signal(signal);
     }
-    wait_until("it to be gone", Duration::from_secs(10), || (!left.lives()).then_some(()));
+    wait_until("the process to be gone", Duration::from_secs(10), || (!left.lives()).then_some(()));
     assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
     sandbox.finish();
 }
@@ -360,7 +359,7 @@ fn what_runtime_and_guard_left_when_both_were_killed_in_one_stroke_is_found_by_i
 #[test]
 fn a_stop_that_a_dead_daemon_had_begun_for_a_silent_runtime_is_finished_by_the_next() {
     let mut sandbox = Sandbox::new();
-    // After the wish is stored, before anything is told.
+    // After the request is stored, before the runtime is notified.
     sandbox.set_env("SUBAGENT_FAILPOINTS", "terminate.before_send=abort");
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", sandbox.file("aborted"));
     sandbox.init();
@@ -389,7 +388,7 @@ fn who_is_asked_for_is_taken_up_before_its_turn_comes() {
     sandbox.kill_daemon();
     let shown = sandbox.show(&workers[0]);
     assert_eq!((&shown["state"], shown["runtimePid"].is_i64()), (&json!("idle"), true), "{shown}");
-    assert_eq!(updated_at(), before, "its runtime says what is known");
+    assert_eq!(updated_at(), before, "its runtime must report the known state");
     sandbox.gate("turn").open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
     assert_eq!(sandbox.send(&workers[2], "hello")["assistantText"], "hello");
@@ -404,22 +403,22 @@ fn runtimes_that_do_not_answer_keep_no_other_worker_from_being_taken_up() {
     let _ = turn_at_gate(&sandbox, &worker, "turn");
     let after = format!("!touch {}", sandbox.file_name("after"));
     let _ = sandbox.sending(&worker, &after).args(["--queue", "--no-wait"]).run().data_of("turn.queued");
-    // More than are taken up at the same time, twice, and all of them before it.
+    // More than are resumed at once, twice, and all of them before it.
     let silent: Vec<_> = (0..17).map(|_| sandbox.runtime(&sandbox.start("demo"))).collect();
     silent.iter().for_each(|runtime| runtime.signal(Signal::SIGSTOP));
     sandbox.kill_daemon();
     sandbox.gate("turn").open();
     let begun = Instant::now();
-    // Nobody asks for a worker.
+    // No request is about a worker.
     let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     wait_until("the next turn", Duration::from_secs(20), || (sandbox.touches("after") == 1).then_some(()));
-    // A runtime counts as silent after five seconds, and the next eight then after ten.
+    // A runtime counts as silent after five seconds, and the next eight after ten.
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
     silent.iter().for_each(|runtime| runtime.signal(Signal::SIGCONT));
     sandbox.finish();
 }
 
-/// Takes up its session again only where no file `shut` stands in its folder.
+/// Resumes its session only if there is no file `shut` in its folder.
 const SHUT: &str = r#"
 while read -r line; do
     id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
@@ -440,7 +439,7 @@ fn a_daemon_that_learns_twice_that_a_prompt_can_be_given_gives_it_once() {
     let mut sandbox = Sandbox::new();
     std::fs::write(sandbox.file("agent.sh"), SHUT).unwrap();
     sandbox.launcher("shut", Launcher::new("sh", [sandbox.file_name("agent.sh")]));
-    // Counts what is given, and breaks nothing.
+    // Counts only, and breaks nothing.
     sandbox.set_env("SUBAGENT_FAILPOINTS", "dispatch.before_send=abort@1000");
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", sandbox.file("given"));
     sandbox.init();
@@ -453,7 +452,7 @@ fn a_daemon_that_learns_twice_that_a_prompt_can_be_given_gives_it_once() {
     sandbox.kill_daemon();
     std::fs::remove_file(&shut).unwrap();
     sandbox.wait_for_session_in(2);
-    // The next daemon reads of the session, and hears of it in the runtime's hello.
+    // The next daemon reads about the session and also gets it in the runtime's hello.
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
     assert!(runtime.lives());
     assert_eq!(std::fs::read(sandbox.file("given.dispatch.before_send")).unwrap().len(), 1);

@@ -1,11 +1,12 @@
-//! What a turn came to: its text, its result, the exit codes of `send`, `wait` and `result`, and their positional forms.
+//! Results of turns: the text, the result, the exit codes of `send`, `wait` and `result`,
+//! and their positional forms.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Output, Sandbox, assert_shape};
 
 const PARAGRAPHS: &str = "Hello\n!tool read a file\nBye";
 
-/// A command without `--json`.
+/// Runs a command without `--json`.
 fn typed(sandbox: &Sandbox, args: &[&str]) -> Output {
     sandbox.command("subagent").args(args).run()
 }
@@ -108,7 +109,7 @@ fn an_open_question_ends_a_wait() {
     assert_eq!((sent.status.code(), sent.stdout.as_str()), (Some(15), ""), "{sent}");
     assert!(sent.stderr.contains(&format!("answer with: subagent approve {worker}")), "{sent}");
     let waited = typed(&sandbox, &["wait", &busy, &worker]);
-    assert_eq!(waited.status.code(), Some(15), "the other worker is still busy: {waited}");
+    assert_eq!(waited.status.code(), Some(15), "the other worker must still be busy: {waited}");
     assert!(waited.stdout.contains(&format!("{busy}\twaiting\n")), "{waited}");
     let request =
         sandbox.run(&["worker", "inspect", &worker]).data()["pendingApprovals"][0]["requestId"].clone();

@@ -1,4 +1,4 @@
-//! `schedule`: each time fires exactly once, whenever the daemon dies, and bad input is refused.
+//! `schedule`: each time fires exactly once, even if the daemon dies, and bad input is refused.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-/// A bound for what takes a few seconds.
+/// Time limit for operations of a few seconds.
 const SOON: Duration = Duration::from_secs(60);
 
 fn world() -> Sandbox {
@@ -25,7 +25,7 @@ fn add(sandbox: &Sandbox, args: &[&str]) -> Value {
     sandbox.run(&args).data_of("schedule.added")
 }
 
-/// The firings of a schedule, oldest first.
+/// Returns the firings of a schedule, oldest first.
 fn log(sandbox: &Sandbox, name: &str) -> Vec<Value> {
     let data = sandbox.run(&["schedule", "log", name]).data_of("schedule.log");
     let mut items = data["items"].as_array().unwrap().clone();
@@ -37,7 +37,7 @@ fn show(sandbox: &Sandbox, name: &str) -> Value {
     sandbox.run(&["schedule", "show", name]).data_of("schedule.shown")
 }
 
-/// Waits until this many firings have ended in this way.
+/// Waits until this many firings have ended with this status.
 fn wait_for(sandbox: &Sandbox, name: &str, status: &str, count: usize) -> Vec<Value> {
     wait_until("firings", SOON, || {
         let all = log(sandbox, name);
@@ -45,7 +45,7 @@ fn wait_for(sandbox: &Sandbox, name: &str, status: &str, count: usize) -> Vec<Va
     })
 }
 
-/// The tasks of a schedule, by the time for which they were started.
+/// Returns the tasks of a schedule, by their scheduled time.
 fn tasks(sandbox: &Sandbox, name: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for task in sandbox.run(&["task", "list", "--all"]).data()["items"].as_array().unwrap() {
@@ -72,7 +72,7 @@ fn an_interval_fires_tasks_until_it_is_paused() {
         all.iter().all(|firing| firing["status"] != "running").then_some(all)
     });
     assert_eq!(tasks(&sandbox, "tick").len(), settled.iter().filter(|f| f["status"] == "completed").count());
-    // Paused, it fires only because somebody says so.
+    // While paused, it fires only on request.
     let fired = sandbox.run(&["schedule", "run", "tick"]).data_of("schedule.fired");
     assert_eq!((&fired["manual"], fired["workerId"].is_string()), (&json!(true), true), "{fired}");
     let _ = wait_for(&sandbox, "tick", "completed", settled.len().min(2) + 1);
@@ -114,7 +114,7 @@ fn a_firing_takes_the_place_of_the_one_before_it() {
     sandbox.finish();
 }
 
-/// The daemon dies at the point in the middle of a firing; the next one goes on.
+/// The daemon dies at the point during a firing; the next one continues.
 fn fires_once_although_the_daemon_dies_at(point: &str) {
     let mut sandbox = Sandbox::new();
     let once = sandbox.file("once");

@@ -1,4 +1,4 @@
-//! An agent on the official SDK through the whole product: a codec that is not ours checks ours.
+//! An agent on the official SDK through the whole product: a foreign codec checks ours.
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 

@@ -9,10 +9,10 @@ use subagent_tests::harness::{Sandbox, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An open stream.
+/// An open event stream.
 struct Stream(BufReader<UnixStream>);
 
-/// One frame.
+/// One frame of a stream.
 #[derive(Debug)]
 struct Frame {
     id: Option<String>,
@@ -21,13 +21,13 @@ struct Frame {
 }
 
 impl Stream {
-    /// Opens it at the daemon that lives, once it answers.
+    /// Opens it at the running daemon, once that answers.
     fn open(sandbox: &Sandbox, path: &str, last: Option<&str>) -> (String, Self) {
         wait_until("an open stream", LIMIT, || {
             let mut socket = UnixStream::connect(sandbox.daemon_info()?.socket).ok()?;
             socket.set_read_timeout(Some(LIMIT)).unwrap();
             let last = last.map(|last| format!("Last-Event-ID: {last}\r\n")).unwrap_or_default();
-            // A body of HTTP/1.0 is as it is, up to the end of the connection.
+            // With HTTP/1.0 the body is unencoded and ends with the connection.
             let request =
                 format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n{last}\r\n");
             socket.write_all(request.as_bytes()).ok()?;
@@ -40,7 +40,7 @@ impl Stream {
         })
     }
 
-    /// The next frame; `None` at the end of the connection. Comments are skipped.
+    /// Returns the next frame; `None` at the end of the connection. Skips comments.
     fn next(&mut self) -> Option<Frame> {
         let mut frame = Frame { id: None, event: None, data: Value::Null };
         loop {
@@ -110,7 +110,7 @@ fn a_client_that_connects_again_misses_nothing_and_hears_nothing_twice_while_dae
     for round in 0..20 {
         let (_, mut stream) = Stream::open(&sandbox, "/v1/events", last.as_deref());
         let _ = sandbox.send_no_wait(&worker, &format!("!chunks 20\nround {round}"));
-        // The daemon dies somewhere in the turn.
+        // The daemon dies at some point of the turn.
         for _ in 0..round % 7 + 1 {
             let Some(frame) = stream.next() else { break };
             heard.extend(frame.id.clone());

@@ -1,4 +1,5 @@
-//! Snapshots and pages for views: `/v1/overview` with the stream that follows it, `/v1/workers?parent=`, transcripts.
+//! Snapshots and pages for views: `/v1/overview` with the stream that
+//! follows it, `/v1/workers?parent=`, transcripts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +27,7 @@ fn view(overview: &Value) -> Workers {
     Workers::new(&serde_json::from_value(overview.clone()).unwrap())
 }
 
-/// What events say of workers.
+/// The state of workers according to events.
 fn seen(view: &Workers) -> Value {
     let row = |row: &Row| {
         let needs: Vec<&str> = row.needs.iter().map(|need| need.request_id.as_str()).collect();
@@ -42,7 +43,7 @@ fn worker<'a>(overview: &'a Value, worker: &str) -> &'a Value {
     overview["items"].as_array().unwrap().iter().find(|item| item["workerId"] == *worker).unwrap()
 }
 
-/// The events of all workers after a cursor, up to now.
+/// Returns the events of all workers after a cursor, up to now.
 fn events(sandbox: &Sandbox, from: Option<&Value>) -> Vec<Value> {
     let from = from.map(|from| format!("?from={}", from.as_str().unwrap())).unwrap_or_default();
     let socket = sandbox.daemon_info().unwrap().socket;
@@ -116,12 +117,12 @@ fn a_snapshot_and_the_stream_behind_it_have_no_gap_and_nothing_twice() {
     for shown in &snapshots {
         let cursor = shown["cursor"].as_str().unwrap();
         moments.insert(cursor);
-        // What is behind the cursor is the rest of all, to the letter.
+        // Exactly the remaining events follow the cursor.
         let (before, after): (Vec<&Value>, Vec<&Value>) =
             all.iter().partition(|event| event["eventId"].as_str().unwrap() <= cursor);
         let stream = events(&sandbox, Some(&shown["cursor"]));
         assert_eq!(stream.iter().collect::<Vec<_>>(), after);
-        // And what is in the snapshot is what the events up to the cursor say.
+        // The snapshot matches the events up to the cursor.
         for id in &workers {
             let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
             let (mut open, mut last) = (Value::Null, Value::Null);
@@ -145,7 +146,7 @@ fn a_snapshot_and_the_stream_behind_it_have_no_gap_and_nothing_twice() {
             assert_eq!(of["lastEventAt"], last, "{cursor} {of}");
         }
     }
-    // A view that took one snapshot and went on with the stream has what the next snapshot has.
+    // A view that combines one snapshot with the stream equals the next snapshot.
     for pair in snapshots.windows(2) {
         let mut view = view(&pair[0]);
         let last = pair[1]["cursor"].as_str().unwrap();
@@ -188,7 +189,7 @@ fn a_view_follows_questions_tools_plans_failures_and_the_end() {
                 let _ = view.apply(&serde_json::from_value(event.clone()).unwrap());
             }
             let (mut seen, mut expected) = (seen(&view), seen(&self::view(later)));
-            // A snapshot has the code of an error too.
+            // A snapshot contains the code of an error too.
             seen[0]["error"].take();
             expected[0]["error"].take();
             assert_eq!(seen, expected, "{earlier}\n{later}");

@@ -1,5 +1,6 @@
-//! The state dir fails for a while, is full, read-only, or goes away under a running daemon and its runtimes: whoever
-//! asks is told within the deadline, and nothing is lost or left.
+//! The state directory fails for a while, is full, read-only, or disappears under a running
+//! daemon and its runtimes. Every command gets its answer within the deadline, and nothing
+//! is lost or left.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,11 +14,11 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Faults, Sandbox, Stubborn, crowd, say, wait_until};
 use subagent_tests::invariants::Acknowledged;
 
-/// For whatever is asked of a state dir that does not work: beyond every limit of the client.
+/// Time limit of commands on a broken state directory: above every limit of the client.
 const DEADLINE: Duration = Duration::from_secs(100);
-/// For the processes of a state dir that is gone.
+/// Time limit for the processes of a removed state directory to end.
 const NOTHING_LEFT: Duration = Duration::from_secs(15);
-/// What a user may be told.
+/// Error codes that a user may get.
 const TOLD: [&str; 10] = [
     "BACKEND_RUNTIME_ERROR",
     "DAEMON_NOT_RUNNING",
@@ -31,7 +32,7 @@ const TOLD: [&str; 10] = [
     "WAIT_TIMEOUT",
 ];
 
-/// One of each command, while nothing can be written. Each gives its result or a clear error.
+/// Runs one of each command while nothing can be written. Each returns its result or a clear error.
 fn ask_everything(sandbox: &Sandbox, worker: &str) -> usize {
     let send = ["send", "--worker-id", worker, "--text", "now", "--wait-timeout-seconds", "2"];
     let commands: [&[&str]; 7] = [
@@ -57,7 +58,7 @@ fn ask_everything(sandbox: &Sandbox, worker: &str) -> usize {
     errors
 }
 
-/// Everything goes on, and everything is stored.
+/// Checks that everything continues and is stored.
 fn goes_on(sandbox: Sandbox, worker: &str) {
     let manager = Stubborn::new(&sandbox);
     let end = manager.turn(worker, "after", "well");
@@ -97,7 +98,7 @@ fn a_state_dir_that_fails_for_a_while_is_told_and_nothing_is_lost() {
     });
 }
 
-/// Who looks at a state dir that is gone, and what becomes of it.
+/// Removes a state directory in use, and checks the effects.
 fn goes_away(change: impl Fn(&Path, &Path)) -> (Sandbox, String, std::path::PathBuf) {
     let (sandbox, worker) = Sandbox::with_worker();
     let (state, elsewhere) = (sandbox.state_dir().to_owned(), sandbox.file("elsewhere"));
@@ -112,7 +113,7 @@ fn goes_away(change: impl Fn(&Path, &Path)) -> (Sandbox, String, std::path::Path
     let guard = sandbox.guard(&runtime);
     let old = [sandbox.daemon(), sandbox.agent(&guard), guard, runtime];
     change(&state, &elsewhere);
-    // The next command finds a new state dir, and the old one's worker in none.
+    // The next command finds a new state directory, without the old worker.
     let shown = sandbox.subagent(&["worker", "show", &worker]).deadline(DEADLINE).run();
     let error = shown.any_error();
     assert_eq!(error["code"], "WORKER_NOT_FOUND", "{shown}");
@@ -125,7 +126,8 @@ fn goes_away(change: impl Fn(&Path, &Path)) -> (Sandbox, String, std::path::Path
     (sandbox, worker, elsewhere)
 }
 
-/// A new state dir in the same place is as good as the first. What was acknowledged from the old one is rightly gone.
+/// Checks that a new state directory in the same place works. The old one's acknowledged
+/// data is legitimately gone.
 fn begins_anew(sandbox: Sandbox) {
     sandbox.recorder().go_back_to(Acknowledged::default());
     let _ = sandbox.run(&["controller", "init"]).data_of("controller.initialized");
@@ -138,7 +140,7 @@ fn begins_anew(sandbox: Sandbox) {
 #[test]
 fn a_state_dir_that_is_removed_takes_its_processes_with_it() {
     let (sandbox, ..) = goes_away(|state, _| {
-        // A daemon that still has its lock makes daemon.json again, and the folder is not empty then.
+        // A daemon that still has its lock recreates daemon.json, so that the folder is not empty.
         wait_until("the state dir to be removed", NOTHING_LEFT, || {
             let _ = fs::remove_dir_all(state);
             (!state.exists()).then_some(())
@@ -151,7 +153,7 @@ fn a_state_dir_that_is_removed_takes_its_processes_with_it() {
 fn a_state_dir_that_is_replaced_takes_its_processes_with_it() {
     let (sandbox, ..) = goes_away(|state, elsewhere| {
         fs::rename(state, elsewhere).unwrap();
-        // Whoever waits may have asked for a new daemon already, and that has made it.
+        // A waiting command may have started a new daemon already, which created it.
         fs::create_dir_all(state).unwrap();
     });
     begins_anew(sandbox);
@@ -166,7 +168,8 @@ fn a_state_dir_that_comes_back_has_everything() {
     fs::rename(elsewhere, sandbox.state_dir()).unwrap();
     let shown = sandbox.show(&worker);
     assert_eq!(shown["activeTurnId"], Value::Null, "{shown}");
-    // The environment of its agent was not in the state dir, and another state dir's daemon has cleaned up.
+    // The environment of its agent was not in the state directory, and another directory's
+    // daemon has cleaned up.
     let waited = sandbox.send(&worker, "well");
     assert_eq!((&waited["assistantText"], &waited["environmentSent"]), (&json!("well"), &json!(true)));
     let other = sandbox.start("demo");
@@ -187,7 +190,7 @@ fn a_state_dir_that_is_renamed_is_noticed_although_nobody_asks() {
     goes_on(sandbox, &worker);
 }
 
-/// Runs on a thread with a mount namespace of its own, where root can have one.
+/// Runs on a thread with its own mount namespace, where root can have one.
 fn with_mounts(what: &str, run: impl FnOnce() + Send) {
     let own = || {
         unshare(CloneFlags::CLONE_NEWNS)?;
@@ -204,7 +207,7 @@ fn with_mounts(what: &str, run: impl FnOnce() + Send) {
     });
 }
 
-/// A sandbox whose state dir is a small file system.
+/// A sandbox whose state directory is a small file system.
 fn on_tmpfs(options: &str, flags: MsFlags) -> Sandbox {
     let sandbox = Sandbox::new();
     fs::create_dir_all(sandbox.state_dir()).unwrap();
@@ -227,7 +230,7 @@ fn a_small_file_system_that_is_full_again_and_again_loses_nothing() {
                 sandbox.kill_daemon();
             }
             assert!(ask_everything(&sandbox, &worker) > 0, "nothing failed");
-            // Nobody has made room: it was full all the time.
+            // It was full all the time, as no space was freed.
             let full = file.write_all(&[0; 4096]).expect_err("the file system is not full");
             assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
             drop(file);
@@ -264,7 +267,7 @@ fn a_state_dir_that_becomes_read_only_under_a_running_daemon_loses_nothing() {
     with_mounts("a read-only file system", || {
         let (sandbox, worker) = Sandbox::with_worker();
         let state = sandbox.state_dir().to_owned();
-        // What is open stays as it is; whatever is opened from now on can only be read.
+        // Open files stay writable; files opened from now on are read-only.
         mount(Some(&state), &state, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
         let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
         mount(None::<&str>, &state, None::<&str>, flags, None::<&str>).unwrap();
@@ -290,7 +293,7 @@ fn while_nobody_can_tell_whether_an_agent_lives_it_is_neither_given_up_nor_passe
     assert_eq!((&error["retryable"], &error["details"]["workerId"]), (&true.into(), &worker.as_str().into()));
     fs::remove_file(closed).unwrap();
     faults.disarm(&mut sandbox);
-    wait_until("the daemon to look again", Duration::from_secs(20), || {
+    wait_until("the daemon to check again", Duration::from_secs(20), || {
         let set = sandbox.run(&["worker", "set", "--worker-id", &worker, "--set", "verbose=true"]);
         set.status.success().then_some(())
     });

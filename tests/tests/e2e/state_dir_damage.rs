@@ -1,5 +1,5 @@
-//! Each file of a state dir is removed, emptied, or something else is put into its place: no command hangs, every error
-//! says what it is and what to do, and `subagent doctor` names what makes commands fail.
+//! Each file of a state directory is removed, emptied or replaced. No command hangs, every error
+//! says what is wrong and what to do, and `subagent doctor` names the cause of failing commands.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -10,12 +10,12 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 use subagent_tests::harness::{Output, Sandbox, crowd, times};
 
-/// So many at the same time.
+/// Number of concurrent cases.
 const WIDTH: usize = 12;
-/// No command may take longer: they do not wait for what does not come.
+/// Time limit of a command: commands do not wait for missing data.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// The files and folders of a state dir; `W` is the worker.
+/// The files and folders of a state directory; `W` is the worker.
 const FILES: &[&str] = &[
     "state.db",
     "state.db-wal",
@@ -34,7 +34,7 @@ const FILES: &[&str] = &[
     "handoffs",
 ];
 
-/// What is done to them.
+/// The kinds of damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Damage {
     Removed,
@@ -56,7 +56,7 @@ fn cases() -> Vec<Case> {
     for file in FILES {
         for damage in [Damage::Removed, Damage::Emptied, Damage::Folder, Damage::Pipe, Damage::Knot] {
             let next = cases.len() % 2 == 0;
-            // One of the two in turn; the longer run has both.
+            // Alternates between the two; the longer run has both.
             let both = [next, !next].into_iter().take(if times(1) > 1 { 2 } else { 1 });
             cases.extend(both.map(|daemon| Case { file, damage, daemon }));
         }
@@ -64,7 +64,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Does it; false where there is nothing to be damaged so.
+/// Damages a file. Returns false if this damage is not possible.
 fn damage(path: &Path, damage: Damage) -> bool {
     let Ok(meta) = fs::symlink_metadata(path) else { return false };
     if damage == Damage::Emptied {
@@ -74,12 +74,12 @@ fn damage(path: &Path, damage: Damage) -> bool {
         return false;
     }
     if meta.is_dir() {
-        // A runtime may be writing into it.
+        // A runtime may be writing to it.
         fs::rename(path, path.with_extension("moved")).unwrap();
     } else {
         fs::remove_file(path).unwrap();
     }
-    // A live daemon may have made its own file again already; that is well, too.
+    // A live daemon may have recreated its own file already, which is allowed.
     match damage {
         Damage::Removed | Damage::Emptied => true,
         Damage::Folder => fs::create_dir(path).is_ok(),
@@ -88,7 +88,8 @@ fn damage(path: &Path, damage: Damage) -> bool {
     }
 }
 
-/// What was put into the place of a file goes before the sandbox, which reads its logs when a test fails.
+/// The replacement of a file is removed before the sandbox, which reads its logs
+/// after a failed test.
 struct Odd(PathBuf);
 
 impl Drop for Odd {
@@ -100,7 +101,8 @@ impl Drop for Odd {
     }
 }
 
-/// A document in time; an error says what to do. Gives the error.
+/// Checks that the output is a document in time, and that an error says what to
+/// do. Returns the error.
 #[track_caller]
 fn judged(output: &Output) -> Option<Value> {
     assert!(output.elapsed < BOUND, "{output}");
@@ -111,11 +113,11 @@ fn judged(output: &Output) -> Option<Value> {
     let error = document["error"].clone();
     assert!(error["code"] != "INTERNAL_ERROR", "{output}");
     let advice = error["details"]["recommendedAction"].as_str().unwrap_or_default();
-    assert!(!advice.is_empty(), "it does not say what to do: {output}");
+    assert!(!advice.is_empty(), "the error has no advice: {output}");
     Some(error)
 }
 
-/// What doctor says is wrong.
+/// Returns the problems found by doctor.
 #[track_caller]
 fn problems(sandbox: &Sandbox) -> Vec<Value> {
     let output = sandbox.subagent(&["doctor"]).run();
@@ -149,12 +151,12 @@ fn run(case: &Case) {
     let errors: Vec<Value> =
         commands.iter().filter_map(|command| judged(&sandbox.subagent(command).run())).collect();
     let after = problems(&sandbox);
-    // A worker that an emptied database does not know is told by its error alone.
+    // A worker missing in an emptied database is explained by the error itself.
     let unexplained = errors.iter().filter(|error| error["code"] != "WORKER_NOT_FOUND").count() > 0
         && before.is_empty()
         && after.is_empty();
-    assert!(!unexplained, "{case:?}: doctor finds nothing wrong, and there were {errors:#?}");
-    // What was acknowledged is gone on purpose, so nothing is checked; dropping it ends what runs.
+    assert!(!unexplained, "{case:?}: doctor finds no problem in spite of {errors:#?}");
+    // Acknowledged data is gone on purpose, so nothing is checked; dropping it ends all processes.
 }
 
 #[test]

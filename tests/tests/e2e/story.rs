@@ -1,4 +1,5 @@
-//! A newcomer's first result: from an empty home to a change that he has seen, with few words and no id.
+//! A new user's first result: from an empty home to a visible change, with little
+//! typing and without ids.
 
 use subagent_tests::harness::{MAX_TYPED, Typist};
 

@@ -1,5 +1,5 @@
-//! The daemon under systemd: the unit of the user manager, and what the daemon tells its manager. Where there is no
-//! systemd, a script stands for `systemctl` and a socket of the test for the manager.
+//! The daemon under systemd: the unit of the user manager, and the daemon's notifications. Without
+//! systemd, a script replaces `systemctl` and a socket of the test replaces the manager.
 
 use std::fs;
 use std::io;
@@ -13,11 +13,11 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Running, Sandbox, assert_shape, say};
 
-/// Somebody who waits for notifications.
+/// A receiver of notifications.
 struct Manager(UnixDatagram);
 
 impl Manager {
-    /// At a path, which every later command of the sandbox is told.
+    /// Binds it to a path that every later command of the sandbox gets.
     fn at_path(sandbox: &mut Sandbox) -> Self {
         let path = sandbox.file("notify");
         sandbox.set_env("NOTIFY_SOCKET", &path);
@@ -29,7 +29,7 @@ impl Manager {
         Self(socket)
     }
 
-    /// The next message, as lines.
+    /// Returns the next message, as lines.
     #[track_caller]
     fn next(&self) -> Vec<String> {
         let mut buffer = [0; 4096];
@@ -38,7 +38,7 @@ impl Manager {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// That nothing has come which was not taken.
+    /// Checks that there is no unread message.
     #[track_caller]
     fn heard_nothing(&self) {
         self.0.set_nonblocking(true).unwrap();
@@ -164,7 +164,8 @@ fn a_manager_that_does_not_listen_is_in_nobodys_way() {
     }
 }
 
-/// A `systemctl` that writes down what it was asked. `reached`: whether there is a manager; `start`: whether units start.
+/// Creates a `systemctl` that records its arguments. `reached`: whether there is a manager;
+/// `start`: whether units start.
 fn fake_systemctl(sandbox: &mut Sandbox, reached: bool, start: bool) -> PathBuf {
     let (bin, asked) = (sandbox.file("bin"), sandbox.file("asked"));
     fs::create_dir_all(&bin).unwrap();
@@ -182,7 +183,7 @@ fn fake_systemctl(sandbox: &mut Sandbox, reached: bool, start: bool) -> PathBuf 
     asked
 }
 
-/// What it was asked since the last time.
+/// Returns its arguments since the last call.
 fn taken(asked: &Path) -> Vec<String> {
     let text = fs::read_to_string(asked).unwrap_or_default();
     let _ = fs::remove_file(asked);
@@ -223,7 +224,7 @@ fn a_unit_is_written_enabled_and_removed() {
         assert!(text.lines().any(|found| found == line), "no line {line} in\n{text}");
     }
     assert!(sandbox.state_dir().is_dir());
-    assert_eq!(install(&sandbox), data, "a second time is the same");
+    assert_eq!(install(&sandbox), data, "a repetition must have the same effect");
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
     let _ = taken(&asked);
     let shown = sandbox.command("subagent").args(["daemon", "uninstall"]).run();
@@ -320,7 +321,7 @@ fn without_a_manager_it_says_what_to_type() {
     assert!(data["problem"].as_str().unwrap().contains("No medium found"), "{data}");
     assert_eq!(taken(&asked), ["daemon-reload"]);
     let path = PathBuf::from(data["unitPath"].as_str().unwrap());
-    // As `enable` would have made it, had there been a manager for a while.
+    // As `enable` would have created it while a manager was present.
     let wants = path.with_file_name("default.target.wants");
     fs::create_dir(&wants).unwrap();
     std::os::unix::fs::symlink(&path, wants.join(unit)).unwrap();
@@ -330,7 +331,7 @@ fn without_a_manager_it_says_what_to_type() {
     assert_eq!((&removed["removed"], &removed["disabled"]), (&json!(true), &json!(false)));
     assert_eq!(removed["commands"], json!([format!("systemctl --user stop {unit}"), commands[0]]));
     assert!(!path.exists() && wants.join(unit).symlink_metadata().is_err());
-    // And where there is no systemd at all.
+    // Also without systemd.
     sandbox.set_env("PATH", sandbox.file("empty"));
     let data = install(&sandbox);
     assert_eq!((&data["enabled"], &data["problem"]), (&json!(false), &json!("there is no systemctl here")));
@@ -407,7 +408,7 @@ fn systemd_understands_the_unit_whatever_the_path_holds() {
             output.status.success() && !output.stderr.contains("subagentd-test"),
             "{name}: {output}\n{text}"
         );
-        // It would have said so.
+        // Otherwise it would have reported that.
         let output = verify(
             &text.replace("Type=notify", "Type=nonsense").replace("--state-dir \"", "--state-dir \"\""),
         );

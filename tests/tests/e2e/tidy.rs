@@ -1,16 +1,16 @@
-//! Policy as a test: layers, sizes, dependencies, and what must not be in any file.
+//! Policy as tests: layers, sizes, dependencies, and forbidden content of files.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files above this many lines need a reason.
-const MOST_LINES: usize = 600;
-/// Those that have one.
+/// Maximum number of lines of a file without a reason.
+const MAX_LINES: usize = 600;
+/// Longer files, with their reasons.
 const LONG_FILES: &[(&str, &str)] =
     &[("tests/tests/e2e/demo_agent.rs", "one test for each directive and flag of the scripted agent")];
 
-/// The one function of each suite that looks at a condition again and again, with a bound.
+/// The only function of each suite that polls a condition, with a limit.
 const POLLS: &[&str] =
     &["tests/src/harness/wait.rs", "tests/tests/e2e/demo_agent.rs", "worker-runtime/tests/it/support.rs"];
 
@@ -18,7 +18,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// All files of the project with this ending, with their paths below the root.
+/// Returns all files of the project with these endings, with their paths below the root.
 fn files(endings: &[&str]) -> Vec<(String, String)> {
     fn walk(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -43,7 +43,7 @@ fn files(endings: &[&str]) -> Vec<(String, String)> {
     found.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
 }
 
-/// The names of the dependencies of a crate, without those of its tests.
+/// Returns the dependencies of a crate, without those of its tests.
 fn dependencies(folder: &str, section: &str) -> BTreeSet<String> {
     let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
     let lines = manifest.lines().skip_while(|line| *line != section).skip(1);
@@ -153,7 +153,7 @@ fn the_rules_of_the_daemon_do_nothing_but_think() {
     for (name, text) in files(&[".rs"]) {
         if name.starts_with("subagentd/src/core/") {
             for effect in effects {
-                assert!(!text.contains(effect), "{name} mentions {effect}: core decides, others do");
+                assert!(!text.contains(effect), "{name} mentions {effect}: core only decides");
             }
         }
         if name.starts_with("subagentd/src/") && !name.starts_with("subagentd/src/store/") {
@@ -170,7 +170,7 @@ fn the_rules_of_the_daemon_do_nothing_but_think() {
 #[test]
 fn a_file_says_what_it_is_for() {
     for (name, text) in files(&[".rs"]) {
-        assert!(text.starts_with("//!"), "{name} does not begin with `//!` and what it is for");
+        assert!(text.starts_with("//!"), "{name} must begin with `//!` and its purpose");
     }
 }
 
@@ -180,11 +180,11 @@ fn files_are_small() {
         let lines = text.lines().count();
         let reason = LONG_FILES.iter().find(|(long, _)| *long == name);
         assert!(
-            lines <= MOST_LINES || reason.is_some(),
+            lines <= MAX_LINES || reason.is_some(),
             "{name} has {lines} lines; split it, or give the reason"
         );
         assert!(
-            lines > MOST_LINES || reason.is_none(),
+            lines > MAX_LINES || reason.is_none(),
             "{name} has only {lines} lines: it needs no reason any more"
         );
     }
@@ -212,14 +212,14 @@ fn a_dependency_has_a_reason() {
 
 #[test]
 fn no_file_knows_the_machine_it_was_written_on() {
-    // Put together here, so that this file does not hold them.
+    // Assembled here, so that this file does not contain them.
     let places = ["work/", "root/", "home/user"].map(|place| format!("/{place}"));
     for (name, text) in files(&[
         ".rs", ".toml", ".md", ".yaml", ".yml", ".json", ".ndjson", ".txt", ".sql", ".lock", "install",
     ]) {
         for place in &places {
             let mut parts = text.split(place.as_str());
-            // As a part of a longer path it is somebody's folder of that name.
+            // As part of a longer path, it is another folder with that name.
             let alone = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || "._-}".contains(c));
             let mut before = parts.next().unwrap_or_default();
             for rest in parts {
@@ -246,7 +246,7 @@ fn tests_wait_for_things_and_do_not_sleep() {
     }
 }
 
-/// The names of tests in a text that begin with the number of a rule, as `m2_`.
+/// Returns the names of tests in a text that begin with the number of a rule, such as `m2_`.
 fn tests_of_rules(text: &str) -> BTreeSet<&str> {
     let words = text.split(|char: char| !(char.is_ascii_alphanumeric() || char == '_'));
     let is_of_a_rule = |word: &&str| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-/// The scripted agent says what it was told, so this is the beginning of its answer.
+/// The scripted agent repeats its instructions, so this is the beginning of its response.
 const TITLE: &str = "<agent_instructions agent=\"title\">You name a piece of work";
 
 fn world(titles: &str) -> Sandbox {
@@ -30,7 +30,7 @@ fn wait_for_title(sandbox: &Sandbox, worker: &str) {
     wait_until("a title", Duration::from_secs(30), || (label(sandbox, worker) == TITLE).then_some(()));
 }
 
-/// The tasks of a worker, those too that no list shows.
+/// Returns the number of a worker's tasks, including hidden ones.
 fn tasks(sandbox: &Sandbox, worker: &str) -> usize {
     sandbox.events(worker).iter().filter(|event| event["type"] == "subagent.spawned").count()
 }
@@ -48,14 +48,14 @@ fn the_first_message_labels_a_worker_that_has_no_label() {
     }
     wait_for_title(&sandbox, &worker);
     assert_eq!((label(&sandbox, &labeled), tasks(&sandbox, &labeled)), (json!("Mine"), 0));
-    assert_eq!(tasks(&sandbox, &worker), 1, "one message asks for a title");
+    assert_eq!(tasks(&sandbox, &worker), 1, "one message must request a title");
     let spawned = sandbox.events(&worker).into_iter().find(|event| event["type"] == "subagent.spawned");
     let task = spawned.unwrap()["data"]["id"].as_str().unwrap().to_owned();
     let sent = sandbox.events(&task).into_iter().find(|event| event["type"] == "message.sent").unwrap();
     let prompt = sent["data"]["text"].as_str().unwrap().to_owned();
     assert!(prompt.contains("<message>\nFix the login\n< /message>\n</message>"), "{prompt}");
     assert_eq!(sandbox.run(&["task", "list"]).data()["items"], json!([]));
-    // The agent hears nothing of it.
+    // The agent is not involved.
     let turns = sandbox.run(&["turn", "list", "--worker-id", &worker]).data();
     assert_eq!(turns["count"], 2, "{turns}");
     sandbox.finish();

@@ -1,5 +1,6 @@
-//! Whatever an agent has started, in whatever shape, is gone five seconds after its end was reported: with an ordinary
-//! stop, and when the runtime, the guard, the agent, or the daemon and the runtime together were killed.
+//! Everything that an agent has started, in any shape, is gone five seconds after its end was
+//! reported. This holds for an ordinary stop, and if the runtime, the guard, the agent, or daemon
+//! and runtime together were killed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,15 +13,15 @@ use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Launcher, Random, Sandbox, executables, say, times, wait_until, wait_while};
 use subagent_tests::trees::{Registry, Shape};
 
-/// Shapes of an ordinary run.
+/// Number of shapes in an ordinary run.
 const SHAPES: usize = 60;
-/// A shape with so many processes is a tree.
+/// Minimum number of processes of a tree.
 const TREE: usize = 3;
-/// After the reported end.
+/// Time limit after the reported end.
 const GONE: Duration = Duration::from_secs(5);
-/// A chain of forks has gone on in this time.
+/// Time in which a chain of forks has certainly continued.
 const CHAIN: Duration = Duration::from_millis(200);
-/// For a tree to have grown.
+/// Time limit for a tree to grow.
 const GROWN: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +35,7 @@ enum Death {
 
 const DEATHS: [Death; 5] = [Death::Stop, Death::Runtime, Death::Guard, Death::Agent, Death::DaemonAndRuntime];
 
-/// An agent that no other process of the machine runs, so that its whole tree is known by its program.
+/// Returns an agent program that no other process runs, so that it identifies the whole tree.
 fn own_program(folder: &Path, name: &str) -> PathBuf {
     let (original, own) = (folder.join("hostile"), folder.join(name));
     if !original.exists() {
@@ -67,7 +68,8 @@ fn die(death: Death, sandbox: &Sandbox, worker: &str, registry: &Registry) {
     }
 }
 
-/// A tree of this test. None outlives a test that failed: who looks at a sandbox does not find what has wiped itself.
+/// A tree of this test. None survives a failed test: the sandbox cannot find processes
+/// that have hidden themselves.
 struct Planted(Registry);
 
 impl Drop for Planted {
@@ -83,7 +85,7 @@ impl Drop for Planted {
     }
 }
 
-/// All of these shapes die in this way, one after the other, in a world of their own.
+/// Makes all of these shapes die in this way, one after the other, in their own world.
 fn all_die(death: Death, shapes: &[Shape]) {
     let mut sandbox = Sandbox::new();
     let programs: Vec<PathBuf> =
@@ -108,7 +110,7 @@ fn all_die(death: Death, shapes: &[Shape]) {
         assert!(left.is_none(), "{death:?}, {end}: of `{shape}` there is left: {left:?}\n{}", sandbox.logs());
         ends.push((planted, shape));
     }
-    // One look may miss what forks all the time; but whoever lives joins again and again.
+    // A single check can miss a process that keeps forking, but live processes join repeatedly.
     let joined: Vec<usize> = ends.iter().map(|(planted, _)| planted.0.joined()).collect();
     let _ = wait_while(CHAIN, || Some(()));
     for ((Planted(registry), shape), joined) in ends.iter().zip(joined) {
@@ -132,7 +134,7 @@ fn nothing_is_left_of_any_tree() {
     say(&format!("faults: {shapes} trees of {processes} processes or more, each ended in {deaths} ways"));
 }
 
-/// Shapes that have every word of the grammar; at least half of them are trees.
+/// Returns shapes that contain every word of the grammar; at least half of them are trees.
 fn shapes(random: &mut Random) -> Vec<Shape> {
     let words = |shapes: &BTreeSet<Shape>| -> BTreeSet<String> {
         let texts = shapes.iter().map(Shape::to_string);
@@ -153,7 +155,7 @@ fn shapes(random: &mut Random) -> Vec<Shape> {
     shapes
 }
 
-/// The check itself: what nobody ends is found, whatever it has done to itself.
+/// Tests the check itself: it finds remaining processes in spite of their changes to themselves.
 #[test]
 fn a_tree_that_nobody_ends_is_found() {
     let folder = tempfile::tempdir().unwrap();
@@ -170,7 +172,8 @@ fn a_tree_that_nobody_ends_is_found() {
         let mut command = Command::new(&program);
         command.args(["--tree", file.to_str().unwrap(), text]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // It was just copied: another test may have forked meanwhile, and holds it open until its own `exec`.
+        // It was copied just now: a forked process of another test may hold it open
+        // until its own `exec`.
         let mut child = wait_until("the executable to be closed", GROWN, || match command.spawn() {
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => None,
             started => Some(started.unwrap()),

@@ -1,4 +1,4 @@
-//! `usage` from the outside: the sums are those of the events, and what is unknown stays unknown.
+//! `usage` from outside: the sums match the events, and unknown values stay unknown.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use subagent_tests::harness::{Sandbox, request};
 
 use super::config_layers::USER;
 
-/// The directive by which the agent reports the cost of its session in USD.
+/// Returns the directive by which the agent reports the cost of its session in USD.
 fn usd(amount: f64) -> String {
     let cost = json!({"amount": amount, "currency": "USD"});
     let update = json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": cost});
@@ -27,7 +27,7 @@ fn item<'a>(shown: &'a Value, key: &Value) -> &'a Value {
     shown["items"].as_array().unwrap().iter().find(|item| item["key"] == *key).unwrap()
 }
 
-/// Tokens and millionths of a USD that the events of a worker report.
+/// Returns tokens and millionths of a USD reported by the events of a worker.
 fn reported(sandbox: &Sandbox, worker: &str) -> (u64, i64) {
     let (mut tokens, mut micros, mut session) = (0, 0, 0);
     for event in sandbox.events(worker) {
@@ -67,7 +67,7 @@ fn the_sums_are_those_of_the_events_to_the_millionth_and_what_is_unknown_stays_u
         let _ = sandbox.send(&first, &text);
     }
     let _ = sandbox.send(&first, "says nothing of itself");
-    // Its cost comes with the next turn; its tokens are never known.
+    // Its cost arrives with the next turn; its tokens are never known.
     let _ = sandbox.send(&second, "one");
     let _ = sandbox.send(&second, &usd(1.25));
     let _ = sandbox.send_fails(&second, "!error -32603 no luck", "BACKEND_RPC_ERROR");
@@ -95,7 +95,7 @@ fn the_sums_are_those_of_the_events_to_the_millionth_and_what_is_unknown_stays_u
     assert_eq!(before["total"]["tokens"], json!({"used": 201, "unreported": 5}));
     assert_eq!(before["total"]["cost"], json!({"used": usd(1.5501), "unreported": 3}));
 
-    // By anything else it is the same sum, also of a daemon that comes later.
+    // The sum is the same in every grouping, also for a later daemon.
     sandbox.kill_daemon();
     for by in ["agent", "model", "day"] {
         let shown = usage(&sandbox, &["--by", by]);
@@ -135,7 +135,7 @@ fn a_cost_is_computed_from_the_prices_of_the_user_where_an_agent_reports_tokens_
     let cost = usage(&sandbox, &[])["total"]["cost"].take();
     let computed = |amount: f64| json!([{"currency": "USD", "amount": amount, "computed": 0.006_003}]);
     assert_eq!(cost, json!({"used": computed(0.006_003), "unreported": 1}));
-    // What is reported later is about all turns of the session: nothing is computed beside it.
+    // A later report covers all turns of the session: nothing is computed in addition.
     let _ = sandbox.send(&worker, &usd(0.5));
     let cost = usage(&sandbox, &["--by", "model"])["total"]["cost"].take();
     assert_eq!(cost["used"], json!([{"currency": "USD", "amount": 0.5, "computed": 0.0}]));

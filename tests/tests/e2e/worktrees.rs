@@ -1,4 +1,5 @@
-//! Workers in git worktrees: made at their start, removed at their end unless work is in them, landed.
+//! Workers in git worktrees: created at their start, removed at their end unless
+//! they contain work, landed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use subagent_tests::harness::{Sandbox, wait_until};
 
 use super::look::git;
 
-/// A repository with one commit, and somebody who commits.
+/// A repository with one commit and a git identity.
 fn repository() -> Sandbox {
     let mut sandbox = Sandbox::new();
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
@@ -37,7 +38,7 @@ fn write(folder: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Starts a worker in a worktree, and gives the data of its start.
+/// Starts a worker in a worktree. Returns the data of its start.
 fn start(sandbox: &Sandbox, name: &str, more: &[&str]) -> Value {
     let args = ["worker", "start", "demo", "--name", name, "--worktree"];
     sandbox.run(&[&args[..], more].concat()).data_of("worker.started")
@@ -69,7 +70,7 @@ fn a_worker_works_in_its_worktree_and_lands_where_that_came_from() {
     assert_eq!(started["cwd"], tree.to_str().unwrap());
     assert_eq!(started["worktree"]["branch"], "subagent/auth");
     assert_eq!(started["worktree"]["sourceBranch"], "main");
-    assert!(!tree.join("mine.txt").exists(), "what is not committed stays behind");
+    assert!(!tree.join("mine.txt").exists(), "uncommitted changes must stay behind");
     let _ = sandbox.run(&["send", "auth", "!edit replace a.txt 2 TWO\n!edit create new/b.txt new"]).data();
     assert_eq!(text(&sandbox.workspace().join("a.txt")), "one\ntwo\nthree\n", "the main tree is untouched");
     assert_eq!(text(&tree.join("a.txt")), "one\nTWO\nthree\n");
@@ -90,7 +91,7 @@ fn a_worker_works_in_its_worktree_and_lands_where_that_came_from() {
     assert_eq!(message.trim_end(), expected.trim_end());
     assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "2\n", "one commit for all");
 
-    // The worker lives, and goes on from what has landed.
+    // The worker lives, and continues from the landed commit.
     let _ = sandbox.run(&["send", "auth", "!edit replace a.txt 3 THREE"]).data();
     let again = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
     assert_eq!(again["files"], json!(["a.txt"]));
@@ -101,7 +102,7 @@ fn a_worker_works_in_its_worktree_and_lands_where_that_came_from() {
     for expected in ["worktree.created", "worktree.landed"] {
         assert!(types.contains(&json!(expected)), "{types:?}");
     }
-    // Nothing is in it any more.
+    // It contains no more changes.
     let stopped = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
     assert_eq!(stopped["worktree"], json!({"outcome": "removed", "name": "auth"}));
     assert!(!tree.exists());
@@ -137,7 +138,7 @@ fn is_kept_until_it_is_landed_or_discarded(sandbox: Sandbox) {
         assert!(message.ends_with("has work: 1 uncommitted file"), "{message}");
         sandbox.run(&["worker", "rm", name]).data_of("worker.removed");
     }
-    assert_eq!(names(&sandbox), ["gone kept", "kept kept"], "also after their workers are removed");
+    assert_eq!(names(&sandbox), ["gone kept", "kept kept"], "also after the removal of their workers");
     let pruned = sandbox.run(&["worktree", "prune"]).data_of("worktree.pruned");
     assert_eq!((&pruned["removed"], pruned["kept"].as_array().unwrap().len()), (&json!([]), 2), "{pruned}");
 
@@ -169,7 +170,7 @@ fn a_landing_that_cannot_be_changes_nothing() {
     let sandbox = repository();
     let started = start(&sandbox, "auth", &[]);
     let _ = sandbox.run(&["send", "auth", "!edit replace a.txt 2 TWO"]).data();
-    // What the user has changed there and not committed.
+    // The user's uncommitted changes there.
     write(&sandbox.workspace(), "a.txt", "one\ntwo\nthree and mine\n");
     let refused = sandbox.run(&["land", "auth"]).error("LAND_REFUSED");
     assert_eq!(
@@ -196,7 +197,7 @@ fn a_landing_that_cannot_be_changes_nothing() {
     sandbox.run(&["wait", "auth"]).data();
     let patch = sandbox.run(&["land", "auth", "--patch", "fix.patch"]).data_of("worktree.patch");
     assert!(text(Path::new(patch["path"].as_str().unwrap())).contains("+TWO"), "{patch}");
-    // A check that fails keeps the branch where it is.
+    // A failed check leaves the branch where it is.
     git(&sandbox, &["reset", "-q", "--hard", "HEAD~1"]);
     let failed = sandbox
         .run(&["land", "auth", "--check", "grep -q TWO a.txt && echo seen && exit 3"])
@@ -225,7 +226,7 @@ fn without_a_repository_no_worker_is_started() {
         sandbox.run(&["worker", "start", "demo", "--name", "a", "--worktree=taken"]).error("WORKTREE_EXISTS");
     assert_eq!(refused["details"]["branch"], "taken", "{refused}");
     let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
-    assert_eq!(listed["count"], 0, "nothing is left of these: {listed}");
+    assert_eq!(listed["count"], 0, "nothing may remain of these: {listed}");
     sandbox.finish();
 }
 
@@ -255,7 +256,7 @@ fn a_worktree_is_made_usable_or_the_start_fails() {
     fs::remove_file(tree.join("built")).unwrap();
     sandbox.run(&["worktree", "setup", "a"]).data_of("worktree.ready");
     assert!(tree.join("built").exists());
-    // Neither is work of the worker.
+    // Neither is the worker's work.
     let stopped = sandbox.run(&["stop", "a"]).data_of("worker.stopped");
     assert_eq!(stopped["worktree"]["outcome"], "removed", "{stopped}");
     sandbox.finish();
@@ -338,7 +339,7 @@ fn who_goes_on_from_a_worker_has_its_worktree() {
     let worker = continued["worker"]["workerId"].as_str().unwrap();
     assert_eq!(continued["worker"]["cwd"], started["cwd"]);
     let stopped = sandbox.run(&["stop", "auth"]).data_of("worker.stopped");
-    assert_eq!(stopped["worktree"], Value::Null, "it is the other one's now");
+    assert_eq!(stopped["worktree"], Value::Null, "it must belong to the other one now");
     assert!(path(&started).exists());
     sandbox.run(&["wait", worker]).data();
     let stopped = sandbox.run(&["stop", worker]).data_of("worker.stopped");
@@ -369,7 +370,7 @@ fn the_output_of_a_failed_check_goes_to_the_worker_which_mends_it() {
     let check = "test -e mended || { echo '!edit create mended yes'; exit 1; }";
     let landed = sandbox.run(&["land", "auth", "--fix", "--check", check]).data_of("worktree.landed");
     assert_eq!(landed["files"], json!(["b.txt", "mended"]));
-    // A turn that fails leaves the error of the landing.
+    // A failed turn keeps the error of the landing.
     let _ = sandbox.run(&["send", "auth", "!edit create c.txt c"]).data();
     let check = "echo '!error -32000 out of order'; exit 3";
     let failed = sandbox.run(&["land", "auth", "--fix", "--check", check]).error("LAND_CHECK_FAILED");

@@ -1,4 +1,5 @@
-//! A worktree whose daemon dies at each step of its life: it is made once, landed once, and nothing of it is left.
+//! A worktree whose daemon dies at each step of its life: it is created once, landed
+//! once, and completely removed.
 
 use std::fs;
 
@@ -7,7 +8,7 @@ use subagent_tests::harness::{Sandbox, crowd};
 use super::look::git;
 use super::sandbox::has_layers;
 
-/// Each at its first passing; that of a landing also for a worker that is stopped.
+/// Each at its first pass; that of a landing also for a stopped worker.
 const POINTS: [(&str, u32); 10] = [
     ("worktree_create.before_run", 1),
     ("worktree_create.before_commit", 1),
@@ -46,7 +47,7 @@ fn case(point: &str, passing: u32) {
     let landed = sandbox.persist(&["land", "auth"]).data_of("worktree.landed");
     assert_eq!(landed["into"], "main", "{landed}");
     assert_eq!(git(&sandbox, &["log", "--format=%s", "--name-only", "-1"]).matches("a.txt").count(), 1);
-    assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "2\n", "it has landed once");
+    assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "2\n", "it must have landed once");
     assert_eq!(fs::read_to_string(sandbox.workspace().join("a.txt")).unwrap(), "a\n");
     let _ = sandbox.manage(worker, "key-2", "!edit create b.txt b");
     let stopped = sandbox.persist(&["stop", "auth"]).data_of("worker.stopped");
@@ -60,7 +61,7 @@ fn case(point: &str, passing: u32) {
     sandbox.persist(&["stop", "docs"]).data_of("worker.stopped");
     let discard = sandbox.persist(&["worktree", "discard", "docs"]);
     if !discard.status.success() {
-        // The answer of the first attempt was lost, and the worktree is gone.
+        // The first response was lost, and the worktree is gone.
         discard.error("WORKTREE_NOT_FOUND");
     }
     assert!(!std::path::Path::new(&tree).exists());
@@ -70,7 +71,7 @@ fn case(point: &str, passing: u32) {
     sandbox.finish();
 }
 
-/// The same of a worker in a sandbox, and of a merge.
+/// The same for a worker in a sandbox, and for a merge.
 const CONFINED: [(&str, u32); 6] = [
     ("worktree_create.before_commit", 1),
     ("land.before_commit", 1),
@@ -113,7 +114,7 @@ fn confined(point: &str, passing: u32) {
     let _ = sandbox.manage(worker, "key-1", "run echo a > a.txt");
     let landed = sandbox.persist(&["land", "auth"]).data_of("worktree.landed");
     assert_eq!(landed["into"], "main", "{landed}");
-    assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "2\n", "it has landed once");
+    assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "2\n", "it must have landed once");
     let _ = sandbox.manage(worker, "key-2", "run echo b > b.txt; git add b.txt; git commit -qm b");
     let stopped = sandbox.persist(&["stop", "auth"]).data_of("worker.stopped");
     assert_eq!(stopped["worktree"]["outcome"], "kept", "{stopped}");
@@ -130,7 +131,7 @@ fn confined(point: &str, passing: u32) {
     sandbox.persist(&["stop", task["taskId"].as_str().unwrap()]).data_of("worker.stopped");
     let merge = sandbox.persist(&["task", "merge", "Fix"]);
     if !merge.status.success() {
-        // The answer of the first attempt was lost, and the worktree is gone.
+        // The first response was lost, and the worktree is gone.
         merge.error("WORKTREE_NOT_FOUND");
     }
     assert_eq!(sandbox.persist(&["worktree", "list"]).data_of("worktree.listed")["count"], 0);

@@ -1,5 +1,5 @@
-//! The command line killed at random moments, in every command: what it had asked for is done once or not at all, and
-//! the command can be given again.
+//! The command line is killed at random moments, in every command. Its request takes effect once or
+//! not at all, and the command can be repeated.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,10 +15,10 @@ use super::a_moment;
 /// How often each command is killed while it runs.
 const KILLS: usize = 1;
 
-/// A command that is given again must not wait for something that the one before left.
+/// Time limit of a repeated command, which must not wait for remains of the former.
 const PROMPT: Duration = Duration::from_secs(8);
 
-/// What a command is tried on.
+/// The data on which a command is tried.
 struct Scene<'a> {
     sandbox: &'a Sandbox,
     worker: &'a str,
@@ -26,7 +26,7 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// The worker, with nothing to do any more.
+    /// Returns an idle worker.
     fn worker(&self) -> String {
         wait_until("the worker to be idle", Duration::from_secs(20), || {
             (self.sandbox.show(self.worker)["state"] == "idle").then(|| self.worker.to_owned())
@@ -44,7 +44,7 @@ impl Scene<'_> {
         worker
     }
 
-    /// A message that waits for a worker of its own.
+    /// Returns a queued message of a separate worker.
     fn queued(&self) -> String {
         let worker = self.sandbox.start("demo");
         let _ = self.sandbox.send_no_wait(&worker, "!sleep 3600000");
@@ -52,14 +52,14 @@ impl Scene<'_> {
         queued.data_of("turn.queued")["turnId"].as_str().unwrap().to_owned()
     }
 
-    /// A worker whose agent asks its user something, and the question.
+    /// Returns a worker with an open question of its agent, and the question.
     fn elicited(&self) -> [String; 2] {
         let question = r#"!elicit {"mode": "form", "message": "m", "requestedSchema": {"type": "object"}}"#;
         let waited = self.sandbox.send(&self.worker(), question);
         ["workerId", "requestId"].map(|key| waited[key].as_str().unwrap().to_owned())
     }
 
-    /// A task, always the same: there may not be any number of them.
+    /// Returns a task, always the same, because their number is limited.
     fn task(&self) -> String {
         let id = |task: &Value| task["taskId"].as_str().unwrap().to_owned();
         let listed = self.sandbox.run(&["task", "list", "--status", "completed"]).data();
@@ -72,7 +72,7 @@ impl Scene<'_> {
         }
     }
 
-    /// A schedule that does not fire by itself.
+    /// Returns a schedule that does not fire by itself.
     fn schedule(&self) -> String {
         let name = format!("schedule-{}", self.number);
         let args = ["schedule", "add", &name, "--every", "20m", "demo", "hello"];
@@ -90,9 +90,10 @@ impl Scene<'_> {
         format!("touched-{}", self.number)
     }
 
-    /// The words of a command; the codes with which its repetition may fail, because the first has done it.
+    /// Returns the arguments of a command, and the error codes allowed for its repetition after
+    /// the first run succeeded.
     fn words(&self, command: &str) -> (Vec<String>, &'static [&'static str]) {
-        // There is a daemon.
+        // Makes sure that there is a daemon.
         let _ = self.sandbox.show(self.worker);
         let key = format!("client-{}", self.number);
         let touch = format!("!touch {}\n!stream 50", self.sandbox.file_name(&self.touched()));
@@ -118,7 +119,7 @@ impl Scene<'_> {
             "subagent turn drop" => (vec![self.queued()], &["TURN_NOT_FOUND"]),
             "subagent turn move" => (vec![self.queued(), "--first".to_owned()], &["TURN_NOT_QUEUED"]),
             "subagent turn retry" => {
-                // Its failure pauses what the repetition has put behind it.
+                // Its failure pauses the message that the repetition has queued behind it.
                 let worker = self.sandbox.start("demo");
                 let failed = self.sandbox.send_fails(&worker, "!error -32603 no luck", "BACKEND_RPC_ERROR");
                 (vec![failed["turnId"].as_str().unwrap().to_owned()], &["TURN_NOT_RETRYABLE"])
@@ -239,7 +240,7 @@ impl Scene<'_> {
             | "subagentd run"
             | "subagentd status"
             | "subagentd stop" => (Vec::new(), &[]),
-            command => panic!("{command} is not killed by any test: add what it is called with"),
+            command => panic!("{command} is not killed by any test: add its arguments"),
         };
         (more, codes)
     }
@@ -249,17 +250,17 @@ fn words(args: &[&str]) -> Vec<String> {
     args.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// The names below `Commands:` in a help text.
+/// Returns the names below `Commands:` in a help text.
 fn sub_commands(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    // Headings are indented less, and what a name means may go on in lines that are indented further.
+    // Headings are indented less, and continued descriptions are indented more.
     let is_name = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
     let lines = lines.take_while(|line| !line.is_empty()).filter(is_name);
     let names = lines.filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// All commands, found through the help texts themselves.
+/// Returns all commands, found through the help texts themselves.
 fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
     let mut open = vec!["subagent".to_owned(), "subagentd".to_owned()];
     let mut found = BTreeSet::new();
@@ -277,17 +278,18 @@ fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
     found
 }
 
-/// Without `--json`, or it prints something else.
+/// Commands without `--json`, or with other output.
 const PLAIN: [&str; 5] =
     ["subagent watch", "subagent completions", "subagent demo", "subagent prompt render", "subagent mcp"];
-/// Goes on until it is ended: it is not given again.
+/// Runs until it is ended, and is not repeated.
 const ENDLESS: &str = "subagentd run";
-/// Makes a world of its own, which it cannot clean up when it is killed.
+/// Creates its own world, which it cannot clean up when killed.
 const DEMO: &str = "subagent demo";
 
-/// What these do to a database is excused in all of it: they have one of their own, the others are checked in full.
+/// These have their own database, which is excused from checks of their effects. The others
+/// are checked in full.
 const APART: [&str; 2] = ["subagent restore", "subagent prune"];
-/// More attempts to kill one command while it runs.
+/// Maximum number of further attempts to kill one command while it runs.
 const ATTEMPTS: usize = 20;
 
 #[test]
@@ -306,7 +308,7 @@ fn every_command_can_be_killed_at_any_moment_and_given_again() {
     ));
 }
 
-/// Kills each of these while it runs, and gives it again; gives the number of kills.
+/// Kills each of these while it runs, and repeats it. Returns the number of kills.
 fn kill_each(commands: &[&String], random: &mut Random) -> usize {
     let mut sandbox = Sandbox::new();
     let asks = sandbox.demo_agent(&["--needs-auth"]);
@@ -338,7 +340,7 @@ fn kill_each(commands: &[&String], random: &mut Random) -> usize {
             if killed.runs() {
                 killed_running += 1;
             } else {
-                // It was too quick: that it can be given again is looked at all the same.
+                // It was too fast; the repetition is checked anyway.
                 longest = (longest / 2).max(1);
             }
             let _ = killed.kill();
@@ -363,7 +365,8 @@ fn kill_each(commands: &[&String], random: &mut Random) -> usize {
     kills
 }
 
-/// Ends what a demo that was killed left in the world that it had made. A daemon that it had just asked for comes later.
+/// Ends the remains of a killed demo in its own world. A daemon that it had
+/// just requested starts later.
 fn clean(sandbox: &Sandbox) {
     for entry in fs::read_dir(sandbox.file("tmp")).unwrap().flatten() {
         let state = entry.path().join(".subagent/state");
@@ -378,14 +381,15 @@ fn clean(sandbox: &Sandbox) {
             };
             let stopped = run("subagent", &["daemon", "start", "--json"])
                 && run("subagentd", &["stop", "--workers", "--json"]);
-            // A command of the demo that lives on may be about to start a daemon, and a daemon that starts is not stopped yet.
+            // A surviving command of the demo may be about to start a daemon, and a starting daemon
+            // is not stopped yet.
             let comes = sandbox.processes().iter().any(|process| is_in(process, &entry.path()));
             (stopped && !comes && fs::remove_dir_all(entry.path()).is_ok()).then_some(())
         });
     }
 }
 
-/// Whether a process works in this folder, or on what is in it.
+/// Whether a process works in this folder, or on its content.
 fn is_in(process: &Process, folder: &Path) -> bool {
     let cwd = fs::read_link(format!("/proc/{}/cwd", process.pid));
     cwd.is_ok_and(|cwd| cwd.starts_with(folder)) || process.command_line().contains(folder.to_str().unwrap())

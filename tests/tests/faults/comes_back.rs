@@ -1,5 +1,5 @@
-//! A daemon dies while the end of a background task is due, at random moments and at each step of the way. No command is
-//! typed afterwards: a runtime starts it again, and the parent hears of the end, once.
+//! A daemon dies while the end of a background task is pending, at random moments and at each step.
+//! No command runs afterwards: a runtime restarts the daemon, and the parent is notified once.
 
 use std::fs;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
 use super::a_moment;
 use super::deaths::Death;
 
-/// How often, in an ordinary run.
+/// Number of deaths in an ordinary run.
 const DEATHS: usize = 10;
-/// Cases that run at the same time: most of a case is waiting.
+/// Number of concurrent cases, which mostly wait.
 const WIDTH: usize = 5;
-/// For the daemon to come back and to tell what is due.
+/// Time limit for the daemon to restart and report pending ends.
 const SOON: Duration = Duration::from_secs(60);
-/// The task ends, and the daemon is killed, at most this long after the task has begun.
+/// Maximum time from the task's start to its end and to the daemon's death.
 const MILLIS: u64 = 800;
 /// Steps at which the daemon dies by itself.
 const STEPS: &[&str] = &[
@@ -43,7 +43,7 @@ fn run(death: &Death) {
     let task = sandbox.task_file("nested", "due", "background", &prompt);
     let _ = sandbox.send_no_wait(&root, &format!("{}\n{}", gate.directive(), sandbox.gives(&task)));
     let before = sandbox.daemon_info().unwrap().generation;
-    // The last command is over before anything happens.
+    // The last command has ended before anything happens.
     gate.open();
     if death.step.is_none() {
         wait_until("the task to begin", SOON, || (sandbox.touches("begun") > 0).then_some(()));
@@ -51,10 +51,10 @@ fn run(death: &Death) {
         sandbox.kill_daemon();
     }
     let journal = sandbox.state_dir().join("runtimes").join(&root).join("1.journal");
-    wait_until("the parent to hear", SOON, || {
+    wait_until("the parent to be notified", SOON, || {
         fs::read_to_string(&journal).ok()?.contains("[Subagent 'due'").then_some(())
     });
-    // One that had told it before its death comes back too: its workers live.
+    // A daemon that had reported it before its death restarts too, because its workers live.
     wait_until("the next daemon", SOON, || {
         let daemon = sandbox.find_daemon()?;
         (sandbox.daemon_info()?.generation > before && daemon.lives()).then_some(())

@@ -1,20 +1,19 @@
-//! Deaths of a daemon: half of them at steps of what it does, half at random moments.
+//! Deaths of a daemon: half of them at steps of its work, half at random moments.
 
 use std::path::PathBuf;
 
 use subagent_tests::harness::{Random, Sandbox, times};
 
-/// One death.
 pub(crate) struct Death {
     number: usize,
-    /// Where the daemon dies; `None`: it is killed at a random moment.
+    /// The step at which the daemon dies; `None`: it is killed at a random moment.
     pub(crate) step: Option<&'static str>,
-    /// For what is random of it.
+    /// The seed of its random choices.
     pub(crate) seed: u64,
 }
 
 impl Death {
-    /// This many in an ordinary run; every second one at one of these steps.
+    /// Returns this many in an ordinary run; every second one is at one of these steps.
     pub(crate) fn all(count: usize, steps: &[&'static str]) -> Vec<Self> {
         let mut random = Random::announced();
         let step = |number: usize| (number % 2 == 1).then(|| steps[number / 2 % steps.len()]);
@@ -26,7 +25,7 @@ impl Death {
         format!("{} {}", self.number, self.step.unwrap_or("random"))
     }
 
-    /// Has the daemon of this sandbox die at the step, once. The file is there afterwards.
+    /// Makes the daemon of this sandbox die at the step, once. The returned file exists afterwards.
     pub(crate) fn arm(&self, sandbox: &mut Sandbox) -> PathBuf {
         let once = sandbox.file("reached");
         if let Some(step) = self.step {

@@ -1,5 +1,5 @@
-//! The same idempotency key gives the same result and one effect, for every request that changes something: at once,
-//! later, many at the same time, and when the daemon is killed in between.
+//! The same idempotency key gives the same result and one effect, for every request with an effect:
+//! at once, later, with many concurrent requests, and with a daemon killed in between.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,12 +10,13 @@ use subagent_tests::harness::{Random, Sandbox, say, times};
 use super::a_moment;
 use super::requests::{Post, posts, prepare};
 
-/// So many ask the same at the same time.
+/// Number of concurrent identical requests.
 const CROWD: usize = 8;
-/// For a daemon to be there again, several times.
+/// Time limit for several restarts of the daemon.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What was not the same, or happened more or less than once. The first to ask are many at once.
+/// Returns differing results, and effects that did not occur exactly once. The
+/// first requests are concurrent.
 pub(crate) fn repeated(sandbox: &Sandbox, post: &Post, key: &str) -> Vec<String> {
     let before = post.count(sandbox);
     let headers = [format!("Idempotency-Key: {key}")];
@@ -25,7 +26,7 @@ pub(crate) fn repeated(sandbox: &Sandbox, post: &Post, key: &str) -> Vec<String>
         asked.into_iter().map(|asked| asked.join().unwrap()).collect()
     });
     let file = post.file();
-    // What a second time would do as well.
+    // A change that only a second execution would make.
     post.tempt(sandbox);
     sandbox.kill_daemon();
     let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
@@ -88,7 +89,7 @@ fn the_same_key_has_one_effect_whenever_the_daemon_is_killed() {
             });
             let begun = Instant::now();
             let again = loop {
-                assert!(begun.elapsed() < DEADLINE, "{path} does not come to an end");
+                assert!(begun.elapsed() < DEADLINE, "{path} does not end");
                 let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
                 match post.send(&sandbox, &headers).map(|answer| answer.json()) {
                     Some(answer) if answer["error"]["retryable"] == true => {}

@@ -1,4 +1,4 @@
-//! Managers and watchers that go on with their work while daemon, runtimes, guards and agents are killed under them.
+//! Managers and watchers continue their work while daemon, runtimes, guards and agents are killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,11 +14,12 @@ use subagent_tests::harness::{Random, Sandbox, say, times, wait_until};
 use super::a_moment;
 use super::victims::Victim;
 
-/// Each has a manager.
+/// Number of workers, each with a manager.
 const WORKERS: usize = 6;
-/// How many of the workers are watched.
+/// Number of watched workers.
 const WATCHERS: usize = 2;
-/// How often each is killed below one daemon, which lives: a wrong statement that lasts too long can be seen only then.
+/// How often each is killed while one daemon lives: only then can an outdated
+/// statement last too long.
 const BELOW_A_DAEMON: &[(Victim, usize)] = &[(Victim::Runtime, 25), (Victim::Guard, 15), (Victim::Agent, 25)];
 /// How often the daemon is killed, and the others between its deaths.
 const WITH_THE_DAEMON: &[(Victim, usize)] = &[
@@ -28,13 +29,14 @@ const WITH_THE_DAEMON: &[(Victim, usize)] = &[
     (Victim::Guard, 5),
     (Victim::Agent, 5),
 ];
-/// The minimum number of turns that must be open when a process that carries them is killed: a turn outlives its daemon.
+/// The minimum number of turns that must be open when one of their processes is killed: a
+/// turn outlives its daemon.
 const HIT_BELOW_A_DAEMON: usize = 10;
 const HIT_WITH_THE_DAEMON: usize = 3;
-/// Between a signal and the death.
+/// Time limit from a signal to the death.
 const DEATH: Duration = Duration::from_secs(10);
-/// What an agent leaves behind that its guard must end, each in one of so many turns. The chain of forks is rare,
-/// because each costs a good part of a core.
+/// Remains of an agent that its guard must end, each in one of this many turns. The chain of forks
+/// is rare, because each uses a large part of a core.
 const LEFT: [&str; 24] = [
     "!spawn daemon",
     "",
@@ -62,7 +64,7 @@ const LEFT: [&str; 24] = [
     "",
 ];
 
-/// What a manager did: for each of its turns the file that it touches, and whether it was completed.
+/// A manager's turns: for each the file that it touches, and whether it completed.
 type Turns = BTreeMap<String, bool>;
 
 fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool) -> Turns {
@@ -81,7 +83,8 @@ fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool) -> T
         );
         let end = sandbox.manage(worker, &key, &prompt);
         let completed = end["type"] == "turn.completed";
-        // The last one: its runtime was killed before it could listen, so that the prompt was never sent.
+        // The last one: its runtime was killed before it could listen, so the
+        // prompt was never sent.
         let codes = ["RUNTIME_LOST", "BACKEND_UNAVAILABLE", "BACKEND_RUNTIME_ERROR"].map(Value::from);
         assert!(completed || codes.contains(&end["data"]["error"]["code"]), "{end}");
         turns.insert(file, completed);
@@ -89,11 +92,11 @@ fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool) -> T
     turns
 }
 
-/// Follows a worker, is killed again and again, and goes on behind the last line that it has printed.
+/// Follows a worker, is killed repeatedly, and continues after the last printed line.
 fn watch(sandbox: &Sandbox, worker: &str, mut random: Random, over: &AtomicBool, killed: &AtomicUsize) {
     let mut printed: Vec<String> = Vec::new();
     let learn = |stdout: &str, printed: &mut Vec<String>| {
-        // A line that was cut off was not printed.
+        // An incomplete line does not count as printed.
         let lines = stdout.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         let events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
         printed.extend(events.filter_map(|event| event["eventId"].as_str().map(str::to_owned)));
@@ -113,23 +116,23 @@ fn watch(sandbox: &Sandbox, worker: &str, mut random: Random, over: &AtomicBool,
     learn(rest.text(), &mut printed);
     let all = sandbox.events(worker);
     let mut all = all.iter().filter_map(|event| event["eventId"].as_str());
-    // Something may have come since.
+    // More may have arrived since.
     for id in &printed {
-        assert_eq!(all.next(), Some(id.as_str()), "a watcher that went on by its cursor missed something");
+        assert_eq!(all.next(), Some(id.as_str()), "a watcher that continued by its cursor missed an event");
     }
 }
 
-/// Whose death was seen, by kind: each process once.
+/// The observed deaths by kind, each process once.
 #[derive(Default)]
 struct Killed(BTreeMap<Victim, BTreeSet<(i32, u64)>>);
 
 impl Killed {
-    /// Kills one of this kind and sees it die, unless something else is broken meanwhile.
+    /// Kills one of this kind and observes its death, unless an invariant is violated meanwhile.
     fn one(&mut self, victim: Victim, sandbox: &Sandbox, random: &mut Random, broken: &dyn Fn() -> bool) {
         let what = format!("a {victim:?} to kill");
         let found = wait_until(&what, Duration::from_secs(30), || {
             let found = victim.find(sandbox, random);
-            // Who ends by itself in this moment is not killed.
+            // A process that ends by itself at this moment is not killed.
             let all_live = !found.is_empty() && found.iter().all(Process::lives);
             if broken() { Some(Vec::new()) } else { Some(found).filter(|_| all_live) }
         });
@@ -137,7 +140,7 @@ impl Killed {
         wait_until(&format!("the death of {found:?}"), DEATH, || {
             (!found.iter().any(Process::lives)).then_some(())
         });
-        // Of two together the first stands for both.
+        // If two are killed together, the first stands for both.
         self.0
             .entry(victim)
             .or_default()
@@ -196,7 +199,7 @@ fn kill_while_managers_work(kills: &[(Victim, usize)], hits: usize) {
         let mut victims: Vec<Victim> = kills.iter().flat_map(of_kind).collect();
         random.shuffle(&mut victims);
         for victim in victims {
-            // A thread that has panicked says why.
+            // A thread that has panicked prints the reason.
             if broken() {
                 break;
             }
@@ -220,7 +223,7 @@ fn kill_while_managers_work(kills: &[(Victim, usize)], hits: usize) {
     }
     let completed = turns.values().filter(|completed| **completed).count();
     let hit = turns.len() - completed;
-    assert!(completed >= WORKERS, "hardly anything was completed");
+    assert!(completed >= WORKERS, "too few turns were completed");
     assert!(hit >= times(hits), "only {hit} of {} turns were hit", turns.len());
     for (file, completed) in &turns {
         let times = fs::read_to_string(sandbox.file(file)).unwrap_or_default().lines().count();

@@ -1,8 +1,9 @@
-//! Everything that may die is killed, stopped or asked twice, many times, at random moments, and every invariant is
-//! checked afterwards. `SUBAGENT_FAULTS=N` does N times as much, `SUBAGENT_TEST_SEED` repeats the order of a run.
+//! Every process that may die is killed, stopped or asked twice, many times and at random moments,
+//! and every invariant is checked afterwards. `SUBAGENT_FAULTS=N` does N times as much;
+//! `SUBAGENT_TEST_SEED` repeats the order of a run.
 //!
-//! Each suite prints one line that begins with `faults:` and says how much it did. That the checks would notice is
-//! proved by `red.rs`, on demand.
+//! Each suite prints one line that begins with `faults:` and its amount of work. `red.rs` proves on
+//! demand that the checks work.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 use subagent_tests::harness::{Random, wait_while};
 
-/// Waits for nothing: the moment of the next fault is one of the next so many milliseconds.
+/// Waits for a random time: the next fault occurs within this many milliseconds.
 fn a_moment(random: &mut Random, millis: u64) {
     let _ = wait_while(Duration::from_millis(random.below(millis.max(1))), || Some(()));
 }

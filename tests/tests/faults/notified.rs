@@ -1,5 +1,6 @@
-//! A daemon dies while notifications are due and hooks run, at random moments and at each step of them. Each question, end
-//! and failure arrives; only what was under way arrives twice, with the same id. What a hook denies is denied once.
+//! A daemon dies while notifications are pending and hooks run, at random moments and at each step.
+//! Each question, end and failure arrives; only one in progress may arrive twice, with the same id.
+//! A hook's denial counts once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,13 +12,13 @@ use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
 use super::a_moment;
 use super::deaths::Death;
 
-/// How often a daemon dies, in an ordinary run.
+/// Number of deaths in an ordinary run.
 const DEATHS: usize = 16;
-/// How many cases run at the same time: most of a case is waiting.
+/// Number of concurrent cases, which mostly wait.
 const WIDTH: usize = 4;
-/// How long all notifications may take to arrive.
+/// Time limit for all notifications.
 const SOON: Duration = Duration::from_secs(60);
-/// The daemon is killed at most this long after the first message.
+/// Maximum time from the first message to the daemon's death.
 const MILLIS: u64 = 2500;
 /// Steps at which the daemon dies by itself, or the process that runs the command.
 const STEPS: &[&str] = &[
@@ -45,7 +46,7 @@ fn run(death: &Death) {
     let mut sandbox = Sandbox::new();
     let config = sandbox.file("home/.config/subagent");
     fs::create_dir_all(&config).unwrap();
-    // One write a notification, so lines are whole.
+    // One write per notification, so lines are complete.
     let notify = "notify:\n  - {to: command, on: [question, done, failed], command: 'cat >> ~/told'}\n";
     let hook = |line: &str| json!([{"hooks": [{"type": "command", "command": line}]}]);
     let hooks = json!({
@@ -64,7 +65,7 @@ fn run(death: &Death) {
         a_moment(&mut random, MILLIS);
         sandbox.kill_daemon();
     }
-    // The next command starts the next daemon, which goes on.
+    // The next command starts the next daemon, which continues.
     let settled = || {
         let log = sandbox.run(&["notify", "log"]).data_of("notify.log");
         let items = log["items"].as_array()?.clone();
@@ -86,14 +87,15 @@ fn run(death: &Death) {
     }
     let expected: BTreeSet<&str> = log.iter().map(|item| item["eventId"].as_str().unwrap()).collect();
     assert_eq!(events, expected, "{told:?}");
-    assert_eq!(times.len(), workers.len(), "an event has one id: {told:?}");
+    assert_eq!(times.len(), workers.len(), "an event must have one id: {told:?}");
     let repeated = times.values().filter(|times| **times > 1).count();
-    assert!(repeated <= 1 && told.len() <= workers.len() + 1, "one was under way: {told:?}");
+    assert!(repeated <= 1 && told.len() <= workers.len() + 1, "only one could be in progress: {told:?}");
     hooked(&sandbox, &workers);
     sandbox.finish();
 }
 
-/// The three ends are told to the hook, each with one id and at most twice, and the denial of the other one counted once.
+/// The hook gets the three ends, each with one id and at most twice, and the denial of the
+/// other one counts once.
 fn hooked(sandbox: &Sandbox, workers: &[String; 4]) {
     let stopped = || {
         let text = fs::read_to_string(sandbox.file("home/stopped")).unwrap_or_default();

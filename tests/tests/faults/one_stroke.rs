@@ -1,5 +1,5 @@
-//! Runtime and guard killed in one stroke: nobody is left who could end what the agent started. Best effort, and
-//! counted: the next daemon that looks finds by its marker what still has its environment.
+//! Runtime and guard are killed at the same time, so neither can end the agent's processes. Best
+//! effort, and counted: the next daemon finds processes by the marker in their environment.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use subagent_tests::harness::{Launcher, Random, Sandbox, say, times, wait_until,
 
 use super::a_moment;
 
-/// How often.
+/// Number of double kills.
 const STROKES: usize = 8;
-/// After the loss was reported nothing that can be found is left for longer.
+/// Time limit after the reported loss for all processes that can be found.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// One worker, and what its agent has started.
+/// One worker, and the processes of its agent.
 struct Struck {
     accepted: Value,
     below: Vec<Process>,
@@ -27,7 +27,7 @@ fn what_is_left_when_runtime_and_guard_are_killed_in_one_stroke_is_counted() {
     let mut sandbox = Sandbox::new();
     sandbox.recorder().knows_all_decisions();
     for stroke in 0..times(STROKES) {
-        // Each with a file of its own, that says when all are there.
+        // Each with its own file, which shows when all are running.
         let pids = sandbox.file_name(&format!("pids-{stroke}"));
         let agent = Launcher::new(sandbox.executable("subagent"), ["demo-agent", "--pids", &pids]);
         sandbox.launcher(&format!("demo-{stroke}"), agent);
@@ -40,7 +40,7 @@ fn what_is_left_when_runtime_and_guard_are_killed_in_one_stroke_is_counted() {
             "!spawn daemon\n!spawn ignore-term\n!spawn wipe-env\n!spawn hold-pipes\n!say ready\n!hang";
         let accepted = sandbox.send_no_wait(&worker, prompt);
         let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
-        wait_until("all that is left behind", Duration::from_secs(10), || {
+        wait_until("all remaining processes", Duration::from_secs(10), || {
             (sandbox.touches(&format!("pids-{stroke}")) == 4).then_some(())
         });
         let runtime = sandbox.runtime(&worker);
@@ -60,9 +60,9 @@ fn what_is_left_when_runtime_and_guard_are_killed_in_one_stroke_is_counted() {
     let agents: Vec<&Process> = struck.iter().flat_map(|struck| &struck.below).collect();
     let left = || agents.iter().copied().filter(|process| process.lives()).collect::<Vec<_>>();
     let wiped = |process: &&Process| process.command_line().contains("--spawned wipe-env");
-    // Whatever has a marker goes; the rest is what nobody can find.
+    // Every process with a marker is ended; the others cannot be found.
     let marked = wait_while(GRACE, || Some(left()).filter(|left| !left.iter().all(wiped)));
-    assert_eq!(marked, None, "these have a marker and were not found");
+    assert_eq!(marked, None, "these processes with a marker were not found");
     let left = left();
     left.iter().for_each(|process| process.signal(Signal::SIGKILL));
     for struck in &struck {

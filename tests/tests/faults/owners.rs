@@ -1,5 +1,5 @@
-//! A handle that is stale or forged changes nothing with any request; of many takeovers, with the daemon killed in
-//! between, the last one owns, alone.
+//! A stale or forged handle changes nothing with any request. Of many takeovers, with the daemon
+//! killed meanwhile, only the last one owns.
 
 use std::thread;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use subagent_tests::harness::{Random, Sandbox, say, times, wait_until};
 use super::a_moment;
 use super::requests::{posts, prepare};
 
-/// So many takeovers at the same time.
+/// Number of concurrent takeovers.
 const TAKEOVERS: usize = 50;
-/// So often the daemon is killed under them.
+/// How often the daemon is killed meanwhile.
 const KILLS: usize = 10;
-/// Becoming the owner needs no handle.
+/// Becoming the owner requires no handle.
 const GRANTS: [&str; 2] = ["/v1/controllers", "/v1/controllers/attach"];
-/// What changes nothing that belongs to an owner.
+/// Requests that change nothing of an owner.
 const FOR_ALL: [&str; 1] = ["/v1/daemon/backup"];
 
 fn handle(granted: &Value) -> [String; 3] {
@@ -30,7 +30,7 @@ fn handle(granted: &Value) -> [String; 3] {
     ]
 }
 
-/// All that a request could change.
+/// Returns all data that a request could change.
 pub(crate) fn everything(sandbox: &Sandbox) -> Vec<String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let database = Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
@@ -56,7 +56,7 @@ pub(crate) fn everything(sandbox: &Sandbox) -> Vec<String> {
     rows
 }
 
-/// What handles could do that are nobody's (any more).
+/// Returns what invalid handles could change.
 pub(crate) fn done_without_a_right(sandbox: &Sandbox, first: &Value) -> Vec<String> {
     let owner = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
     let mut forged = handle(&owner);
@@ -68,10 +68,11 @@ pub(crate) fn done_without_a_right(sandbox: &Sandbox, first: &Value) -> Vec<Stri
     for (number, path) in posts().iter().filter(guarded).enumerate() {
         let mut post = prepare(sandbox, path, number);
         if path == "/v1/controllers/release" {
-            // By force anybody may; without it the handle counts.
+            // Every user may use force; without it the handle counts.
             post.set("force", false.into());
         }
-        // The one before the last takeover, which a release needs; a token that was made up; an epoch of the future.
+        // The handle before the last takeover, which a release requires; an invented token; an
+        // epoch of the future.
         for (what, handle) in [("stale", handle(first)), ("forged", forged.clone()), ("ahead", ahead.clone())]
         {
             let before = everything(sandbox);
@@ -79,7 +80,7 @@ pub(crate) fn done_without_a_right(sandbox: &Sandbox, first: &Value) -> Vec<Stri
             if answer["error"]["code"] != "INVALID_CONTROLLER_HANDLE" {
                 wrong.push(format!("{path} with a {what} handle: {answer}"));
             } else if everything(sandbox) != before {
-                wrong.push(format!("{path} with a {what} handle was refused, and changed something"));
+                wrong.push(format!("{path} with a {what} handle was refused, but had an effect"));
             }
         }
     }
@@ -98,14 +99,14 @@ fn a_handle_that_is_stale_or_forged_changes_nothing_with_any_request() {
     ));
 }
 
-/// What is wrong with ownerships of which the one with the highest epoch must be left, alone.
+/// Checks ownerships, of which only the one with the highest epoch may remain.
 pub(crate) fn not_the_last_one_alone(sandbox: &Sandbox, granted: &[Value]) -> Vec<String> {
     let epoch = |granted: &Value| granted["owner"]["epoch"].as_i64().unwrap();
     let last = granted.iter().map(epoch).max().unwrap();
     let mut wrong = Vec::new();
     let status = sandbox.run(&["controller", "status"]).data_of("controller.status");
     if status["activeOwner"]["epoch"] != last {
-        wrong.push(format!("somebody else than {last} owns it: {status}"));
+        wrong.push(format!("another owner than {last} has it: {status}"));
     }
     for granted in granted {
         let mut show = sandbox.subagent(&["controller", "status"]);

@@ -1,5 +1,5 @@
-//! Each invariant is seen to fail: the product breaks its word on purpose (`SUBAGENT_SABOTAGE`, in builds for tests
-//! alone), and exactly the check that must notice turns red.
+//! Each invariant is proven to fail: the product violates it on purpose (`SUBAGENT_SABOTAGE`, only
+//! in test builds), and exactly the right check fails.
 //!
 //! On demand: `cargo test --workspace --test faults -- --ignored turns_red`.
 
@@ -14,12 +14,12 @@ use super::requests::prepare;
 use super::soak::{at_rest, work};
 use super::starts::{first_commands, more_than_one_daemon};
 
-/// For what happens within moments.
+/// Time limit for immediate effects.
 const SOON: Duration = Duration::from_secs(15);
-/// The soak has noticed a break before.
+/// Time limit for the soak to detect a violation.
 const ENOUGH: Duration = Duration::from_secs(40);
 
-/// A product that breaks its word here.
+/// A product with this deliberate violation.
 fn broken(word: &str) -> Sandbox {
     let mut sandbox = Sandbox::new();
     sandbox.set_env("SUBAGENT_SABOTAGE", word);
@@ -34,12 +34,12 @@ fn broken_with_worker(word: &str) -> (Sandbox, String) {
     (sandbox, worker)
 }
 
-/// Something begins with this, and nothing with anything else that is allowed.
+/// Checks that a violation begins with this, and none with anything else that is not allowed.
 #[track_caller]
 fn only(violations: &[String], name: &str) {
     assert!(!violations.is_empty(), "{name} stayed green");
     for violation in violations {
-        assert!(violation.starts_with(name), "another one turned red than {name}: {violation}");
+        assert!(violation.starts_with(name), "another check than {name} failed: {violation}");
     }
     say(&format!("{name} turned red: {}", violations[0].lines().next().unwrap_or_default()));
 }
@@ -177,7 +177,7 @@ fn a_row_that_contradicts_itself_turns_red() {
     only(&sandbox.finish_broken(), "the database is sound");
 }
 
-/// The soak with one worker, until what this break lets grow has grown too much.
+/// Runs the soak with one worker, until the leaking resource has grown too much.
 #[track_caller]
 fn the_soak_turns_red(word: &str, what: &str) {
     let (sandbox, worker) = broken_with_worker(word);
@@ -217,7 +217,7 @@ fn a_number_that_is_given_again_turns_red() {
     let (sandbox, worker) = broken_with_worker("seq.again");
     let _ = sandbox.send(&worker, "seen");
     let _ = sandbox.events(&worker);
-    // Nothing of it is left, so that nothing but the reservation keeps its numbers from others.
+    // Nothing of it is left, so only the reservation keeps its numbers from others.
     sandbox.run(&["worker", "rm", &worker, "--force"]).data_of("worker.removed");
     let folder = sandbox.state_dir().join("runtimes").join(&worker);
     wait_until("the worker to be deleted", SOON, || (!folder.exists()).then_some(()));
@@ -235,7 +235,7 @@ fn a_runtime_that_is_given_up_while_it_lives_turns_red() {
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}", gate.directive()));
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
     let (lookout, runtime) = (sandbox.lookout(), sandbox.runtime(&worker));
-    // The next daemon finds it, and says that there is none.
+    // The next daemon finds it, and reports that there is none.
     sandbox.kill_daemon();
     let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     some(&sandbox.violations(), "nothing runs without a runtime");
@@ -246,7 +246,7 @@ fn a_runtime_that_is_given_up_while_it_lives_turns_red() {
 #[test]
 #[ignore = "on demand: breaks the product on purpose"]
 fn a_decision_of_which_nobody_hears_turns_red() {
-    // Delivered, and nobody says so; not delivered, and nobody says so.
+    // Delivered without a report; not delivered without a report.
     let (sandbox, worker) = broken_with_worker("decision.keep_open");
     let waited = sandbox.send(&worker, "!ask execute it\n!say done");
     let _ = sandbox.approve(&worker, &waited["requestId"], "allow");
@@ -296,7 +296,7 @@ fn a_wal_that_is_never_written_back_turns_red() {
 #[test]
 #[ignore = "on demand: breaks the product on purpose"]
 fn a_stray_that_stays_turns_red() {
-    // The lookout itself: a process of an agent without runtime and guard, as after one stroke.
+    // The lookout itself: a process of an agent without runtime and guard, as after a double kill.
     let sandbox = Sandbox::new();
     sandbox.init();
     let worker = sandbox.start("demo");

@@ -1,4 +1,5 @@
-//! Every request that changes something, enumerated from the description of the API, so that none is forgotten.
+//! Every request with an effect, enumerated from the description of the API, so
+//! that none is forgotten.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,10 +13,10 @@ use subagent_tests::harness::{Response, Sandbox, try_request, wait_until};
 mod schedules;
 mod worktrees;
 
-/// What is posted and changes nothing that an owner has, or is no request of an owner, with the reason.
+/// `POST` requests without an effect on an owner's data, or not of an owner, with the reason.
 const EXEMPT: [(&str, &str); 8] = [
-    ("/v1/daemon/health", "looks, and starts again what an order has started"),
-    ("/v1/daemon/stop", "ends the daemon: there is nobody left to repeat it to"),
+    ("/v1/daemon/health", "checks, and restarts what a command has started"),
+    ("/v1/daemon/stop", "ends the daemon: it cannot be repeated"),
     ("/v1/workers/{worker}/wait", "only waits"),
     ("/v1/tasks/{task}/wait", "only waits"),
     ("/v1/wait", "only waits"),
@@ -23,27 +24,27 @@ const EXEMPT: [(&str, &str); 8] = [
     ("/v1/notifications/test", "sends a test to the user; nothing is stored"),
     (
         "/v1/workers/{worker}/child-sessions/cancel",
-        "has the agent told; nothing is stored, and to be told twice harms nobody",
+        "notifies the agent; nothing is stored, and a repetition is harmless",
     ),
 ];
 
-/// Removes whatever is old enough.
+/// Removes everything that is old enough.
 const PRUNE: &str = "/v1/prune";
 
-/// One request, ready to be sent as often as one likes.
+/// One request that can be sent any number of times.
 pub(crate) struct Post {
-    /// As in the description of the API.
+    /// The path in the description of the API.
     pub(crate) path: &'static str,
     line: String,
     body: Value,
-    /// What must be the same whenever it is repeated: these members of its data, or all.
+    /// The members of the data that every repetition must return unchanged; empty means all.
     pub(crate) same: &'static [&'static str],
     effect: Effect,
 }
 
-/// What it does.
+/// The effect of a request.
 pub(crate) enum Effect {
-    /// This query counts it.
+    /// This query counts the effects.
     Rows(&'static str),
     /// It writes this file. A second time it is an error.
     File(PathBuf),
@@ -61,7 +62,7 @@ impl From<PathBuf> for Effect {
     }
 }
 
-/// The paths that can be posted to.
+/// Returns the paths that accept `POST`.
 pub(crate) fn posts() -> BTreeSet<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
     let api: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
@@ -76,7 +77,7 @@ pub(crate) fn posts() -> BTreeSet<String> {
     all.into_iter().filter(|path| EXEMPT.iter().all(|(exempt, _)| exempt != path)).collect()
 }
 
-/// So many messages that wait for a worker of their own.
+/// Returns `count` queued messages of a separate worker.
 fn queued(sandbox: &Sandbox, count: usize) -> Vec<String> {
     let worker = sandbox.start("demo");
     let _ = sandbox.send_no_wait(&worker, "!sleep 3600000");
@@ -85,7 +86,7 @@ fn queued(sandbox: &Sandbox, count: usize) -> Vec<String> {
     (0..count).map(|_| queue()["turnId"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A task of this sandbox's manager.
+/// Returns a task of this sandbox's manager.
 fn task(sandbox: &Sandbox, name: &str, prompt: &str) -> Value {
     let workspace = sandbox.workspace().canonicalize().unwrap();
     let place = json!({
@@ -94,7 +95,7 @@ fn task(sandbox: &Sandbox, name: &str, prompt: &str) -> Value {
     json!({"name": name, "prompt": prompt, "manager": place})
 }
 
-/// The id of one that was given.
+/// Returns the id of a submitted one.
 fn given(sandbox: &Sandbox, name: &str, prompt: &str) -> String {
     let socket = sandbox.daemon_info().unwrap().socket;
     let body = task(sandbox, name, prompt).to_string();
@@ -102,7 +103,7 @@ fn given(sandbox: &Sandbox, name: &str, prompt: &str) -> String {
     given["data"]["taskId"].as_str().unwrap_or_else(|| panic!("{given}")).to_owned()
 }
 
-/// The request to this path, with a worker of its own to which it can happen.
+/// Returns the request to this path, with a separate worker as its target.
 pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
     let workspace = sandbox.workspace().canonicalize().unwrap();
     let me = sandbox.daemon();
@@ -332,7 +333,7 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             )
         }
         PRUNE => {
-            // Nothing but one worker is there for it.
+            // Only one worker exists for it.
             sandbox.run(&["prune", "--older-than", "0s"]).data_of("state.pruned");
             sandbox.run(&["worker", "stop", &worker()]).data_of("worker.stopped");
             Post::new(
@@ -346,7 +347,7 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
         "/v1/prune/tasks" => {
             let task = given(sandbox, &format!("pruned-{number}"), "done");
             sandbox.run(&["task", "wait", &task]).data_of("task.waited");
-            // Nothing of it goes on by itself then.
+            // Nothing of it continues by itself then.
             sandbox.run(&["worker", "stop", &task]).data_of("worker.stopped");
             let database = rusqlite::Connection::open(sandbox.state_dir().join("state.db")).unwrap();
             database.busy_timeout(Duration::from_secs(30)).unwrap();
@@ -379,8 +380,8 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
                 "/v1/controllers/attach",
                 json!({"workspaceKey": workspace, "owner": owner, "takeover": true}),
                 &["controllerId", "workspaceKey"],
-                // Its result holds a secret and is not kept: a repetition grants anew what is still the same caller's,
-                // and takes away what was granted before.
+                // Its result contains a secret and is not stored. A repetition grants the same
+                // caller's ownership again and revokes the earlier grant.
                 "SELECT count(*) FROM owners o JOIN controllers c ON c.id = o.controller
                  WHERE o.released_at IS NULL AND c.workspace_key NOT LIKE '%/other-%'",
             )
@@ -417,11 +418,11 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
         }
         path if path.starts_with("/v1/schedules") => schedules::prepare(sandbox, path, number),
         path if path.starts_with("/v1/worktrees/") => worktrees::prepare(sandbox, path, number),
-        path => panic!("{path} changes something and is not tested: add how it is asked for"),
+        path => panic!("{path} has an effect and is not tested: add its request"),
     }
 }
 
-/// What is removed is deleted at some time afterwards: it is not counted from the beginning.
+/// Removed data is deleted at a later time: it is excluded from the start.
 const KEPT: &str = "
     CREATE TEMP VIEW workers AS SELECT * FROM main.workers WHERE removed_at IS NULL;
     CREATE TEMP VIEW turns AS SELECT * FROM main.turns WHERE worker IN (SELECT id FROM workers);
@@ -444,7 +445,7 @@ impl Post {
         self.body[name] = value;
     }
 
-    /// The file that it has written, by its inode.
+    /// Returns the inode of the file that it has written.
     pub(crate) fn file(&self) -> Option<u64> {
         match &self.effect {
             Effect::Rows(_) => None,
@@ -452,14 +453,14 @@ impl Post {
         }
     }
 
-    /// Makes what only a second execution would change.
+    /// Prepares a change that only a second execution would make.
     pub(crate) fn tempt(&self, sandbox: &Sandbox) {
         if self.path == PRUNE {
             sandbox.run(&["worker", "stop", &sandbox.start("demo")]).data_of("worker.stopped");
         }
     }
 
-    /// As text, without a handle.
+    /// Returns it as text, without a handle.
     pub(crate) fn text(&self) -> String {
         let body = self.body.to_string();
         format!("{}\nHost: localhost\nContent-Length: {}\nConnection: close\n\n{body}", self.line, body.len())
@@ -476,7 +477,7 @@ impl Post {
         Some(answer)
     }
 
-    /// What of an answer must never change.
+    /// Returns the part of a response that must never change.
     pub(crate) fn essence(&self, answer: &Value) -> Value {
         assert_eq!(answer["ok"], true, "{}: {answer}", self.path);
         match self.same {
@@ -485,7 +486,7 @@ impl Post {
         }
     }
 
-    /// How often it has happened.
+    /// Returns how often it had an effect.
     pub(crate) fn count(&self, sandbox: &Sandbox) -> i64 {
         let query = match &self.effect {
             Effect::Rows(query) => query,

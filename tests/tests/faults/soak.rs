@@ -1,4 +1,5 @@
-//! Work that goes on: open files, memory, processes, journal and WAL stay within a bound after a warm-up.
+//! Continuous work: open files, memory, processes, journal and WAL stay within
+//! limits after a warm-up.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,23 +9,25 @@ use std::time::{Duration, Instant};
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Sandbox, say, times, wait_while};
 
-/// How long; the factor multiplies it.
+/// Duration of the soak; the factor multiplies it.
 const SECONDS: usize = 30;
 const WORKERS: usize = 4;
-/// The first part, in which everything that is kept is made once.
+/// The first part, in which everything permanent is created once.
 const WARM_UP: u32 = 4;
-/// The bounds, two to four times what is measured: nothing more open, 1 to 3 MiB more memory, 4 MiB of WAL.
+/// The limits, two to four times the measured values: no more open files, 1 to 3 MiB more memory,
+/// 4 MiB of WAL.
 const FILES: u64 = 4;
 const MEMORY_KIB: u64 = 6 * 1024;
-/// It is written back, when nothing waits, from 1,000 pages on.
+/// It is written back from 1,000 pages on, when nothing waits.
 const WAL_BYTES: u64 = 16 * 1024 * 1024;
-/// A segment is sealed at 16 MiB; one batch goes beyond.
+/// A segment is closed at 16 MiB; one batch can exceed that.
 const SEGMENT_BYTES: u64 = 18 * 1024 * 1024;
 
-/// What a group of processes and the files hold at a moment.
+/// The resources of a group of processes and of the files at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// For the daemon, and for all runtimes, guards and agents together: open files, private memory in KiB.
+    /// Open files, and private memory in KiB: of the daemon, and of all runtimes,
+    /// guards and agents together.
     held: BTreeMap<String, (u64, u64)>,
     processes: u64,
     segments: u64,
@@ -48,16 +51,16 @@ impl Sample {
         sample
     }
 
-    /// What has grown beyond what this one may grow to.
+    /// Returns the resources that have grown beyond their limit.
     pub(crate) fn grown(&self, warm: &Self) -> Vec<String> {
         let mut grown = Vec::new();
         for (name, (files, memory)) in &self.held {
             let (warm_files, warm_memory) = warm.held.get(name).copied().unwrap_or_default();
-            // A connection may be open at the moment of looking.
+            // A connection may be open at the moment of the sample.
             if *files > warm_files + FILES {
                 grown.push(format!("{name} has {files} open files, {warm_files} after the warm-up"));
             }
-            // The allocator keeps what it had.
+            // The allocator keeps its memory.
             if *memory > warm_memory + warm_memory / 4 + MEMORY_KIB {
                 grown.push(format!("{name} has {memory} KiB of its own, {warm_memory} after the warm-up"));
             }
@@ -65,7 +68,7 @@ impl Sample {
         if self.processes != warm.processes {
             grown.push(format!("{} processes, {} after the warm-up", self.processes, warm.processes));
         }
-        // One for each runtime, which has a guard: those before are deleted as soon as they are stored.
+        // One per runtime (which has a guard): earlier ones are deleted once they are stored.
         let runtimes = self.processes / 2;
         if self.segments > runtimes {
             grown.push(format!("{} segments of journals of {runtimes} runtimes", self.segments));
@@ -100,7 +103,7 @@ fn private_memory(process: &Process) -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// How many files with this ending there are, and their bytes.
+/// Returns the number of files with this ending, and their size.
 fn files_below(folder: &std::path::Path, ending: &str) -> (u64, u64) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -112,7 +115,7 @@ fn files_below(folder: &std::path::Path, ending: &str) -> (u64, u64) {
         .fold((0, 0), |(files, bytes), (more, longer)| (files + more, bytes + longer))
 }
 
-/// Works on until then; gives the number of turns.
+/// Works until then. Returns the number of turns.
 pub(crate) fn work(sandbox: &Sandbox, workers: &[String], until: Instant, name: &str) -> usize {
     thread::scope(|scope| {
         let managers: Vec<_> = workers
@@ -143,7 +146,7 @@ pub(crate) fn work(sandbox: &Sandbox, workers: &[String], until: Instant, name: 
     })
 }
 
-/// A sample when nothing works: what ends does so within moments, and what is stored is deleted.
+/// Takes a sample when nothing works: ending processes are gone and stored journals deleted.
 pub(crate) fn at_rest(sandbox: &Sandbox, workers: &[String]) -> Sample {
     let workers = workers.len() as u64;
     let is_over = |sample: &Sample| sample.processes == 1 + 2 * workers && sample.segments <= workers;

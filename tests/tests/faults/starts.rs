@@ -1,4 +1,5 @@
-//! One daemon per state dir: many first commands at once, in whatever an earlier daemon left, beside one that hangs.
+//! One daemon per state directory: many concurrent first commands, with any remains of an earlier
+//! daemon, and beside one that hangs.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -8,12 +9,12 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Output, Sandbox, say, times};
 
-/// So many first commands at the same time.
+/// Number of concurrent first commands.
 pub(crate) const CROWD: usize = 64;
-/// A command that cannot have a daemon says so before that.
+/// Time limit for a command that cannot have a daemon to report that.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Runs first commands of every kind at the same time, and gives what each said.
+/// Runs first commands of every kind at the same time. Returns their outputs.
 pub(crate) fn first_commands(sandbox: &Sandbox) -> Vec<Output> {
     let kinds: [&[&str]; 4] = [
         &["daemon", "start"],
@@ -27,13 +28,13 @@ pub(crate) fn first_commands(sandbox: &Sandbox) -> Vec<Output> {
     running.into_iter().map(subagent_tests::harness::Running::output).collect()
 }
 
-/// The daemons that run here.
+/// Returns the daemons running here.
 pub(crate) fn daemons(sandbox: &Sandbox) -> Vec<i32> {
     let all = sandbox.processes().into_iter();
     all.filter(|process| process.name == "subagentd").map(|process| process.pid).collect()
 }
 
-/// What is wrong with a crowd that must have got one daemon.
+/// Returns the errors of a crowd that must have started one daemon.
 pub(crate) fn more_than_one_daemon(sandbox: &Sandbox, outputs: &[Output]) -> Vec<String> {
     let mut wrong = Vec::new();
     let daemons = daemons(sandbox);
@@ -55,7 +56,7 @@ pub(crate) fn more_than_one_daemon(sandbox: &Sandbox, outputs: &[Output]) -> Vec
     pids.sort_by_key(Value::to_string);
     pids.dedup();
     if pids.len() != 1 || !daemons.iter().any(|pid| pids.contains(&json!(pid))) {
-        wrong.push(format!("commands were told of {pids:?}, there are {daemons:?}"));
+        wrong.push(format!("commands reported {pids:?}, there are {daemons:?}"));
     }
     wrong
 }
@@ -93,8 +94,8 @@ fn after_a_reboot() {
     sandbox.kill_daemon();
     sandbox.kill(&guard);
     sandbox.kill(&runtime);
-    // The number of the daemon was given to somebody else since; a socket without a listener; locks without holders,
-    // one of them with a note; a runtime of another boot.
+    // The daemon's pid was reused; a socket without a listener; locks without holders, one of them
+    // with a note; a runtime of another boot.
     let mut info: Value =
         serde_json::from_slice(&fs::read(sandbox.state_dir().join("daemon.json")).unwrap()).unwrap();
     info["process"] = json!({"pid": std::process::id(), "startTime": 1});
@@ -126,7 +127,7 @@ fn beside_a_daemon_that_hangs_every_command_has_an_error_in_time_and_none_starts
     ));
 }
 
-/// How long it took until all had their error.
+/// Returns the time until all had their error.
 fn beside_one_that_hangs() -> Duration {
     let (sandbox, worker) = Sandbox::with_worker();
     let daemon = sandbox.daemon();
@@ -140,7 +141,8 @@ fn beside_one_that_hangs() -> Duration {
     }
     assert_eq!(daemons(&sandbox), [daemon.pid]);
     daemon.signal(Signal::SIGCONT);
-    // What was asked for may still be carried out: it was taken before the daemon stopped, or lies in its socket.
+    // Requests may still be carried out: they were accepted before the daemon stopped, or
+    // wait in its socket.
     let _ = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
     assert_eq!(sandbox.send(&worker, "and on")["assistantText"], "and on");
     sandbox.finish();

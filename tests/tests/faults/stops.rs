@@ -1,4 +1,5 @@
-//! What is stopped by a signal has not died: everything goes on as soon as it may, and nothing is said to be lost.
+//! A process stopped by a signal has not died: everything continues once it is resumed, and nothing
+//! is reported as lost.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +18,7 @@ const WORKERS: usize = 4;
 /// How often each is stopped.
 const STOPS: [(Victim, usize); 4] =
     [(Victim::Daemon, 8), (Victim::Runtime, 8), (Victim::Guard, 8), (Victim::Agent, 8)];
-/// For at most so long.
+/// Maximum duration of a stop.
 const MILLIS: u64 = 300;
 
 #[test]
@@ -104,7 +105,7 @@ fn a_runtime_that_hangs_for_long_is_unresponsive_and_can_be_stopped_for_good() {
     let runtime = sandbox.runtime(&worker);
     let lookout = sandbox.lookout();
     runtime.signal(Signal::SIGSTOP);
-    // Nothing is asked of it: the daemon hears nothing, and says what it knows.
+    // The daemon gets no answer, and reports what it knows.
     let cancel = sandbox.subagent(&["cancel", "--worker-id", &worker]).spawn();
     let shown = wait_until("the runtime to be unresponsive", Duration::from_secs(20), || {
         Some(sandbox.show(&worker)).filter(|shown| shown["unresponsive"] == true)
@@ -114,7 +115,7 @@ fn a_runtime_that_hangs_for_long_is_unresponsive_and_can_be_stopped_for_good() {
     assert_eq!(cancel.output().data_of("turn.canceled")["turnId"], accepted["turnId"]);
     gate.open();
     assert_eq!(sandbox.send(&worker, "next")["assistantText"], "next");
-    // A stop does not wait for it for ever.
+    // A stop does not wait for it forever.
     let runtime = sandbox.runtime(&worker);
     let guard = sandbox.guard(&runtime);
     runtime.signal(Signal::SIGSTOP);
@@ -137,9 +138,9 @@ fn a_guard_that_was_stopped_when_its_runtime_died_does_its_duty_as_soon_as_it_ca
     assert_eq!(left(), 3);
     guard.signal(Signal::SIGSTOP);
     sandbox.kill(&runtime);
-    assert_eq!(left(), 3, "only their guard ends them");
+    assert_eq!(left(), 3, "only their guard may end them");
     guard.signal(Signal::SIGCONT);
-    wait_until("guard and all that it guards to be gone", Duration::from_secs(5), || {
+    wait_until("the guard and its processes to be gone", Duration::from_secs(5), || {
         (!guard.lives() && left() == 0).then_some(())
     });
     assert_eq!(sandbox.send(&worker, "next")["assistantText"], "next");

@@ -1,7 +1,8 @@
-//! Who is killed or stopped next.
+//! Selects the next process to kill or stop.
 //!
-//! A guard is killed only while its runtime lives, and a runtime only while its guard does (or nothing was started
-//! yet): to kill both before either could act is another fault, which `one_stroke.rs` plays by itself.
+//! A guard is killed only while its runtime lives, and a runtime only while its guard
+//! lives (or nothing was started yet). Killing both before either can react is
+//! another fault, in `one_stroke.rs`.
 
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Random, Sandbox};
@@ -16,7 +17,7 @@ pub(crate) enum Victim {
 }
 
 impl Victim {
-    /// One of this kind, or the two together; empty while there is none.
+    /// Returns a process of this kind, or the two together; empty while there is none.
     pub(crate) fn find(self, sandbox: &Sandbox, random: &mut Random) -> Vec<Process> {
         let all = sandbox.processes();
         let named = |name: &'static str| all.iter().filter(move |process| process.name == name);

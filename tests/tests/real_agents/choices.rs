@@ -1,4 +1,4 @@
-//! What an agent offers, what is chosen of it, and what it tells.
+//! The options of an agent, the chosen ones, and its reports.
 
 use serde_json::{Value, json};
 use subagent_tests::model_server::ModelRequest;
@@ -8,7 +8,7 @@ use super::world::World;
 /// The agent offers no other mode and no model.
 const NO_CHOICE: &str = "it offers none";
 
-/// In each prompt after something was chosen, and in none before.
+/// Contained in each prompt after a choice, and in none before.
 const CHOSEN: &str = "chosen-by-the-user";
 
 pub(crate) fn handshake(world: &World) -> String {
@@ -44,7 +44,7 @@ fn modes_of(told: &Value) -> Vec<String> {
     modes.into_iter().flatten().map(|mode| mode["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What `worker show` knows of the agent.
+/// Returns what `worker show` knows of the agent.
 fn shown(world: &World, worker: &str) -> Value {
     world.sandbox.show(worker)["agent"].take()
 }
@@ -88,8 +88,8 @@ pub(crate) fn idle(world: &World) -> String {
     "yes".into()
 }
 
-/// The agent is in the mode, and the model server is asked for another model than before. What the turn comes to is the
-/// agent's: some say more in another mode.
+/// The agent is in the mode, and the model server gets requests for another model than before. The
+/// result of the turn is up to the agent: some print more in another mode.
 fn chosen(world: &World, worker: &str, prompt: &str) {
     let agent = shown(world, worker);
     let current = (&agent["mode"], &agent["model"]);
@@ -99,7 +99,7 @@ fn chosen(world: &World, worker: &str, prompt: &str) {
     let end = world.send_to(worker, prompt)["matchedEvent"].take();
     assert_eq!(end["type"], "turn.completed", "{end}");
     let requests = world.models.requests();
-    // Where the vendor has it.
+    // The vendor's place for the model.
     let model = |request: &ModelRequest| (request.path.clone(), request.body["model"].clone());
     let usual: Vec<_> = requests.iter().take_while(|seen| !says(seen, CHOSEN)).map(model).collect();
     let asked = requests[before..].iter().filter(|seen| says(seen, prompt));
@@ -139,7 +139,7 @@ pub(crate) fn unknown_at_start(world: &World) -> String {
     "the start fails".into()
 }
 
-/// A mode that is chosen in the middle of a turn, which has to end as if nothing had been.
+/// Chooses a mode during a turn, which has to end normally.
 pub(crate) fn in_turn(world: &World) -> String {
     let Some((mode, _)) = world.agent.chosen else { return NO_CHOICE.into() };
     let worker = world.start();

@@ -1,5 +1,5 @@
-//! `subagent mcp` in the clients that `docs/delegation.md` names, added as it says there and run as a person runs them, without
-//! a worker around them: a model gives a task, and is told its result.
+//! `subagent mcp` in the clients of `docs/delegation.md`, added as described there and run as by a
+//! person, without a worker around them: a model submits a task and gets its result.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use subagent_tests::real_agent::RealAgent;
 
 use super::world::DEADLINE;
 
-/// In the environment of a client; its name and value say whose business it is.
+/// A variable in the environment of a client, whose name and value must not leak.
 const HANDED_ON: (&str, &str) = ("SCOUT_API_KEY", "handed-on");
 
 fn document() -> String {
@@ -21,7 +21,7 @@ fn document() -> String {
     fs::read_to_string(document).unwrap()
 }
 
-/// What the document says of a client: what is in backticks in each cell of its row.
+/// The document's row of a client: the parts in backticks of each cell.
 struct Row(Vec<Vec<String>>);
 
 impl Row {
@@ -34,12 +34,12 @@ impl Row {
         Self(row.split(" | ").map(code).collect())
     }
 
-    /// How it is added; where that is a file, what is to be in it.
+    /// Returns how it is added; for a file, its required content.
     fn adding(&self) -> &[String] {
         &self.0[0]
     }
 
-    /// How it is run where no user can be asked.
+    /// Returns how it is run without permission requests.
     fn running(&self) -> &str {
         &self.0[1][0]
     }
@@ -56,7 +56,7 @@ fn shows_forms(title: &str) -> bool {
     }
 }
 
-/// A shell of a user who has this agent, and `subagent`.
+/// Returns a shell of a user who has this agent and `subagent`.
 fn shell(sandbox: &Sandbox, agent: &RealAgent, line: &str) -> Command {
     let bin = agent.home().join("bin");
     let path = format!("{}:{}:{}", bin.display(), executables().folder().display(), agent.env["PATH"]);
@@ -67,7 +67,7 @@ fn shell(sandbox: &Sandbox, agent: &RealAgent, line: &str) -> Command {
     shell.env("PATH", path).env(HANDED_ON.0, HANDED_ON.1)
 }
 
-/// The command that its users type.
+/// Installs the command that its users type.
 fn install(agent: &RealAgent) {
     let words: Vec<String> = agent.typed.iter().map(|word| format!("'{}'", word.display())).collect();
     let (bin, script) = (agent.home().join("bin"), format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")));
@@ -77,7 +77,7 @@ fn install(agent: &RealAgent) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Adds `subagent` to it, as the document says.
+/// Adds `subagent` to it, as the document describes.
 fn add(sandbox: &Sandbox, agent: &RealAgent, row: &Row) {
     let code = row.adding();
     if agent.name == "opencode" {
@@ -108,7 +108,7 @@ fn record_what_it_says(sandbox: &Sandbox, agent: &RealAgent) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A client with its server, and a user who can run it where nobody can be asked.
+/// A client with its server, and a user who can run it without permission requests.
 struct Manager {
     models: ModelServer,
     sandbox: Sandbox,
@@ -123,7 +123,8 @@ impl Manager {
         install(&agent);
         let _ = sandbox.command("git").args(["init", "-q"]).run().text();
         if name == "codex" {
-            // It hands on no `XDG_RUNTIME_DIR`: a daemon that its server starts has its socket outside of the sandbox.
+            // It does not pass on `XDG_RUNTIME_DIR`: a daemon started by its server has its
+            // socket outside the sandbox.
             sandbox.init();
         }
         record_what_it_says(&sandbox, &agent);
@@ -140,7 +141,7 @@ impl Manager {
         !first["params"]["capabilities"]["elicitation"].is_null()
     }
 
-    /// Runs the client with this prompt; gives what its tools returned.
+    /// Runs the client with this prompt. Returns the output of its tools.
     fn run(&self, prompt: &str) -> Vec<String> {
         let line = self.row.running().replace("PROMPT", "\"$PROMPT\"");
         let _ = shell(&self.sandbox, &self.agent, &line).env("PROMPT", prompt).run().text();
@@ -161,13 +162,13 @@ fn tried(name: &'static str, title: &str) {
     lands_once(name, title);
 }
 
-/// The first id of this kind in a text, however it is quoted there.
+/// Returns the first id of this kind in a text, with any quoting.
 fn id(kind: &str, text: &str) -> String {
     let at = text.find(kind).unwrap_or_else(|| panic!("{kind} in {text}"));
     text[at..].chars().take_while(|char| char.is_ascii_alphanumeric() || *char == '_').collect()
 }
 
-/// It starts a worker, hears its question, answers it, hears the end, and stops the worker.
+/// It starts a worker, gets its question, answers it, gets the end, and stops the worker.
 fn manages_a_worker(name: &'static str, title: &str) {
     let manager = Manager::new(name, title);
     let models = &manager.models;
@@ -238,7 +239,7 @@ fn gives_a_task(name: &'static str, title: &str) {
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("scout.md"), "---\ndescription: Finds things\nlauncher: demo\n---\n").unwrap();
     if name == "claude" {
-        // Of the others, the packages' versions are their own.
+        // For the others, the packages' versions are their own.
         let version = shell(sandbox, agent, "claude --version").run();
         assert!(document().contains(version.text().split(' ').next().unwrap()), "{version}");
     }
@@ -246,11 +247,11 @@ fn gives_a_task(name: &'static str, title: &str) {
     let task = json!({"agent": "scout", "description": "Look around", "prompt": script});
     let prompt = format!("MCP: subagent/task {task}");
     let told = manager.run(&prompt);
-    let [result] = &told[..] else { panic!("one call, and one result: {told:?}") };
+    let [result] = &told[..] else { panic!("there must be one call and one result: {told:?}") };
     assert!(result.contains("<task_result agent=\"scout\" name=\"Look around\" id=\"w_"), "{result}");
     assert!(result.contains(&format!(">{}found it</task_result>", HANDED_ON.1)), "{result}");
-    // Some end their servers with all that descends from them; that may not be what runs in the background.
-    assert!(sandbox.find_daemon().is_some_and(|daemon| daemon.lives()), "it has ended with its client");
+    // Some end their servers with all descendants; background processes must survive that.
+    assert!(sandbox.find_daemon().is_some_and(|daemon| daemon.lives()), "it must not end with its client");
     let tasks = sandbox.run(&["task", "list"]).data_of("task.listed");
     assert_eq!((&tasks["count"], &tasks["items"][0]["status"]), (&json!(1), &json!("completed")), "{tasks}");
     manager.sandbox.finish();

@@ -1,4 +1,5 @@
-//! Several agents in one sandbox with one model server, and definitions that say which of them does a task.
+//! Several agents in one sandbox with one model server, and definitions that select the
+//! agent of a task.
 
 use std::fs;
 
@@ -14,14 +15,15 @@ use super::world::DEADLINE;
 pub(crate) struct Crew {
     pub(crate) sandbox: Sandbox,
     pub(crate) models: ModelServer,
-    /// Their HOMEs go with them.
+    /// Their HOMEs are removed with them.
     _agents: Vec<RealAgent>,
 }
 
-/// How an agent is started in a sandbox.
+/// Returns how an agent is started in a sandbox.
 pub(crate) fn launcher(agent: &RealAgent) -> Launcher {
     let is_forced = |row| table::expected(agent.name, row).is_some_and(|cell| cell == FORCED);
-    // One that does not obey is waited for in vain. OpenHands does after the 30 s that it gives a command.
+    // Waiting is useless for an agent that does not obey. OpenHands obeys after the 30 s that
+    // it gives a command.
     let grace = if is_forced("cancel during a command") {
         5.0
     } else if is_forced("cancel during text") {
@@ -36,7 +38,7 @@ pub(crate) fn launcher(agent: &RealAgent) -> Launcher {
 }
 
 impl Crew {
-    /// A workspace with a controller, and a launcher for each of these agents, called as it.
+    /// A workspace with a controller, and a launcher for each of these agents, with the same name.
     pub(crate) fn new(names: &[&str]) -> Self {
         let models = ModelServer::start().unwrap();
         let mut sandbox = Sandbox::new();
@@ -50,7 +52,7 @@ impl Crew {
         Self { sandbox, models, _agents: agents }
     }
 
-    /// A definition with these keys.
+    /// Writes a definition with these keys.
     pub(crate) fn define(&self, name: &str, keys: &str) {
         let folder = self.sandbox.workspace().join(".agents/agents");
         fs::create_dir_all(&folder).unwrap();
@@ -58,20 +60,20 @@ impl Crew {
         fs::write(folder.join(format!("{name}.md")), text).unwrap();
     }
 
-    /// Gives a task in the background to an agent, with these flags; the answer is its id.
+    /// Submits a background task to an agent, with these flags. Returns its id.
     pub(crate) fn gives(&self, agent: &[&str], prompt: &str) -> String {
         let run = [&["task", "run", "--background", "--text", prompt, "--agent"], agent].concat();
         let spawned = self.sandbox.subagent(&run).deadline(DEADLINE).run().data_of("task.spawned");
         spawned["taskId"].as_str().unwrap().to_owned()
     }
 
-    /// The task, once it has ended.
+    /// Returns the task, once it has ended.
     pub(crate) fn ended(&self, task: &str) -> Value {
         let wait = ["task", "wait", task, "--timeout-seconds", "120"];
         self.sandbox.subagent(&wait).deadline(DEADLINE).run().data_of("task.waited")
     }
 
-    /// The data of a task's events of a type.
+    /// Returns the data of a task's events of a type.
     pub(crate) fn events(&self, task: &str, kind: &str) -> Vec<Value> {
         let events = self.sandbox.events(task).into_iter().filter(|event| event["type"] == kind);
         events.map(|mut event| event["data"].take()).collect()

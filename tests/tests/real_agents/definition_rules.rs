@@ -1,4 +1,4 @@
-//! What a definition says that its agent may do, real agents do and nothing else: seen in the folder, and in the events.
+//! Real agents do only what their definition permits, as seen in the folder and in the events.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use subagent_tests::real_agent::RealAgent;
 
 use super::crew::Crew;
 
-/// The agents that it is tried with: one that goes on after a refusal, and one that does not.
+/// The agents in this test: one that continues after a refusal, and one that does not.
 const TRIED: [&str; 2] = ["claude", "codex"];
 
-/// Those of them that are installed, each with a definition with these keys, called as it.
+/// Returns the installed ones, each with a definition with these keys and the same name.
 fn crew(keys: &str) -> Option<(Crew, Vec<&'static str>)> {
     let agents: Vec<_> = TRIED.into_iter().filter(|name| RealAgent::is_installed(name)).collect();
     if agents.is_empty() {
@@ -32,7 +32,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// What it wanted was denied by a rule of its definition, and nobody was asked.
+    /// Checks that a rule of its definition denied its action, without a question.
     #[track_caller]
     fn was_denied(&self) {
         let rule = match (&self.decided[..], &self.violated[..]) {
@@ -50,7 +50,7 @@ impl Ended {
         assert_eq!(rule["layer"], "definition", "{}: {rule}", self.agent);
     }
 
-    /// It did what it wanted; what it asked for was allowed by a rule of its definition.
+    /// Checks that it did the action; a rule of its definition allowed its request.
     #[track_caller]
     fn was_done(&self) {
         assert_eq!(self.task["status"], "completed", "{}: {}", self.agent, self.task);
@@ -62,7 +62,7 @@ impl Ended {
     }
 }
 
-/// Has each agent do this; `{}` in it is the agent's name.
+/// Makes each agent do this; `{}` in it is the agent's name.
 fn each(crew: &Crew, agents: &[&'static str], prompt: &str) -> Vec<Ended> {
     let give =
         |agent: &&'static str| (*agent, crew.gives(&[&format!("by-{agent}")], &prompt.replace("{}", agent)));
@@ -80,7 +80,7 @@ fn ended(crew: &Crew, agent: &'static str, id: &str) -> Ended {
 fn m1_a_real_agent_that_may_only_read_reads_and_neither_edits_nor_runs_a_command() {
     let Some((crew, agents)) = crew("tools: [read]") else { return };
     let folder = crew.sandbox.workspace();
-    fs::write(folder.join("seed"), "what is in the file").unwrap();
+    fs::write(folder.join("seed"), "the file's content").unwrap();
     for ended in each(&crew, &agents, "RUN: touch made-by-{}") {
         ended.was_denied();
         assert!(!folder.join(format!("made-by-{}", ended.agent)).exists());
@@ -92,13 +92,13 @@ fn m1_a_real_agent_that_may_only_read_reads_and_neither_edits_nor_runs_a_command
     let read = format!("READ: {}", folder.join("seed").display());
     let mut readers = each(&crew, &agents, &read);
     if agents.contains(&"codex") {
-        // It reads with its shell: that may not keep it from exploring.
+        // It reads with its shell, which must not prevent exploring.
         let explores = crew.gives(&["explore", "--launcher", "codex"], &read);
         readers.push(ended(&crew, "codex", &explores));
     }
     for reader in readers {
         reader.was_done();
-        assert!(reader.task["result"].as_str().unwrap().contains("what is in the file"), "{}", reader.task);
+        assert!(reader.task["result"].as_str().unwrap().contains("the file's content"), "{}", reader.task);
     }
     crew.finish();
 }
@@ -113,7 +113,8 @@ fn m1_a_tool_that_a_definition_disallows_a_real_agent_does_not_use_whatever_the_
         ended.was_denied();
         assert!(!crew.sandbox.workspace().join(format!("made-by-{}", ended.agent)).exists());
     }
-    // What an agent does without asking cannot be denied: it is canceled for it, unless its turn is over before that.
+    // An action without a request cannot be denied: the agent is canceled for it, unless its
+    // turn ends before that.
     for ended in each(&crew, &agents, "RUN: echo {}") {
         ended.was_denied();
         let unasked = ended.agent == "claude";

@@ -1,5 +1,5 @@
-//! A real agent gives tasks to other real agents: through the tools that it is given, in the background, across the death of
-//! the daemon. It hears the end of each of them once.
+//! A real agent delegates to other real agents: with its tools, in the background, across the death
+//! of the daemon. It is notified of each end once.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
@@ -8,10 +8,10 @@ use subagent_tests::real_agent::RealAgent;
 use super::crew::Crew;
 use super::world::DEADLINE;
 
-/// Parents, and to whom each of them gives tasks: across vendors, in both directions.
+/// Parents and the agents they delegate to: across vendors, in both directions.
 const FAMILIES: [(&str, [&str; 2]); 2] = [("claude", ["codex", "opencode"]), ("codex", ["claude", "gemini"])];
 
-/// A family in a sandbox of its own, with a definition for each child.
+/// A family in its own sandbox, with a definition for each child.
 fn family(parent: &str, children: [&'static str; 2]) -> Crew {
     let crew = Crew::new(&[parent, children[0], children[1]]);
     for child in children {
@@ -20,7 +20,7 @@ fn family(parent: &str, children: [&'static str; 2]) -> Crew {
     crew
 }
 
-/// Has the parent call the tool once, and gives what the tool has returned.
+/// Makes the parent call the tool once. Returns the tool's output.
 fn gives(sandbox: &Sandbox, worker: &str, child: &str, prompt: &str) -> Value {
     let call = json!({
         "agent": format!("by-{child}"), "prompt": prompt, "description": format!("Told {child}"), "background": true,
@@ -53,13 +53,13 @@ fn delegates(parent: &str, children: [&'static str; 2]) {
     sandbox.kill_daemon();
     gate.open();
     wait_until("both tasks to have ended", DEADLINE, || Some(tasks()).filter(all("completed")));
-    // Each end is a prompt of its own; the model says it back.
+    // Each end is a separate prompt, which the model repeats.
     let told = || {
         let mut events = sandbox.events(worker);
         events.retain(|event| event["type"] == "turn.completed");
         (events.len() == 4).then_some(())
     };
-    wait_until("the parent to have heard both", DEADLINE, told);
+    wait_until("the parent to be notified of both", DEADLINE, told);
     for task in tasks().as_array().unwrap() {
         let told = format!(
             "[Subagent '{}' ({}) completed:",

@@ -1,5 +1,6 @@
-//! The examples that want real agents. `examples/policy-with-a-real-agent`: what the rules deny does not run, and what they allow
-//! is not asked. `examples/delegation`: an agent hears of two others once, although the daemon is killed.
+//! The examples with real agents. `examples/policy-with-a-real-agent`: denied actions do not run,
+//! and allowed ones are not asked. `examples/delegation`: an agent is notified about two others
+//! once, although the daemon is killed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +29,7 @@ fn bash(sandbox: &Sandbox) -> subagent_tests::harness::Command {
     sandbox.command("bash").env("PATH", path).deadline(DEADLINE)
 }
 
-/// The script of the example, with this task.
+/// Runs the script of the example with this task.
 fn work(world: &World, task: &str) -> Output {
     let script = example("policy-with-a-real-agent/work.sh");
     let file = world.sandbox.file("task.md");

@@ -1,4 +1,4 @@
-//! Files: attached to a message, and read and written through the client.
+//! Files: attached to a message, and accessed through the client.
 
 use std::fs;
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::turns::edit;
 use super::world::World;
 
-/// A picture with one dot.
+/// A PNG image with one pixel.
 const PNG: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\
     \x00\x00\x1f\x15\xc4\x89\x00\x00\x00\x0dIDATx\xdacd\xf8\xcfP\x0f\x00\x03\x86\x01\x80Z4}k\
     \x00\x00\x00\x00IEND\xaeB`\x82";
-/// The beginning of it, as it goes over a wire.
+/// The beginning of it, as encoded on the wire.
 const PNG_BASE64: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42m";
 
 pub(crate) fn text_attached(world: &World) -> String {
@@ -22,7 +22,7 @@ pub(crate) fn image_attached(world: &World) -> String {
     attached(world, "dot.png", PNG, PNG_BASE64)
 }
 
-/// Whether the model gets what is attached.
+/// Returns whether the model gets the attachment.
 fn attached(world: &World, name: &str, contents: &[u8], wanted: &str) -> String {
     let file = world.sandbox.workspace().join(name);
     fs::write(&file, contents).unwrap();
@@ -67,7 +67,7 @@ pub(crate) fn outside(world: &World) -> String {
     assert_eq!(end["type"], "turn.completed", "{end}");
     let told = world.progress(&waited["turnId"], "fs");
     let done = |data: &Value| data["status"] == "completed";
-    assert!(!told.iter().any(done), "the client gives access to it: {told:?}");
+    assert!(!told.iter().any(done), "the client must give access to it: {told:?}");
     let asked = if asked { ", when allowed" } else { "" };
     match (file.exists(), told.is_empty()) {
         (true, true) => format!("the agent writes it itself{asked}"),

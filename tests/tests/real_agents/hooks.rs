@@ -1,4 +1,4 @@
-//! A hook denies what a real agent wants to do, before anyone is asked.
+//! A hook denies an action of a real agent before the owner is asked.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use subagent_tests::real_agent::RealAgent;
 
 use super::world::World;
 
-/// Agents that ask before commands, each by its own name for the tool.
+/// Agents that ask before commands, each with its own name for the tool.
 const ASKING: [&str; 2] = ["claude", "gemini"];
 
 #[test]
@@ -32,7 +32,7 @@ fn a_hook_denies_a_command_of_a_real_agent() {
             (&json!("hook"), &json!("no rm here")),
             "{agent}: {decided}"
         );
-        // What the hook has no word about goes on as before.
+        // Actions that the hook does not mention continue as before.
         let asked = world.question("RUN: touch made", "touch made");
         world.decide(&asked, "allow");
         world.finish();

@@ -1,4 +1,4 @@
-//! What concerns more than one turn: memory, other workers, processes that die.
+//! Behavior across turns: memory, other workers, processes that die.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ pub(crate) fn five_turns(world: &World) -> String {
         }
     }
     let remembered = world.last_request("turn number 5");
-    assert!(remembered.contains("turn number 1"), "the first turn is forgotten");
+    assert!(remembered.contains("turn number 1"), "the first turn was forgotten");
     "yes".into()
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn two_workers(world: &World) -> String {
     let other = world.start();
     let gates = ["one", "two"].map(|name| world.sandbox.gate(name));
     let first = world.at_gate(&world.worker, &gates[0]);
-    // Both are in a turn now: this one speaks while the first waits.
+    // Both have an open turn: this one prints while the first waits.
     let second = world.at_gate(&other, &gates[1]);
     for (gate, accepted) in gates.iter().zip([first, second]) {
         gate.open();
@@ -32,7 +32,7 @@ pub(crate) fn two_workers(world: &World) -> String {
     }
     world.begins(&other);
     world.stop(&other);
-    // Early, so that it has grown old enough in the meantime to be loaded.
+    // Early, so that it is old enough to be loaded later.
     let sleeper = world.start();
     world.say_to(&sleeper, "turn number 1");
     world.begins(&sleeper);
@@ -50,7 +50,7 @@ pub(crate) fn daemon_killed(world: &World) -> String {
     assert_eq!(end["type"], "turn.completed", "{end}");
     assert_eq!(world.sandbox.runtime(&world.worker).pid, runtime.pid);
     assert_eq!(world.asked("gate-daemon"), 1, "the prompt was delivered more than once");
-    "the turn goes on".into()
+    "the turn must continue".into()
 }
 
 /// Waits until the agent can load the session of this worker.
@@ -74,7 +74,7 @@ pub(crate) fn all_killed(world: &World) -> String {
     back(world, &world.worker, "back again", &session)["session"].as_str().unwrap().to_owned()
 }
 
-/// A turn after which the agent is there again; gives the data of the event that tells of it.
+/// A turn after which the agent is running again. Returns the data of the event that reports it.
 fn back(world: &World, worker: &str, text: &str, session: &Value) -> Value {
     world.say_to(worker, text);
     let events = world.sandbox.events(worker);
@@ -86,7 +86,7 @@ fn back(world: &World, worker: &str, text: &str, session: &Value) -> Value {
     restarted["data"].clone()
 }
 
-/// The agent is ended because it is idle, and has its session back at the next message.
+/// The agent is ended because it is idle, and resumes its session at the next message.
 pub(crate) fn hibernates(world: &World) -> String {
     let sandbox = &world.sandbox;
     let worker = world.sleeper.take();
@@ -126,7 +126,7 @@ pub(crate) fn listed(world: &World) -> String {
     "yes".into()
 }
 
-/// The session of the worker that [`two_workers`] has stopped, by another one.
+/// Another worker resumes the session of the worker that [`two_workers`] has stopped.
 pub(crate) fn taken_up(world: &World) -> String {
     let listed = world.run(&["worker", "list"]).data_of("worker.listed");
     let stopped = listed["items"].as_array().unwrap().iter().find(|worker| worker["state"] == "stopped");
@@ -143,7 +143,7 @@ pub(crate) fn taken_up(world: &World) -> String {
     started["data"]["session"].as_str().unwrap().to_owned()
 }
 
-/// The session of a worker that is stopped for it.
+/// Deletes the session of a worker, which is stopped for that.
 pub(crate) fn deleted(world: &World) -> String {
     let worker = world.start();
     world.say_to(&worker, "soon forgotten");

@@ -1,10 +1,10 @@
-//! The real agents through the whole product, against a model server of ours. Skipped, loudly, where they are not
-//! installed; `SUBAGENT_REQUIRE_REAL_AGENTS=1` makes that a failure.
+//! The real agents through the whole product, with a local model server. Clearly reported as
+//! skipped where they are not installed; `SUBAGENT_REQUIRE_REAL_AGENTS=1` makes that a failure.
 //!
-//! Every case runs with every agent. What no agent may do differently is asserted in the case; what they do differently
-//! is what the case returns, and is compared with the table in `docs/agents.md`. `UPDATE_AGENTS=1` writes the table
-//! anew. A further case is a function in one of the modules and a line in [`CASES`]; a further agent is known in
-//! `subagent_tests::real_agent`.
+//! Every case runs with every agent. Common behavior is asserted in the case. Differing behavior is
+//! the case's return value, which is compared with the table in `docs/agents.md`; `UPDATE_AGENTS=1`
+//! rewrites the table. A new case is a function in one of the modules and a line in [`CASES`]; a
+//! new agent goes into `subagent_tests::real_agent`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this is a test")]
 
@@ -30,16 +30,16 @@ use subagent_tests::real_agent::{AGENTS, RealAgent};
 
 use world::World;
 
-/// Agents wait, too: four at once keep two cores busy.
+/// Agents mostly wait: four at once keep two cores busy.
 const AT_ONCE: usize = 4;
 
-/// Starts for 8 s. Its other parts are run where `SUBAGENT_FAULTS` asks for a long run.
+/// Its start takes 8 s. Some parts run only if `SUBAGENT_FAULTS` requests a long run.
 const SLOW: &str = "openhands";
 
-/// The name of its row in the table, and what is done; the answer is the agent's cell.
+/// The name of its row in the table, and its function, which returns the agent's cell.
 type Case = (&'static str, fn(&World) -> String);
 
-/// What is done with each agent; the cases of a part share a worker, one after another.
+/// The cases of each agent; those of one part share a worker, one after another.
 const CASES: [(&str, &[Case]); 3] = [
     (
         "lives",
@@ -94,7 +94,7 @@ const CASES: [(&str, &[Case]); 3] = [
             ("the provider answers 429", turns::too_many),
             ("the provider answers 500", turns::server_error),
             ("the stream breaks off", turns::cut),
-            // The last: an agent may say nothing more when it was canceled in it.
+            // The last: an agent may print nothing more after a cancel here.
             ("a subagent of the agent asks", turns::subagent_asks),
         ],
     ),
@@ -103,7 +103,7 @@ const CASES: [(&str, &[Case]); 3] = [
 #[test]
 fn every_case_with_every_agent() {
     let installed: Vec<_> = AGENTS.into_iter().filter(|agent| RealAgent::is_installed(agent)).collect();
-    // The slowest first, so that nothing is waited for alone.
+    // The slowest first, so that nothing waits for it alone.
     let cases: Vec<_> = installed
         .iter()
         .rev()

@@ -1,4 +1,4 @@
-//! What rules have to judge by: the permission requests of an agent as it writes them, and how it reports a refusal.
+//! The input of rules: permission requests as the agent writes them, and its report of a refusal.
 
 use std::fs;
 
@@ -8,9 +8,9 @@ use subagent_protocol::codec::{Decoded, decode};
 use super::turns::edit;
 use super::world::World;
 
-/// The longest record that is read.
+/// Maximum length of a record, in bytes.
 const LIMIT: usize = 1 << 24;
-/// What a request may say of its call, beside the id.
+/// The fields of a request that describe its call, besides the id.
 const FIELDS: [&str; 5] = ["kind", "title", "rawInput", "content", "locations"];
 
 pub(crate) fn command(world: &World) -> String {
@@ -26,7 +26,7 @@ pub(crate) fn mcp(world: &World) -> String {
     asked(world, r#"MCP: echo/echo {"text":"denied"}"#, |call| described(&call))
 }
 
-/// How the agent names a tool of a server, `echo` of `echo`.
+/// Returns the agent's name of a server's tool, `echo` of `echo`.
 pub(crate) fn mcp_name(world: &World) -> String {
     let title = |call: &Value| call["title"].as_str().map(str::to_owned);
     let waited = world.send(r#"MCP: echo/echo {"text":"named"}"#);
@@ -52,27 +52,27 @@ pub(crate) fn taken_for_mcp(world: &World) -> String {
     if asked.is_empty() { "none".into() } else { asked.join(", ") }
 }
 
-/// The last status of a call that was denied.
+/// Returns the last status of a denied call.
 pub(crate) fn denied(world: &World) -> String {
     let waited = world.send("RUN: rm request-file");
     world.decide(&waited, "deny");
     let calls = told(world, &waited["turnId"]);
     let status = calls.iter().rev().find_map(|data| data["status"].as_str());
     match status {
-        // A status of ours, for a call that was open when the turn ended.
+        // Our own status of a call that was open at the end of the turn.
         None | Some("unknown") => "the call stays open".into(),
         Some(status) => format!("`{status}`"),
     }
 }
 
-/// What the worker's events tell of the tool calls of a turn.
+/// Returns what the worker's events report about the tool calls of a turn.
 fn told(world: &World, turn: &Value) -> Vec<Value> {
     let mut events = world.sandbox.events(&world.worker);
     events.retain(|event| event["turnId"] == *turn && event["data"]["toolCallId"].is_string());
     events.into_iter().map(|mut event| event["data"].take()).collect()
 }
 
-/// Has a question asked, looks at it, and denies it.
+/// Causes a question, inspects it, and denies it.
 fn asked(world: &World, prompt: &str, look: impl Fn(Records) -> String) -> String {
     let waited = world.send(prompt);
     if waited["matchedEvent"]["type"] != "approval.requested" {
@@ -99,11 +99,11 @@ fn described(records: &Records) -> String {
     format!("{fields}{id}")
 }
 
-/// What the journal has of the newest permission request of the worker.
+/// The journal's data about the newest permission request of the worker.
 struct Records {
     /// The `toolCall` of the request, as the agent wrote it.
     request: Value,
-    /// What the agent has said before of the call that it is about.
+    /// The agent's earlier data about the same call.
     call: Value,
     /// Whether there was a call with the id of the request.
     is_known: bool,
@@ -133,7 +133,7 @@ impl Records {
     }
 }
 
-/// The records of a segment of a journal.
+/// Returns the records of a segment of a journal.
 fn records(mut bytes: &[u8]) -> Vec<Value> {
     let mut records = Vec::new();
     while let Decoded::Record { json, size } = decode(bytes, LIMIT) {

@@ -1,4 +1,5 @@
-//! The story of a newcomer with a real agent: from an empty home to a change that was seen, with few words and no id.
+//! A new user's first result with a real agent: from an empty home to a visible change, with little
+//! typing and without ids.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +8,7 @@ use subagent_tests::harness::{MAX_TYPED, Sandbox, Typist};
 use subagent_tests::model_server::ModelServer;
 use subagent_tests::real_agent::RealAgent;
 
-/// Its adapter, as it is installed: in the PATH, and logged in.
+/// Installs its adapter: in the PATH, and logged in.
 fn install(sandbox: &Sandbox, agent: &RealAgent, program: &str) {
     let settings = agent.env.iter().map(|(name, value)| format!("{name}={value}"));
     let command = agent.command.to_str().unwrap().to_owned();

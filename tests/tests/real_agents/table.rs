@@ -1,4 +1,4 @@
-//! `docs/agents.md`: what the suite found must be what stands in its table, and its launchers must work.
+//! `docs/agents.md`: its table must match the results of the suite, and its launchers must work.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use subagent_tests::real_agent::{AGENTS, RealAgent};
 
 use super::CASES;
 
-/// With 1 the table is written instead of compared.
+/// `1` writes the table instead of comparing it.
 const UPDATE: &str = "UPDATE_AGENTS";
 /// Several agents are compared at the same time.
 static WRITING: Mutex<()> = Mutex::new(());
@@ -25,9 +25,9 @@ fn cells(line: &str) -> Option<Vec<String>> {
     Some(inner.split(" | ").map(str::to_owned).collect())
 }
 
-/// Compares what an agent did with its column.
+/// Compares an agent's behavior with its column.
 pub(crate) fn compare(agent: &str, found: &[(&str, String)]) {
-    // One that failed has let go of nothing that matters here.
+    // A failed comparison leaves nothing inconsistent here.
     let _one = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let text = fs::read_to_string(document()).unwrap();
     let column = 1 + AGENTS.iter().position(|name| *name == agent).unwrap();
@@ -56,7 +56,7 @@ pub(crate) fn compare(agent: &str, found: &[(&str, String)]) {
     assert!(wrong.is_empty(), "docs/agents.md, {agent} ({UPDATE}=1 writes it):\n{}", wrong.join("\n"));
 }
 
-/// What the table has of an agent; nothing when it is written anew.
+/// Returns the table's cell of an agent; `None` while the table is rewritten.
 pub(crate) fn expected(agent: &str, row: &str) -> Option<String> {
     if env::var_os(UPDATE).is_some_and(|value| value == "1") {
         return None;
@@ -66,13 +66,13 @@ pub(crate) fn expected(agent: &str, row: &str) -> Option<String> {
     rows(&text).into_iter().find(|cells| cells[0] == row)?.get(column).cloned()
 }
 
-/// The rows of the table, with their cells.
+/// Returns the rows of the table, with their cells.
 fn rows(text: &str) -> Vec<Vec<String>> {
-    // Behind the head and the line below it.
+    // After the head and the line below it.
     text.lines().filter_map(cells).skip(1).collect()
 }
 
-/// The blocks of YAML, in their order.
+/// Returns the blocks of YAML, in order.
 fn launchers(text: &str) -> Vec<String> {
     let blocks = text.split("```yaml\n").skip(1);
     blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()

@@ -1,4 +1,4 @@
-//! What can happen in one turn.
+//! Everything that can happen in one turn.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,11 +10,12 @@ use subagent_tests::harness::{wait_until, wait_while};
 use super::world::{DEADLINE, NEXT, World};
 
 const YES: &str = "yes";
-/// What is still there after a further turn and this time is left alone by its agent.
+/// A process that remains after another turn and this time is not ended by its agent.
 const ENDED: Duration = Duration::from_secs(20);
-/// How long a subagent that was told what to do may take to ask; one that asks does it within two seconds.
+/// Time limit for a subagent with instructions to ask; one that asks does so within two seconds.
 const ASKS_WITHIN: Duration = Duration::from_secs(20);
-/// It is ended when it has not obeyed for `cancelGraceSeconds`, and started again for the next message.
+/// It is ended after ignoring a cancel for `cancelGraceSeconds`, and restarted
+/// for the next message.
 pub(crate) const FORCED: &str = "no: it is ended by force";
 const GOES_ON: &str = "yes, but the command goes on";
 const NEVER_ASKS: &str = "never asks: the turn waits until it is canceled";
@@ -56,20 +57,20 @@ pub(crate) fn edit_denied(world: &World) -> String {
     denied(world, &prompt, "new text", || !file.exists())
 }
 
-/// A file of the workspace, and a prompt that has it written.
+/// Returns a file of the workspace, and a prompt that writes it.
 pub(crate) fn edit(world: &World, name: &str) -> (PathBuf, String) {
     let file = world.sandbox.workspace().join(name);
     let prompt = format!("WRITE: {}=new text", file.display());
     (file, prompt)
 }
 
-/// What a refusal means to the agent.
+/// Returns the effect of a refusal on the agent.
 fn denied(world: &World, prompt: &str, about: &str, untouched: impl Fn() -> bool) -> String {
     let waited = world.question(prompt, about);
     let end = world.decide(&waited, "deny");
     assert!(untouched(), "it was denied");
     let said = world.said(&waited["turnId"]);
-    // An agent may end the turn by itself, and for a reason of its own; nobody canceled it.
+    // An agent may end the turn itself for its own reason; it was not canceled.
     assert_eq!(end["type"], "turn.completed", "{end}");
     let reason = end["data"]["stopReason"].as_str().unwrap();
     let cell = match said.contains("DONE: ") {
@@ -80,13 +81,13 @@ fn denied(world: &World, prompt: &str, about: &str, untouched: impl Fn() -> bool
     cell
 }
 
-/// A subagent of the agent asks for a command.
+/// A subagent of the agent requests permission for a command.
 pub(crate) fn subagent_asks(world: &World) -> String {
     let command = "touch 'made by a subagent'";
     let made = world.sandbox.workspace().join("made by a subagent");
     let accepted = world.sandbox.send_no_wait(&world.worker, &format!("DELEGATE: RUN: {command}"));
     let mut waiting = world.waiting_for(&world.worker, &accepted["acceptedEventId"], NEXT).spawn();
-    wait_until("an event, or the subagent to be told", DEADLINE, || {
+    wait_until("an event, or the subagent's prompt", DEADLINE, || {
         (world.asked(command) >= 2 || !waiting.runs()).then_some(())
     });
     let patience = world.patience("a subagent of the agent asks", NEVER_ASKS, ASKS_WITHIN);
@@ -105,7 +106,7 @@ pub(crate) fn subagent_asks(world: &World) -> String {
         return "its model is offered no tool for it".into();
     }
     let question = &event["data"];
-    assert!(question.to_string().contains(command), "nobody can know what is asked: {question}");
+    assert!(question.to_string().contains(command), "the question must show its subject: {question}");
     assert!(!made.exists(), "nothing may run before it was allowed");
     let end = world.decide(&json!({"matchedEvent": event}), "allow");
     assert_eq!(end["type"], "turn.completed", "{end}");
@@ -123,7 +124,7 @@ pub(crate) fn mcp(world: &World) -> String {
     let waited = world.send(r#"MCP: echo/echo {"text":"over the wire"}"#);
     let asks = waited["matchedEvent"]["type"] == "approval.requested";
     let question = &waited["matchedEvent"]["data"];
-    assert!(!asks || question.to_string().contains("echo"), "nobody can know what is asked: {question}");
+    assert!(!asks || question.to_string().contains("echo"), "the question must show its subject: {question}");
     let end = world.decide(&waited, "allow");
     assert_eq!(end["type"], "turn.completed", "{end}");
     let said = world.said(&waited["turnId"]);
@@ -137,7 +138,7 @@ pub(crate) fn mcp(world: &World) -> String {
 pub(crate) fn cancel_text(world: &World) -> String {
     let accepted = world.speaking(&world.worker, "SLOW: 300");
     let obeys = world.cancel(&accepted);
-    assert!(!world.said(&accepted["turnId"]).contains("tick 6000"), "it spoke to its end");
+    assert!(!world.said(&accepted["turnId"]).contains("tick 6000"), "it must complete its output");
     canceled(obeys)
 }
 
@@ -159,7 +160,7 @@ pub(crate) fn cancel_command(world: &World) -> String {
     match wait_while(world.patience("cancel during a command", GOES_ON, ENDED), command) {
         None => canceled(obeys),
         Some(_) => {
-            assert!(obeys, "nothing outlives an agent that is ended by force");
+            assert!(obeys, "nothing may survive an agent that is ended by force");
             GOES_ON.into()
         }
     }
@@ -185,7 +186,8 @@ pub(crate) fn cut(world: &World) -> String {
     trouble(world, "CUT: half of an answer")
 }
 
-/// What the user sees when the provider fails. An agent that goes on asking the provider is canceled in the middle of it.
+/// Returns what the user sees when the provider fails. An agent that keeps
+/// retrying is canceled meanwhile.
 fn trouble(world: &World, prompt: &str) -> String {
     let accepted = world.sandbox.send_no_wait(&world.worker, prompt);
     let mut end = world.waiting_for(&world.worker, &accepted["acceptedEventId"], ENDS).spawn();

@@ -1,5 +1,5 @@
-//! Two real agents work on one repository at the same time, each in its worktree. Both land; the second after a conflict that
-//! is sent back to it.
+//! Two real agents work on one repository at the same time, each in its worktree. Both land; the
+//! second one after a conflict that is returned to it.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn two_agents_in_one_repository_both_land() {
             ["worker", "start", agent, "--name", name, "--worktree", "--allow", "execute", "--allow", "edit"];
         run(&start).data_of("worker.started");
     }
-    // At the same time: neither waits for the other.
+    // Concurrently: neither waits for the other.
     for (name, word) in [("one", "first"), ("two", "second")] {
         let text = format!("RUN: printf '{word}\\n' > a.txt; printf '{word}\\n' > {word}.txt");
         run(&["send", name, "-d", &text]).data();

@@ -1,4 +1,4 @@
-//! One agent with a model server, a sandbox and a worker, and what the cases do with them.
+//! One agent with a model server, a sandbox and a worker, and the actions of the cases.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use subagent_tests::real_agent::RealAgent;
 use super::crew::launcher;
 use super::table;
 
-/// For one command. A turn takes a second on a quiet machine, and many of them where others work as well.
+/// Time limit of one command. A turn takes a second on an idle machine, and many on a busy one.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(150);
-/// How long a command of ours waits for the agent, below [`DEADLINE`].
+/// How long one of our commands waits for the agent, below [`DEADLINE`].
 const WAIT: &str = "120";
-/// How long is waited for what an agent does not do according to the table. Less than for what it does: where this is too
-/// short, it is found as it stands there.
+/// How long to wait for what the agent does not do according to the table. Shorter than for what it
+/// does: if this is too short, the result still matches the table.
 const NOT_DONE: Duration = Duration::from_secs(3);
-/// What a turn that goes on may come to.
+/// The events that a running turn may lead to.
 pub(crate) const NEXT: &str = "approval.requested,turn.completed,turn.failed,turn.canceled";
 
 /// The world of one agent.
@@ -28,9 +28,9 @@ pub(crate) struct World {
     pub(crate) models: ModelServer,
     pub(crate) worker: String,
     pub(crate) agent: RealAgent,
-    /// When the first turn in a session of a worker was over: some agents make it only then.
+    /// The end of the first turn in a worker's session: some agents create the session only then.
     pub(crate) since: RefCell<BTreeMap<String, SystemTime>>,
-    /// A worker that is to hibernate in the end.
+    /// A worker that has to hibernate in the end.
     pub(crate) sleeper: RefCell<String>,
 }
 
@@ -54,41 +54,40 @@ impl World {
         Self { sandbox, models, worker: String::new(), agent, since, sleeper }
     }
 
-    /// One more worker.
+    /// Starts one more worker.
     pub(crate) fn start(&self) -> String {
         self.start_with(&[])
     }
 
-    /// One more worker, with these flags.
+    /// Starts one more worker with these flags.
     pub(crate) fn start_with(&self, flags: &[&str]) -> String {
         let start = [&["worker", "start", "--launcher", self.agent.name], flags].concat();
         let started = self.run(&start).data_of("worker.started");
         started["workerId"].as_str().unwrap().to_owned()
     }
 
-    /// The first turn of a worker is over.
+    /// The first turn of a worker has ended.
     pub(crate) fn begins(&self, worker: &str) {
         self.since.borrow_mut().insert(worker.to_owned(), SystemTime::now());
     }
 
-    /// Stops a worker.
     pub(crate) fn stop(&self, worker: &str) {
         let stopped = self.run(&["worker", "stop", worker]).data_of("worker.stopped");
         assert_eq!(stopped["state"], "stopped");
     }
 
-    /// A command that has the agent do something.
+    /// Runs a command that makes the agent do something.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.sandbox.subagent(args).deadline(DEADLINE).run()
     }
 
-    /// How long something is waited for that the agent may not do: not for long, if this is what stands in its row.
+    /// How long to wait for what the agent may not do: not long, if the table says so.
     pub(crate) fn patience(&self, row: &str, not_done: &str, long: Duration) -> Duration {
         let expected = table::expected(self.agent.name, row);
         if expected.as_deref() == Some(not_done) { NOT_DONE } else { long }
     }
 
-    /// Runs a case, and says how long it took.
+    /// Runs a case and prints its duration.
     pub(crate) fn case(&self, row: &str, case: fn(&Self) -> String) -> String {
         let begun = Instant::now();
         say(&format!("{}: {row} ...", self.agent.name));
@@ -97,7 +96,7 @@ impl World {
         cell
     }
 
-    /// The version that was driven.
+    /// Returns the tested version.
     pub(crate) fn version(&self) -> String {
         self.agent.version.clone()
     }
@@ -110,7 +109,7 @@ impl World {
         self.sandbox.finish();
         let unknown = |request: &ModelRequest| request.asked == Asked::Unknown;
         let unknown: Vec<_> = self.models.requests().into_iter().filter(unknown).collect();
-        assert!(unknown.is_empty(), "the agent wants what the model server does not know: {unknown:?}");
+        assert!(unknown.is_empty(), "the agent makes requests unknown to the model server: {unknown:?}");
     }
 
     /// Sends a prompt and waits for the end of its turn or a question.
@@ -136,28 +135,28 @@ impl World {
         assert_eq!(waited["assistantText"], text, "{waited}");
     }
 
-    /// Sends a prompt after which the agent has to ask, and to say what about; gives the data of the wait.
+    /// Sends a prompt after which the agent has to ask about `about`. Returns the data of the wait.
     pub(crate) fn question(&self, prompt: &str, about: &str) -> Value {
         let waited = self.send(prompt);
         assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{waited}");
         let data = &waited["matchedEvent"]["data"];
-        assert!(data.to_string().contains(about), "nobody can know what is asked: {data}");
+        assert!(data.to_string().contains(about), "the question must show its subject: {data}");
         waited
     }
 
-    /// What a worker comes to after this cursor.
+    /// Returns a worker's next event after this cursor.
     pub(crate) fn next(&self, worker: &str, cursor: &Value) -> Value {
         self.waiting_for(worker, cursor, NEXT).run().data_of("event.matched")
     }
 
-    /// A command that waits for an event of one of these types.
+    /// Returns a command that waits for an event of one of these types.
     pub(crate) fn waiting_for(&self, worker: &str, cursor: &Value, until: &str) -> Command {
         let cursor = cursor.as_str().unwrap();
         let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", until];
         self.sandbox.subagent(&wait).args(["--timeout-seconds", WAIT]).deadline(DEADLINE)
     }
 
-    /// Decides every question of a turn in the same way, and gives the event that ends it.
+    /// Decides every question of a turn in the same way. Returns the event that ends it.
     pub(crate) fn decide(&self, waited: &Value, decision: &str) -> Value {
         let mut event = waited["matchedEvent"].clone();
         while event["type"] == "approval.requested" {
@@ -168,26 +167,26 @@ impl World {
         event
     }
 
-    /// All that the agent said in a turn.
+    /// Returns the agent's whole output in a turn.
     pub(crate) fn said(&self, turn: &Value) -> String {
         let mut events = self.sandbox.events(&self.worker);
         events.retain(|event| event["turnId"] == *turn && event["type"] == "progress.message");
         events.iter().filter_map(|event| event["data"]["text"].as_str()).collect()
     }
 
-    /// The data of the progress of a kind in a turn.
+    /// Returns the data of the progress of a kind in a turn.
     pub(crate) fn progress(&self, turn: &Value, kind: &str) -> Vec<Value> {
         let mut events = self.sandbox.events(&self.worker);
         events.retain(|event| event["turnId"] == *turn && event["data"]["kind"] == kind);
         events.into_iter().map(|mut event| event["data"].take()).collect()
     }
 
-    /// Sends a prompt that takes its time, and waits until the agent has begun to speak, or until its model has been asked
-    /// if it does not stream; gives the data of the acceptance.
+    /// Sends a slow prompt, and waits for the agent's first output, or for the model request if it
+    /// does not stream. Returns the data of the acceptance.
     pub(crate) fn speaking(&self, worker: &str, prompt: &str) -> Value {
         let accepted = self.sandbox.send_no_wait(worker, prompt);
         if !self.agent.streams {
-            wait_until("its model is asked", DEADLINE, || (self.asked(prompt) > 0).then_some(()));
+            wait_until("a request to its model", DEADLINE, || (self.asked(prompt) > 0).then_some(()));
             return accepted;
         }
         let speaks = self.waiting_for(worker, &accepted["acceptedEventId"], "progress.message");
@@ -200,7 +199,7 @@ impl World {
         self.speaking(worker, &format!("GATE: {}", gate.path().display()))
     }
 
-    /// Cancels what is open, and says whether the agent obeys: it is then not ended for it.
+    /// Cancels the open turn. Returns whether the agent obeys, so that it is not ended.
     pub(crate) fn cancel(&self, accepted: &Value) -> bool {
         let runtime = self.sandbox.runtime(&self.worker);
         let cancel = ["cancel", "--worker-id", &self.worker];
@@ -213,15 +212,19 @@ impl World {
         !forced
     }
 
-    /// What the model was asked last about this prompt, with all that the agent remembers.
+    /// Returns the last model request about this prompt, with the agent's whole history.
     pub(crate) fn last_request(&self, prompt: &str) -> String {
         let about = |request: &ModelRequest| matches!(&request.asked, Asked::Prompt { text } if text.contains(prompt));
         let mut requests = self.models.requests();
         requests.retain(about);
-        requests.last().unwrap_or_else(|| panic!("nobody was asked about {prompt:?}")).body.to_string()
+        requests
+            .last()
+            .unwrap_or_else(|| panic!("the model got no request about {prompt:?}"))
+            .body
+            .to_string()
     }
 
-    /// How often the model was asked for an answer to this prompt.
+    /// Returns how often the model was asked to answer this prompt.
     pub(crate) fn asked(&self, prompt: &str) -> usize {
         self.models.prompts().iter().filter(|seen| seen.contains(prompt)).count()
     }

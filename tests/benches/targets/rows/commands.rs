@@ -1,4 +1,4 @@
-//! A read command, whole process, beside a process that does nothing, and the reference.
+//! A read command as a whole process, beside an empty process and the reference.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use subagent_tests::measure::{Row, Unit};
 use crate::Bench;
 use crate::world::{World, timed_program};
 
-/// Turns of ours for each one of the reference, which takes as long as many of them.
+/// Number of our turns for each turn of the reference, which is that much slower.
 const OURS: usize = 5;
 
 pub(crate) fn run(bench: &Bench) -> Row {

@@ -1,4 +1,4 @@
-//! Many idle workers.
+//! The cost of many idle workers.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     }
     let items = listed["items"].as_array().unwrap();
     let idle = items.iter().filter(|worker| worker["state"] == "idle" && worker["runtimePid"].is_i64());
-    assert_eq!(idle.count(), count, "all of them are idle and have a runtime");
+    assert_eq!(idle.count(), count, "not all of them are idle with a runtime");
     sync();
     let share = |pid| memory(pid).expect("a live process").proportional as f64 / 1024.0;
     let workers: f64 =

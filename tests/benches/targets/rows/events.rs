@@ -1,4 +1,5 @@
-//! How many events a second are journaled, committed and seen by `send`, beside what SQLite alone inserts of the same.
+//! How many events per second are journaled, committed and seen by `send`, compared with
+//! inserts by SQLite alone.
 
 use subagent_tests::measure::{Row, Unit};
 
@@ -6,7 +7,7 @@ use crate::floor::Floor;
 use crate::world::World;
 use crate::{Bench, agent_alone};
 
-/// Of the reference: it takes longer for each of them than we for hundreds.
+/// Number of events of the reference, which is hundreds of times slower.
 const THEIRS: u32 = 500;
 
 pub(crate) fn run(bench: &Bench) -> Row {

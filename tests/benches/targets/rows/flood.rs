@@ -1,4 +1,5 @@
-//! A follower that is stopped in the middle of a flood must not slow it down or make anything grow, and gets everything.
+//! A follower that is stopped during a flood must not slow it down or use more memory,
+//! and gets all events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,26 +15,26 @@ use crate::Bench;
 use crate::follower::{Follower, is};
 use crate::world::{World, idle_for};
 
-/// For the follower, to have read what is there.
+/// Time limit for the follower to read everything.
 const BOUND: Duration = Duration::from_secs(900);
-/// So many events of the flood have been followed when the follower is stopped.
+/// Number of events followed before the follower is stopped.
 const FIRST: f64 = 1000.0;
 
-/// A flood of one worker, the first that it has.
+/// A flood of one worker without earlier ones.
 struct Flood {
-    /// How long it took until its last event was committed, in seconds: the agent is ahead of that.
+    /// Time until its last event was committed, in seconds. The agent is ahead of that.
     took: f64,
-    /// How many of its events are stored.
+    /// Number of its stored events.
     stored: f64,
 }
 
-/// The same with a follower that was stopped in it.
+/// A flood with a follower that was stopped.
 struct Stopped {
     follower: Follower<()>,
-    /// How many events it has printed.
+    /// Number of events that it printed.
     read: Arc<AtomicU64>,
     flood: Flood,
-    /// What the daemon had meanwhile, in MiB, each second.
+    /// Memory of the daemon meanwhile, in MiB, once per second.
     memory: Vec<f64>,
     /// How long it was stopped, in seconds.
     seconds: f64,
@@ -48,8 +49,8 @@ pub(crate) fn run(bench: &Bench) -> Row {
     let stream = format!("!stream {events}");
     flood(&world, &rest[0], &stream);
 
-    // A shared machine is faster for some seconds: each flood is compared with the one beside it, now the one first, now the
-    // other.
+    // A shared machine is faster for some seconds. Each flood is therefore compared with its
+    // neighbor, in alternating order.
     let (mut free, mut beside, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for (turn, pair) in pairs.chunks(2).enumerate() {
         let whole = |flood: Flood| {
@@ -104,7 +105,8 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row
 }
 
-/// No `send` waits for it: the daemon would keep the text for it, and memory would tell of that.
+/// Does not wait with `send`: the daemon would keep the text for it, which would
+/// distort the memory figures.
 fn flood(world: &World, worker: &str, prompt: &str) -> Flood {
     let database = Connection::open(world.sandbox.state_dir().join("state.db")).unwrap();
     let mut state = database.prepare("SELECT state FROM workers WHERE worker_id = ?1").unwrap();
@@ -120,7 +122,7 @@ fn flood(world: &World, worker: &str, prompt: &str) -> Flood {
     Flood { took, stored }
 }
 
-/// With a follower that is stopped at its begin, and for at least so long.
+/// Runs a flood with a follower that is stopped at its start, for at least `least`.
 fn stopped(world: &World, worker: &str, prompt: &str, least: Duration) -> Stopped {
     let read = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&read);

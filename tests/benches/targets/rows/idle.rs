@@ -1,4 +1,4 @@
-//! What idle workers cost: memory of runtime and guard, and how often they, and the daemon, are woken.
+//! The cost of idle workers: memory of runtime and guard, and wakeups of both and of the daemon.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ pub(crate) fn run(bench: &Bench) -> Row {
     let listed = world.timed(&["worker", "list"]).1;
     let own: Vec<_> =
         listed["items"].as_array().unwrap().iter().map(|worker| world.own_processes(worker)).collect();
-    // What the starts and the list have left to do is done; threads that had nothing to do any more have ended.
+    // Pending work of the starts and the list is done, and idle threads have ended.
     sync();
     let settle = Duration::from_secs(bench.pick(15, 12));
-    // A follower asks its daemon for a sign of life after 15 s without an event, 30 s later, 60 s later, and so on up to
-    // 5 min: what is counted lies between two of these moments.
+    // A follower asks its daemon for a sign of life after 15 s without an event, 30 s later, 60 s
+    // later, and so on up to 5 min. The measurement lies between two of these moments.
     let silent = Duration::from_secs(bench.pick(55, 17));
     let seconds = bench.pick(30, 2);
     let daemon = world.sandbox.daemon().pid;

@@ -1,4 +1,4 @@
-//! A long history: what is asked about its end must not cost more than with a short one.
+//! A long history: queries about its end must not cost more than with a short one.
 
 use std::fs;
 
@@ -9,9 +9,9 @@ use crate::Bench;
 use crate::world::World;
 
 const SHORT: u64 = 10_000;
-/// Chunks in one turn.
+/// Number of chunks in one turn.
 const STEP: u64 = 100_000;
-/// How far from the end a cursor is that is asked for.
+/// Distance of the queried cursor from the end.
 const BACK: i64 = 20;
 
 pub(crate) fn run(bench: &Bench) -> Row {
@@ -21,7 +21,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
         (false, false) => &[500_000],
         (false, true) => &[500_000, 5_000_000],
     };
-    // Both lengths at once, so that they are measured in turns: a short and a long history of two workers.
+    // Measures both lengths alternately: a short and a long history of two workers.
     let world = World::new();
     let (short, long) = (world.start(), world.start());
     world.send(&short, &format!("!stream {SHORT}"));
@@ -49,7 +49,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
             row.at_most(wanted, Unit::Times, 1.5, many / few);
         }
     }
-    // All is written into the database by the end of the daemon.
+    // The end of the daemon writes everything to the database.
     let params: u64 = (0..written / STEP).map(|_| fast_agent::params_bytes(STEP)).sum::<u64>()
         + fast_agent::params_bytes(written % STEP)
         + fast_agent::params_bytes(SHORT);
@@ -94,7 +94,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// A cursor shortly before the end of a worker's history.
+/// Returns a cursor shortly before the end of a worker's history.
 fn cursor(world: &World, worker: &str) -> String {
     let database = rusqlite::Connection::open(world.sandbox.state_dir().join("state.db")).unwrap();
     let sql = "SELECT e.seq FROM events e JOIN workers w ON w.id = e.worker

@@ -1,5 +1,5 @@
-//! From the moment when an agent writes a chunk to that when a follower has printed it, also while a sink of notifications
-//! hangs.
+//! The time from the agent's write of a chunk until a follower has printed it, also beside a
+//! notification sink that hangs.
 
 use std::fs;
 use std::net::TcpListener;

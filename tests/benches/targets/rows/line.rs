@@ -1,4 +1,4 @@
-//! One very long line of an agent: how much memory each process needs for it at most.
+//! One very long line of an agent: the peak memory of each process.
 
 use subagent_tests::harness::process::Process;
 use subagent_tests::measure::{Row, Unit, peak_of};

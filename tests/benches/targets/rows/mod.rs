@@ -1,4 +1,4 @@
-//! The rows of the table of targets, in its order. Each makes a world of its own and takes it back.
+//! The rows of the table of targets, in its order. Each creates and removes its own world.
 
 mod commands;
 mod crowd;
@@ -22,7 +22,7 @@ use crate::Bench;
 
 type Run = fn(&Bench) -> Row;
 
-/// All of them, by the name that runs one alone.
+/// All rows, by the name that selects one.
 pub(crate) const ROWS: [(&str, Run); 15] = [
     ("list", commands::run),
     ("silence", silence::run),

@@ -1,4 +1,5 @@
-//! A daemon that is started anew while many workers live: the first answer, and until it has all of them again.
+//! A daemon restart with many live workers: the time to the first answer, and until all
+//! workers are connected again.
 
 use std::time::Instant;
 
@@ -26,7 +27,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
         let items = listed["items"].as_array().unwrap();
         let adopted =
             items.iter().filter(|worker| worker["state"] == "idle" && worker["runtimePid"].is_i64());
-        assert_eq!(adopted.count(), count, "a list tells of all of them what is so");
+        assert_eq!(adopted.count(), count, "the list must show the state of all workers");
     }
     let what = format!("the command that starts the daemon, {count} workers; stopped and killed in turns");
     let first = row.figure(what, Unit::Millis, &first);

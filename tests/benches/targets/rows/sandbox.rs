@@ -1,4 +1,4 @@
-//! `worker start` in a sandbox.
+//! The command `worker start` in a sandbox.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The round trip of `send`, beside a C program that posts the same to the same daemon and waits.
+//! The round trip of `send`, compared with a C program that posts the same request and waits.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use subagent_tests::measure::{Row, Unit};
 use crate::Bench;
 use crate::world::{World, timed_program};
 
-/// Turns of ours for each one of the reference.
+/// Number of our turns for each turn of the reference.
 const OURS: usize = 5;
 
 pub(crate) fn run(bench: &Bench) -> Row {

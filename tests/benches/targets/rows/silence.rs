@@ -1,4 +1,4 @@
-//! A read command beside connections from below a worker that say nothing.
+//! A read command beside silent connections from below a worker.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use subagent_tests::measure::{Row, Unit};
 use crate::Bench;
 use crate::world::World;
 
-/// For the connections to be made.
+/// Time limit for opening the connections.
 const OPENED: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(bench: &Bench) -> Row {

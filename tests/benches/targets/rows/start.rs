@@ -1,4 +1,4 @@
-//! `worker start`, without what the agent's own start takes.
+//! `worker start`, without the time of the agent's own start.
 
 use subagent_tests::measure::{Row, Unit};
 

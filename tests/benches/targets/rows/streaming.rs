@@ -1,4 +1,4 @@
-//! Many workers that stream at once, beside one that streams as much alone.
+//! Many workers that stream at once, compared with one that streams as much alone.
 
 use subagent_tests::measure::{Row, Unit};
 

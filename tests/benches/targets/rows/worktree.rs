@@ -1,4 +1,4 @@
-//! `worker start --worktree` in a repository of 10,000 files, without what git itself takes.
+//! `worker start --worktree` in a repository of 10,000 files, without the time of git itself.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use crate::Bench;
 use crate::world::{World, millis, timed_program};
 
 const FILES: usize = 10_000;
-/// Of a repository with many worktrees.
+/// Number of files in a repository with many worktrees.
 const FEW_FILES: usize = 200;
 const FILES_OF_A_FOLDER: usize = 100;
 
@@ -75,7 +75,7 @@ fn git_alone(world: &World) -> f64 {
     took
 }
 
-/// How long until as many workers have their worktrees, in ms.
+/// Returns the time until this many workers have their worktrees, in ms.
 fn at_once(world: &World, count: usize) -> f64 {
     let args = ["worker", "start", "--launcher", "fast", "--worktree"];
     let start = || world.sandbox.subagent(&args).process().stdin(Stdio::null()).stdout(Stdio::null()).spawn();

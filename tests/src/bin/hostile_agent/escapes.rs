@@ -1,6 +1,7 @@
-//! Ways out of a sandbox: each tries to read, change or reach something that is not the agent's.
+//! Ways out of a sandbox: each tries to read, change or reach something that the
+//! agent does not own.
 //!
-//! A way gives what it achieved; an error is what kept it in.
+//! A successful escape returns its achievement; the error is what prevented it.
 #![allow(clippy::permissions_set_readonly_false)]
 
 use std::fs::{self, File, OpenOptions};
@@ -22,7 +23,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, chroot};
 use serde_json::Value;
 
-/// Where an agent may want to go; made by the test.
+/// The escape targets, created by the test.
 struct Targets(Value);
 
 impl Targets {
@@ -30,12 +31,12 @@ impl Targets {
         PathBuf::from(self.0[key].as_str().unwrap_or("/nonexistent"))
     }
 
-    /// A folder of somebody else.
+    /// Returns a file in a foreign folder.
     fn outside(&self, name: &str) -> PathBuf {
         self.path("outside").join(name)
     }
 
-    /// A file in the folder that may be written.
+    /// Returns a file in a writable folder.
     fn inside(&self, name: &str) -> PathBuf {
         self.path("inside").join(name)
     }
@@ -47,9 +48,9 @@ impl Targets {
 
 type Way = fn(&Targets) -> io::Result<String>;
 
-/// All ways out that a sandbox closes, whatever network it has.
+/// All escapes that every sandbox prevents, with any network setting.
 const WAYS: [(&str, Way); 52] = [
-    // First: later ways open some.
+    // First, because later ones open descriptors.
     ("use an inherited descriptor", inherited),
     ("create a file", |to| written(fs::write(to.outside("new"), "x"))),
     ("append to a file", |to| {
@@ -189,7 +190,7 @@ const WAYS: [(&str, Way); 52] = [
     ("use io_uring", |_| call(libc::SYS_io_uring_setup, [1, 0, 0, 0])),
 ];
 
-/// What others will run or read later: time bombs.
+/// Files that others will run or read later.
 const BOMBS: [&str; 5] = [
     "home/.bashrc",
     "main/.git/hooks/pre-commit",
@@ -198,7 +199,8 @@ const BOMBS: [&str; 5] = [
     "home/.config/subagent/config.yaml",
 ];
 
-/// Ways over the network that a sandbox without one closes; the first two also one that has a loopback alone.
+/// Network escapes that a sandbox without network prevents. One with loopback only
+/// prevents the first two.
 const NETWORK: [(&str, Way); 4] = [
     ("reach this machine", |to| {
         let port = u16::try_from(to.0["port"].as_u64().unwrap_or(0)).unwrap_or(0);
@@ -215,7 +217,7 @@ const NETWORK: [(&str, Way); 4] = [
     ("listen for others", |_| std::net::TcpListener::bind("0.0.0.0:0").map(|_| "listening".to_owned())),
 ];
 
-/// Tries everything that the file of targets is for; a line for each way.
+/// Tries all escapes for the targets in the file. Returns one line each.
 pub(super) fn report(file: &str) -> io::Result<String> {
     let targets = Targets(serde_json::from_slice(&fs::read(file)?).map_err(io::Error::other)?);
     let mut ways: Vec<(String, io::Result<String>)> =
@@ -257,15 +259,15 @@ fn of_process(to: &Targets, key: &str, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{}/{file}", to.pid(key)))
 }
 
-/// A signal that does nothing.
+/// Sends a signal without an effect.
 fn signal(pid: Pid) -> io::Result<String> {
     kill(pid, Signal::SIGCONT).map_err(io::Error::from).map(|()| "sent".to_owned())
 }
 
-/// A system call that nothing here has a name for.
+/// Makes a system call that has no wrapper here.
 #[allow(unsafe_code)]
 fn call(number: i64, [a, b, c, d]: [i64; 4]) -> io::Result<String> {
-    // SAFETY: with these arguments none of the calls reads or writes memory of this process.
+    // SAFETY: with these arguments none of the calls accesses memory of this process.
     let result = unsafe { libc::syscall(number, a, b, c, d) };
     Errno::result(result).map_err(io::Error::from).map(|value| value.to_string())
 }
@@ -280,7 +282,7 @@ fn shell(line: &str) -> io::Result<String> {
     ))
 }
 
-/// A folder that is a link now and then, while a file in it is written.
+/// Swaps a folder and a link while a file in it is written.
 fn race(to: &Targets) -> io::Result<String> {
     let (name, real) = (to.inside("race"), to.inside("race-real"));
     fs::create_dir_all(&real)?;
@@ -302,7 +304,7 @@ fn race(to: &Targets) -> io::Result<String> {
     if to.outside("raced").exists() { Ok("written".to_owned()) } else { Err(Errno::EACCES.into()) }
 }
 
-/// A descriptor that is open besides the standard ones.
+/// Finds a descriptor that is open besides the standard ones.
 fn inherited(_: &Targets) -> io::Result<String> {
     let folder = File::open("/proc/self/fd")?;
     for entry in fs::read_dir("/proc/self/fd")? {
@@ -316,7 +318,7 @@ fn inherited(_: &Targets) -> io::Result<String> {
     Err(Errno::EBADF.into())
 }
 
-/// Whether programs may still get more rights than this process, or it has some.
+/// Checks whether programs can get more rights than this process, or it has any.
 fn rights(_: &Targets) -> io::Result<String> {
     let status = fs::read_to_string("/proc/self/status")?;
     let of = |key: &str| {
@@ -328,7 +330,7 @@ fn rights(_: &Targets) -> io::Result<String> {
     Ok(format!("NoNewPrivs {}, CapEff {}", of("NoNewPrivs:"), of("CapEff:")))
 }
 
-/// A disk that can be read as it is.
+/// Finds a disk that can be read directly.
 fn disk(_: &Targets) -> io::Result<String> {
     for entry in fs::read_dir("/dev")? {
         let path = entry?.path();

@@ -1,4 +1,5 @@
-//! What real agents do with tool calls and permissions, one habit a case. Each was seen with a released agent.
+//! What real agents do with tool calls and permissions, one habit per case. Each was observed
+//! in a released agent.
 
 use std::io;
 
@@ -7,11 +8,11 @@ use serde_json::{Value, json};
 use super::wire::{line, say};
 use super::{Answer, Hostile, SESSION};
 
-/// Plays a case; nothing if it asks nothing.
+/// Plays a case. Returns `None` if it makes no request.
 pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Answer>> {
     let (case, rest) = name.split_once(' ').unwrap_or((name, ""));
     match case {
-        // Its permission request leaves out the kind and the input that its tool call had.
+        // The permission request omits kind and input of its tool call.
         "request-without-kind" => {
             tell("tool_call", &edit("call-1", rest))?;
             ask(agent, &json!({"toolCallId": "call-1", "title": "Write"})).map(Some)
@@ -20,20 +21,20 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Answer>
             tell("tool_call", &command("call-1", rest))?;
             ask(agent, &json!({"toolCallId": "call-1", "title": "Bash"})).map(Some)
         }
-        // It says in an update what it asks for, and something vaguer when it asks.
+        // The update says what is requested; the request itself is vaguer.
         "request-of-another-kind" => {
             tell("tool_call", &json!({"toolCallId": "call-1", "title": "Tool", "status": "pending"}))?;
             tell("tool_call_update", &edit("call-1", rest))?;
             ask(agent, &json!({"toolCallId": "call-1", "title": "Write", "kind": "other"})).map(Some)
         }
-        // Its permission request has an id of its own; a rejected call is reported as completed.
+        // The permission request has an id of its own. A rejected call is reported as completed.
         "request-of-another-id" => {
             tell("tool_call", &edit("call-1", rest))?;
             let answer = ask(agent, &json!({"toolCallId": "asks-1", "title": "write_file"}))?;
             rejected("call-1")?;
             Ok(Some(answer))
         }
-        // The same with two calls at once, so that the request says of neither that it is the one.
+        // The same with two calls at once, so that the request fits both.
         "request-of-one-of-two" => {
             tell("tool_call", &edit("call-1", rest))?;
             tell("tool_call", &edit("call-2", rest))?;
@@ -42,18 +43,18 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Answer>
             rejected("call-2")?;
             Ok(Some(answer))
         }
-        // Its permission request shows the beginning of the command.
+        // The permission request shows only the beginning of the command.
         "request-of-a-short-command" => {
             tell("tool_call", &command("call-1", rest))?;
             let short: String = rest.chars().take(6).collect();
             let input = json!({"command": format!("{short}...")});
             ask(agent, &json!({"toolCallId": "call-1", "title": "Bash", "rawInput": input})).map(Some)
         }
-        // Its permission request says nothing, and no call is told of.
+        // The permission request is empty, and no call was reported.
         "request-of-a-title" => {
             ask(agent, &json!({"toolCallId": "asks-1", "title": "Confirm Agent Actions"})).map(Some)
         }
-        // It has no kinds at all, and says everything in its input.
+        // The call has no kind, and only its input describes it.
         "input-without-kind" => {
             let input = json!({"file_path": rest, "content": "x"});
             ask(agent, &json!({"toolCallId": "asks-1", "title": "write_file", "rawInput": input})).map(Some)
@@ -62,7 +63,7 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Answer>
     }
 }
 
-/// What is said of a session before the answer to `session/resume`.
+/// Writes a session's history before the response to `session/resume`.
 pub(super) fn history() -> io::Result<()> {
     say("said long ago")?;
     let mut call = command("call-0", "touch old.txt");

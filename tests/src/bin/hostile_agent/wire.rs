@@ -1,4 +1,4 @@
-//! What the hostile agent writes: messages by hand, and bytes that are none. Decides nothing.
+//! The output of the hostile agent: messages written by hand, and invalid bytes. Decides nothing.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::SESSION;
 
-/// A request whose parameters have these members beside the session and a message.
+/// Returns a request whose parameters have these members besides session and message.
 pub(super) fn elicitation(id: &Value, members: &str) -> String {
     format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"elicitation/create\",\"params\":{{\"sessionId\":\"{SESSION}\",\"message\":\"m\",{members}}}}}"
@@ -44,14 +44,14 @@ pub(super) fn raw(text: &str) -> io::Result<()> {
     write(format!("{text}\n").as_bytes())
 }
 
-/// A `session/update` whose `update` has these members, written as they are.
+/// Writes a `session/update` whose `update` has these members, verbatim.
 pub(super) fn raw_update(members: &str) -> io::Result<()> {
     raw(&format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"{SESSION}\",\"update\":{{{members}}}}}}}"
     ))
 }
 
-/// The line of a chunk with `slot` as its text, in which the slot is replaced by these bytes.
+/// Returns the line of a chunk with `slot` as its text, and the slot replaced by these bytes.
 pub(super) fn replaced(slot: &str, by: &[u8]) -> Vec<u8> {
     let line = update_line(slot);
     let (head, tail) = line.split_once(slot).unwrap_or((line.as_str(), ""));
@@ -64,7 +64,8 @@ pub(super) fn head_of(line: &str, bytes: usize) -> Vec<u8> {
     head
 }
 
-/// One chunk in a line of `bytes` bytes (or the shortest that is possible), never held in memory as a whole.
+/// Writes a chunk as a line of `bytes` bytes (or the shortest possible), without
+/// holding it in memory.
 pub(super) fn long_line(bytes: usize) -> io::Result<()> {
     static BLOCK: [u8; 64 * 1024] = [b'x'; 64 * 1024];
     let frame = update_line("@");
@@ -83,7 +84,7 @@ pub(super) fn bytewise(text: &str) -> io::Result<()> {
     text.as_bytes().chunks(1).try_for_each(write)
 }
 
-/// Waits until the client closes our stdin, without reading a byte of it.
+/// Waits until the client closes our stdin, without reading from it.
 pub(super) fn wait_for_hangup() -> io::Result<()> {
     let stdin = io::stdin();
     loop {
@@ -96,7 +97,7 @@ pub(super) fn wait_for_hangup() -> io::Result<()> {
     }
 }
 
-/// Straight to the descriptor: what is one write here is one write on the wire.
+/// Writes to the descriptor directly: one write here is one write on the wire.
 pub(super) fn write(bytes: &[u8]) -> io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {

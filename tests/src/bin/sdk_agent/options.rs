@@ -1,5 +1,6 @@
-//! What the agent on the SDK lets a client choose: with `--offer config` a mode, a model and a thought level as config
-//! options, the last only with the large model; with `--offer modes` the older list of modes; without, nothing.
+//! The options that the SDK agent offers. `--offer config`: a mode, a model and a thought level as
+//! config options, the last one only with the large model. `--offer modes`: the older list of
+//! modes. Without the flag: none.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +11,7 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::{Error, Result};
 
-/// In which way it is offered.
+/// The form in which options are offered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Offer {
     #[default]
@@ -27,7 +28,7 @@ struct Choices {
     fast: bool,
 }
 
-/// What is chosen in all sessions.
+/// The values chosen for all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     offer: Offer,

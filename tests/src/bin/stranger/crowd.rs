@@ -1,4 +1,4 @@
-//! Many connections of one process that keep a daemon busy with nothing.
+//! Many idle connections of one process that load a daemon.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use subagent_tests::harness::wait_until;
 
-/// How long the connections are kept at most.
+/// Maximum time that the connections are kept.
 const KEPT: Duration = Duration::from_secs(300);
-/// How long the daemon may take to read what is written and to begin its answers.
+/// How long the daemon may take to read the request and begin its response.
 const WRITTEN: Duration = Duration::from_secs(3);
 
-/// Opens `count` connections and writes `head`, then `body` bytes, into each. Makes the file `opened` when that is done as far
-/// as the daemon lets it, and keeps all of them until there is a file `gate`.
+/// Opens `count` connections and writes `head` and then `body` bytes to each. Creates the
+/// file `opened` once that is done as far as the daemon permits. Keeps all of them until
+/// the file `gate` exists.
 pub(crate) fn hold(
     socket: &str,
     count: &str,
@@ -44,9 +45,9 @@ pub(crate) fn hold(
                 while left > 0 && writer.write_all(&piece[..left.min(piece.len())]).is_ok() {
                     left = left.saturating_sub(piece.len());
                 }
-                // The answer has begun.
+                // The response has begun.
                 let _ = writer.read(&mut [0]);
-                // Nobody may wait any more.
+                // The receiver may be gone.
                 let _ = done.send(());
             });
         }

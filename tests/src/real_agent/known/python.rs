@@ -1,4 +1,4 @@
-//! The agents that PyPI packages hold: how each is started and configured.
+//! The agents from PyPI packages: how each is started and configured.
 
 use std::path::Path;
 
@@ -54,14 +54,14 @@ pub(super) fn fast_agent(at: &Places) -> Setup {
         args: args.map(str::to_owned).to_vec(),
         typed: vec![at.packages[0].join("bin/fast-agent")],
         env: pairs([("GENERIC_API_KEY", "unused".into()), ("GENERIC_BASE_URL", format!("{}/v1", at.models))]),
-        // The folder has to be there.
+        // The folder has to exist.
         files: vec![(".fast-agent/.keep", String::new())],
         chosen: None,
     }
 }
 
 pub(super) fn deepagents(at: &Places) -> Setup {
-    // The package is a library. This is the smallest program for it.
+    // The package is a library. This is the smallest program that uses it.
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("real-agents/python/deepagents_stdio.py");
     let python = at.packages[0].join("bin/python");
     Setup {
@@ -94,9 +94,10 @@ pub(super) fn openhands(at: &Places) -> Setup {
         env: pairs([
             ("OPENHANDS_SUPPRESS_BANNER", "1".into()),
             ("DO_NOT_TRACK", "1".into()),
-            // Otherwise it fetches a price table at each start.
+            // Otherwise it downloads a price table at each start.
             ("LITELLM_LOCAL_MODEL_COST_MAP", "True".into()),
-            // Its shells are children of a tmux server, which all agents of a user share without it.
+            // Its shells are children of a tmux server, which all agents of a
+            // user would share otherwise.
             ("TMUX_TMPDIR", text(&at.home.join("tmp"))),
         ]),
         files: vec![(".openhands/agent_settings.json", settings.to_string())],

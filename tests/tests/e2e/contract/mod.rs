@@ -1,4 +1,4 @@
-//! The contract, section by section, through the executables: JSON is compared exactly.
+//! The contract, section by section, with the executables: compares JSON exactly.
 
 mod s01_output;
 mod s02_environment;
@@ -24,7 +24,7 @@ mod s19_options;
 
 use subagent_tests::harness::{Output, Sandbox};
 
-/// Starts all of these commands, then waits for what they say.
+/// Starts all of these commands, then waits for their outputs.
 fn at_once<'a, const N: usize>(
     sandbox: &Sandbox,
     commands: impl Iterator<Item = [&'a str; N]>,

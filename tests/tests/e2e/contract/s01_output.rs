@@ -1,5 +1,5 @@
-//! Output: one JSON document, envelopes, exit codes, texts, ids. What holds for every command is checked of every
-//! command that `--help` knows, so that a new one cannot be forgotten.
+//! Output: one JSON document, envelopes, exit codes, texts, ids. General rules are checked for
+//! every command in `--help`, so that no new one is forgotten.
 
 mod bytes;
 mod commands;
@@ -10,7 +10,7 @@ use subagent_tests::harness::{Output, Sandbox, assert_shape};
 
 use commands::{Leaf, leaves};
 
-/// What every error on stderr looks like.
+/// Checks the form of every error on stderr.
 #[track_caller]
 fn assert_plain_error(output: &Output, code: &Value) {
     assert_eq!((output.status.code(), output.stdout.as_str()), (Some(1), ""), "{output}");
@@ -30,7 +30,7 @@ fn every_command_prints_one_document_and_every_error_has_an_envelope() {
         let output = run(&["--json"]);
         let document = output.document();
         if output.status.code() == Some(2) {
-            // A value of the contract's other commands may be anything; this one takes one of three words.
+            // Other commands of the contract accept any value; this one accepts one of three words.
             assert_eq!(path, ["completions"], "{output}");
             continue;
         }
@@ -134,7 +134,7 @@ fn wrong_usage_exits_with_2_and_with_json_has_an_envelope() {
     ] {
         wrong(args);
     }
-    // A wrong value is told with the usage of its own command.
+    // A wrong value is reported with the usage of its own command.
     let value = sandbox.run(&["worker", "inspect", "w", "--tail", "0"]);
     assert_eq!(
         value.document()["error"]["details"]["usage"],
@@ -173,7 +173,7 @@ fn help_is_a_success_on_stdout() {
     sandbox.finish();
 }
 
-/// The commands that take as many workers as are typed.
+/// The commands that accept any number of workers.
 const TAKES_SEVERAL: &[&str] = &[
     "land",
     "worktree land",
@@ -193,7 +193,7 @@ const TAKES_SEVERAL: &[&str] = &[
     "worker handoff",
 ];
 
-/// The commands that take `--config`; those of the contract that take `--cwd`.
+/// The commands that accept `--config`; of the contract's, those that accept `--cwd`.
 const WITH_CONFIG: &str = "launcher list,launcher show,launcher probe,role list,role show,prompt render,send,approve,answer,cancel,worker start,worker continue";
 const WITHOUT_CWD: &str = "launcher list,launcher show,role list,role show,prompt render";
 /// The only flags with a `--no-` form.

@@ -55,7 +55,8 @@ fn subagent_state_dir_beats_cwd_and_empty_is_unset() {
     let unset = sandbox.subagent(&["daemon", "start"]).env("SUBAGENT_STATE_DIR", "").run();
     let _ = unset.data_of("daemon.started");
     let here = sandbox.subagent(&["controller", "status"]).env("SUBAGENT_STATE_DIR", "").run().data();
-    // The hint in the workspace names a controller of the other state dir; there it is none.
+    // The hint in the workspace names a controller of the other state directory, which
+    // does not exist here.
     assert_eq!((&here["controllerId"], &here["state"]), (&Value::Null, &json!("dormant")));
     assert!(sandbox.state_dir().join("state.db").is_file());
     let elsewhere = moved(&["controller", "status"]).cwd(sandbox.file("home")).run().data();
@@ -79,7 +80,7 @@ fn a_handle_that_cannot_be_one_is_no_owners() {
     sandbox.finish();
 }
 
-/// The files below a folder that hold a text.
+/// Returns the files below a folder that contain a text.
 fn holding(folder: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -142,7 +143,7 @@ fn the_values_lie_beside_the_sockets_for_the_user_alone_and_only_until_the_stop(
     use std::os::unix::fs::PermissionsExt;
     let sandbox = Sandbox::new();
     sandbox.init();
-    // As it lies in the file: base64.
+    // As stored in the file: base64.
     let (secret, encoded) = ("fourfourfour", "Zm91cmZvdXJmb3Vy");
     let start = sandbox.subagent(&["worker", "start"]).env("API_KEY", secret).run();
     let worker = start.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Where things are: the config file, the workspace, the state dir, and what lies in it.
+//! Paths: the config file, the workspace, the state directory and its content.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,18 +7,18 @@ use std::path::Path;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Command, Sandbox, assert_shape};
 
-/// A file with its folders.
+/// Writes a file and creates its folders.
 fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
 }
 
-/// `subagent ARGS --json` in this folder of the sandbox.
+/// Returns `subagent ARGS --json` in this folder of the sandbox.
 fn within(sandbox: &Sandbox, folder: &str, args: &[&str]) -> Command {
     sandbox.subagent(args).cwd(sandbox.file(folder))
 }
 
-/// The state dir that a command in this folder finds.
+/// Returns the state directory that a command in this folder finds.
 #[track_caller]
 fn state_dir(sandbox: &Sandbox, folder: &str) -> Value {
     let output = sandbox.command("subagentd").args(["status", "--json"]).cwd(sandbox.file(folder)).run();
@@ -55,7 +55,7 @@ fn an_empty_path_is_none() {
     sent.data_of("turn.waited");
     let user = run(&["config", "init", "--path", "", "--cwd", ""]).data_of("config.initialized");
     assert_eq!(user["path"], sandbox.file_name("home/.config/subagent/config.yaml"));
-    // Of a config that was not named, what needs none does not even hear.
+    // A command without a config ignores errors in a file that was not named.
     fs::write(sandbox.config_file(), "launchers: 7").unwrap();
     let worker = worker.as_str();
     for (args, code) in [
@@ -67,7 +67,7 @@ fn an_empty_path_is_none() {
     ] {
         sandbox.subagent(args).args(["--config", ""]).run().error(code);
     }
-    // Without a marker an empty folder is as good as none.
+    // Without a marker, an empty folder counts as none.
     let none = within(&sandbox, "tmp", &["worker", "list", "--cwd", ""]).run();
     none.error("WORKSPACE_ROOT_NOT_FOUND");
     sandbox.finish();
@@ -148,7 +148,7 @@ fn each_marker_makes_a_workspace_for_the_folders_below() {
             assert_eq!(found, sandbox.file_name(&format!("{name}/.subagent/state")), "{marker}");
         }
     }
-    // The nearest of ours; a repository inside of a workspace is none of its own.
+    // The nearest of our markers; a repository inside a workspace is not a separate one.
     write(&sandbox.file("a/sub/.git/HEAD"), "");
     assert_eq!(state_dir(&sandbox, "a/sub/deep"), sandbox.file_name("a/.subagent/state"));
     write(&sandbox.file("c/sub/.subagent/config.yaml"), "");
@@ -213,7 +213,7 @@ fn the_state_dir_variable_beats_cwd_and_empty_is_unset() {
     let error =
         sandbox.run(&["worker", "show", "w_0123456789", "--cwd", "../bare"]).error("WORKER_NOT_FOUND");
     assert_eq!(error["details"]["stateDbPath"], state.join("state.db").to_str().unwrap(), "{error}");
-    // It also makes a folder without any marker good enough.
+    // It also makes a folder without any marker acceptable.
     let listed = within(&sandbox, "bare", &["worker", "list"]).run().data_of("worker.listed");
     assert_eq!(listed["count"], 0);
     let empty = within(&sandbox, "bare", &["worker", "list"]).env("SUBAGENT_STATE_DIR", "").run();

@@ -1,4 +1,4 @@
-//! The config file: both syntaxes, every refusal with its exact details, and `config init`.
+//! The config file: both syntaxes, every error with its exact details, and `config init`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Output, Sandbox};
 
-/// The error of a config file with this content; its details without the path.
+/// Returns the error of a config file with this content; its details without the path.
 #[track_caller]
 fn refused(sandbox: &Sandbox, content: impl AsRef<[u8]>) -> Value {
     fs::write(sandbox.config_file(), content).unwrap();
@@ -144,7 +144,7 @@ fn json_and_yaml_mean_the_same() {
 fn a_file_that_cannot_be_read_is_named() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.file("folder")).unwrap();
-    // Opening it works, reading does not, also for root.
+    // Opening succeeds and reading fails, also for root.
     for path in [sandbox.file_name("folder"), "/proc/self/mem".to_owned()] {
         for command in [&["launcher", "list"][..], &["role", "list"], &["prompt", "render"]] {
             let error = sandbox.subagent(command).args(["--config", &path]).run().error("CONFIG_PARSE_ERROR");
@@ -222,7 +222,10 @@ fn of_fifty_that_are_run_at_once_one_writes_it_and_every_forced_one_does() {
     assert_eq!(fs::read(&path).unwrap(), whole);
     assert_eq!(sandbox.run(&["launcher", "list", "--config", &path]).data()["count"], 7);
     let left = fs::read_dir(sandbox.workspace()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(!left.into_iter().any(|name| name.to_string_lossy().contains("-new-")), "nothing is left beside");
+    assert!(
+        !left.into_iter().any(|name| name.to_string_lossy().contains("-new-")),
+        "no other file may be left"
+    );
     sandbox.finish();
 }
 
@@ -261,7 +264,7 @@ fn config_init_finds_its_target() {
         assert_eq!(init(args), expected);
         assert!(sandbox.file(path).is_file());
     }
-    // In the workspace there is one already.
+    // The workspace has one already.
     let error = sandbox.run(&["config", "init", "--scope", "project"]).error("CONFIG_ALREADY_EXISTS");
     assert_eq!(error["details"]["path"], sandbox.config_file().to_str().unwrap());
     let error = sandbox.run(&["config", "init", "--scope", "world"]).error("INVALID_ARGUMENT");

@@ -1,4 +1,4 @@
-//! Launchers, roles, and the prompt: exact data and text, and what a command line means.
+//! Launchers, roles, and the prompt: exact data and text, and the meaning of a command line.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -265,7 +265,7 @@ fn the_prompt_has_the_roles_of_the_config() {
     sandbox.finish();
 }
 
-/// A prompt's command lines that have arguments.
+/// Returns a prompt's command lines that have arguments.
 fn commands(prompt: &str) -> Vec<String> {
     let code = prompt.split('`').skip(1).step_by(2);
     code.filter(|code| code.starts_with("subagent ") && code.contains("--")).map(str::to_owned).collect()
@@ -306,7 +306,7 @@ fn the_prompts_commands_do_the_work() {
     assert_eq!(results[3]["type"], "approval.requested");
     assert_eq!(results[5]["type"], "turn.completed");
     assert!(results[6]["count"].as_u64().unwrap() > 4);
-    // The rules' commands: a turn that is refused, one that is canceled, and what only looks.
+    // The commands in the rules: a refused turn, a canceled one, and read commands.
     let rules = commands(rules);
     let find = |part: &str| rules.iter().find(|rule| rule.contains(part)).unwrap().as_str();
     run(find("--no-wait --json"));

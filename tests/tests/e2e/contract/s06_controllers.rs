@@ -1,4 +1,4 @@
-//! Controllers: becoming their owner, ceasing to be it, and looking.
+//! Controllers: becoming their owner, releasing them, and status.
 
 mod crowd;
 mod handles;
@@ -10,7 +10,7 @@ mod status;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Command, Output, Sandbox, assert_shape};
 
-/// The variables of an ownership.
+/// Returns the variables of an ownership.
 pub(super) fn handle(granted: &Value) -> [(&'static str, String); 3] {
     let owner = &granted["owner"];
     [
@@ -20,7 +20,7 @@ pub(super) fn handle(granted: &Value) -> [(&'static str, String); 3] {
     ]
 }
 
-/// The command with these variables.
+/// Returns the command with these variables.
 pub(super) fn owned(mut command: Command, handle: &[(&'static str, String); 3]) -> Command {
     for (name, value) in handle {
         command = command.env(*name, value.as_str());
@@ -28,15 +28,15 @@ pub(super) fn owned(mut command: Command, handle: &[(&'static str, String); 3]) 
     command
 }
 
-/// Runs `subagent ARGS --json` in a session of its own, whose leader has ended afterwards.
+/// Runs `subagent ARGS --json` in its own session, whose leader has ended afterwards.
 pub(super) fn in_a_session_that_ends(sandbox: &Sandbox, args: &[&str]) -> Output {
-    // The `exit` keeps the shell from becoming the command itself.
+    // The `exit` prevents the shell from becoming the command itself.
     let script = ["--wait", "sh", "-c", "\"$0\" \"$@\"; exit $?"];
     let subagent = sandbox.executable("subagent");
     sandbox.command("setsid").args(script).args([&subagent]).args(args).args(["--json"]).run()
 }
 
-/// `controller.attached` after a takeover.
+/// Returns `controller.attached` after a takeover.
 pub(super) fn take_over(sandbox: &Sandbox) -> Value {
     sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached")
 }
@@ -51,7 +51,7 @@ fn granted() -> Value {
     })
 }
 
-/// The workspace as it is named everywhere.
+/// Returns the workspace's key in all outputs.
 fn key(sandbox: &Sandbox) -> String {
     sandbox.workspace().canonicalize().unwrap().to_str().unwrap().to_owned()
 }
@@ -81,7 +81,7 @@ fn init_conflicts_with_an_owner_that_lives_and_changes_nothing() {
     assert_eq!(error["retryable"], false);
     assert_shape(&error["details"], &json!({"controllerId": "ctl", "recommendedAction": "str"}));
     assert_eq!(error["details"]["controllerId"], first["controllerId"]);
-    assert_eq!(sandbox.run(&["controller", "status"]).data(), status, "neither label nor owner are changed");
+    assert_eq!(sandbox.run(&["controller", "status"]).data(), status, "neither label nor owner may change");
     sandbox.finish();
 }
 
@@ -140,7 +140,7 @@ fn a_controller_with_a_name_of_ones_own_is_like_any_other() {
     let run = |args: &[&str]| owned(sandbox.subagent(args), &own).run();
     let status = run(&["controller", "status", "--controller-id", id]).data_of("controller.status");
     assert_eq!(status["envHandle"], json!({"present": true, "valid": true, "controllerId": id, "epoch": 1}));
-    // By the hint, as there is neither a flag nor a handle.
+    // Found by the hint, as there is neither a flag nor a handle.
     assert_eq!(sandbox.run(&["controller", "status"]).data()["controllerId"], id);
     let worker = run(&["worker", "start"]).data_of("worker.started");
     assert_eq!(worker["controllerId"], id);

@@ -1,4 +1,4 @@
-//! `--input`: one JSON object in place of flags, for send, wait, approve and worker start.
+//! `--input`: one JSON object instead of flags, for send, wait, approve and worker start.
 
 use std::fs;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Output, Sandbox};
 
-/// The commands that take it, each with what it needs besides.
+/// The commands that accept it, each with its other requirements.
 const COMMANDS: [&[&str]; 4] = [&["send"], &["wait"], &["approve"], &["worker", "start"]];
 
-/// The command with this on its standard input.
+/// Runs the command with this on its standard input.
 #[track_caller]
 fn given(sandbox: &Sandbox, command: &[&str], input: impl Into<Vec<u8>>) -> Output {
     sandbox.subagent(command).args(["--input", "-"]).stdin(input).deadline(Duration::from_secs(120)).run()
@@ -172,7 +172,7 @@ fn null_and_empty_text_are_absent_but_for_the_message() {
     }
     let input = json!({"text": null, "waitUntil": null, "waitTimeoutSeconds": null}).to_string();
     let absent = given(&sandbox, &["send", "--worker-id", &worker, "--text-file", "/dev/null"], input);
-    // The file's text is the only one; that it is empty is another matter.
+    // The file's text is the only one; its emptiness is a separate error.
     assert!(absent.error("INVALID_INPUT")["message"].as_str().unwrap().contains("empty"), "{absent}");
     let two =
         refused(&sandbox, &["send", "--worker-id", &worker, "--text-file", "/dev/null"], r#"{"text": ""}"#);
@@ -240,7 +240,7 @@ fn every_key_of_send_and_wait_arrives() {
     assert_eq!((&sent["data"]["text"], &sent["data"]["blocks"]), (&input["text"], &input["blocks"]));
     let input = json!({"workerId": worker, "text": "!say not said", "debugMode": true}).to_string();
     let simulated = given(&sandbox, &["send"], input).data_of("turn.waited");
-    assert_ne!(simulated["assistantText"], "not said", "no agent hears of it");
+    assert_ne!(simulated["assistantText"], "not said", "no agent may be involved");
 
     let accepted = sandbox.send_no_wait(&worker, "!sleep 60000");
     let input = json!({

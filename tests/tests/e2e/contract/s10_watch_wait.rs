@@ -1,11 +1,11 @@
-//! `watch` and `wait`.
+//! The commands `watch` and `wait`.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
-/// The types that `--until` knows, with those that were added.
+/// The types that `--until` knows, including additions.
 const KNOWN: &[&str] = &[
     "agent.applied",
     "agent.changed",
@@ -76,7 +76,7 @@ fn id(event: &Value) -> &str {
     event["eventId"].as_str().unwrap()
 }
 
-/// A normalized event without `raw`.
+/// The pattern of a normalized event without `raw`.
 fn normalized() -> Value {
     json!({
         "schemaVersion": "=v1", "eventId": "ev", "ts": "ts", "workerId": "w", "type": "str", "data": "object",
@@ -296,7 +296,7 @@ fn a_wait_from_now_on_sees_what_comes_after_its_call() {
     let last = id(events.last().unwrap()).to_owned();
     let wait = ["wait", "--worker-id", &worker, "--until", "turn.started"];
     let mut waiting = sandbox.subagent(&wait).spawn();
-    // When its "now" is cannot be seen from outside: turns follow until one was after it.
+    // The wait's start cannot be observed: the test sends turns until one was after it.
     wait_until("the wait to see a turn", Duration::from_secs(60), || {
         let _ = sandbox.send(&worker, "next");
         (!waiting.runs()).then_some(())
@@ -388,7 +388,7 @@ fn a_timeout_says_where_the_worker_stands() {
     let go_on = format!("subagent wait --worker-id {worker} --until turn.failed --from-event-id {latest}");
     assert_eq!(details["recommendedCommand"], go_on);
     assert!(details["diagnosis"].as_str().unwrap().contains("--from-event-id"), "{details}");
-    // Meaningful is what was seen after the cursor, and no progress.
+    // A meaningful event is one after the cursor that is not progress.
     let args = [&args[..], &["--from-event-id", id(&events[0])]].concat();
     let error = sandbox.run(&args).error("WAIT_TIMEOUT");
     pattern["lastMeaningfulEvent"] = brief();
@@ -424,7 +424,7 @@ fn a_quiet_worker_ends_a_guarded_wait_before_its_timeout() {
         (&json!(0.3), &accepted["turnId"])
     );
     assert_eq!(details["latestEvent"]["type"], "progress.message");
-    // Checked before the whole time when both are over.
+    // It takes precedence if both times are over.
     let both = ["--timeout-seconds", "0.2", "--no-progress-timeout-seconds", "0.2"];
     sandbox.subagent(&wait[..5]).args(both).run().error("WAIT_NO_PROGRESS");
     gate.open();

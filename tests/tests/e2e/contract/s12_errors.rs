@@ -1,4 +1,5 @@
-//! Error codes: each is produced by a test through the executables, or is listed here with the reason why not.
+//! Error codes: a test produces each one with the executables, or this file lists
+//! the reason why not.
 
 mod agents;
 mod hints;
@@ -13,10 +14,10 @@ use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_tests::harness::{Launcher, Sandbox, assert_shape, request, wait_until};
 
-/// Codes that no test here gives, and why.
+/// Codes that no test here produces, with the reason.
 const NOT_HERE: &[(Code, &str)] = &[
     (Code::AmbiguousWorker, "ids are random; tested in `supervisor::addresses`"),
-    (Code::Internal, "a defect; nobody knows how to cause one"),
+    (Code::Internal, "a defect; no known way to cause one"),
     (
         Code::ControllerHintUnwritable,
         "the ownership is stored all the same, so this is only a warning; tested below",
@@ -68,7 +69,8 @@ fn every_code_is_produced_by_a_test_or_has_a_reason_why_not() {
     }
 }
 
-/// Whether a test fails if an error does not have this code: the code stands in a statement that looks at one.
+/// Whether a test fails if an error has another code: a statement that inspects an
+/// error contains the code.
 fn is_expected(tests: &str, code: &str) -> bool {
     [format!("\"{code}\""), format!("\"={code}\"")].iter().any(|quoted| {
         tests.match_indices(quoted).any(|(at, _)| {
@@ -76,7 +78,7 @@ fn is_expected(tests: &str, code: &str) -> bool {
             if statement.contains("assert_ne!") || statement.ends_with("!= ") {
                 return false;
             }
-            // What an agent says was told to it.
+            // Text of an agent that repeats its input.
             let says = ["\"assistantText\"]).contains(", "\"result\"]).contains("];
             let told = ["error(", "send_fails(", "told(", "\"code\"", "&*failure.code"];
             says.iter().chain(&told).any(|look| statement.contains(look))
@@ -92,7 +94,7 @@ fn a_code_that_is_only_named_is_not_expected() {
     assert!(!is_expected("assert_ne!(error[\"code\"], \"X\");", "X"));
 }
 
-/// A launcher of a shell script.
+/// Returns a launcher of a shell script.
 fn script(text: &str) -> Launcher {
     Launcher::new("/bin/sh", ["-c", text])
 }
@@ -152,7 +154,7 @@ fn a_config_that_cannot_be_written_is_an_error_and_a_hint_only_a_warning() {
 #[test]
 fn a_daemon_that_cannot_begin_says_why() {
     let sandbox = Sandbox::new();
-    // Half of an installation.
+    // An incomplete installation.
     let alone = sandbox.file_name("subagent");
     fs::copy(sandbox.executable("subagent"), &alone).unwrap();
     let error =
@@ -197,7 +199,7 @@ fn a_folder_of_sockets_that_is_not_safe_is_refused() {
 #[test]
 fn a_folder_of_sockets_that_cannot_be_made_is_told() {
     let mut sandbox = Sandbox::new();
-    // It is ours, and nobody can make a folder in it.
+    // It belongs to us, and no folder can be created in it.
     sandbox.set_env("XDG_RUNTIME_DIR", format!("/proc/{}", std::process::id()));
     sandbox.run(&["daemon", "start"]).error("RUNTIME_DIR_UNWRITABLE");
     sandbox.finish();
@@ -244,7 +246,7 @@ fn a_worker_whose_environment_is_gone_says_so() {
     wait_until("the loss to be known", Duration::from_secs(20), || {
         (sandbox.show(&worker)["runtimePid"] == Value::Null).then_some(())
     });
-    // The command could not send one that is whole.
+    // The command could not send a complete one.
     fs::write(sandbox.config_file(), "{}").unwrap();
     let error = sandbox.run(&["send", "--worker-id", &worker, "--text", "hello"]).error("ENV_REQUIRED");
     assert_eq!((&error["retryable"], &error["details"]["workerId"]), (&json!(false), &json!(worker)));
@@ -255,7 +257,7 @@ fn a_worker_whose_environment_is_gone_says_so() {
 fn processes_that_cannot_be_ended_in_time_are_named_and_ended_later() {
     let (sandbox, worker) = Sandbox::with_worker();
     let guard = sandbox.guard(&sandbox.runtime(&worker));
-    // As if it hung in the kernel: it can do nothing about its agent, nor end.
+    // Simulates a hang in the kernel: it can neither handle its agent nor end.
     guard.signal(Signal::SIGSTOP);
     let stop = sandbox.subagent(&["worker", "stop", &worker]).deadline(Duration::from_secs(60)).run();
     let error = stop.error("STOP_INCOMPLETE");

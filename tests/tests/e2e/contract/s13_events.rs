@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape};
 
-/// The shape of an event as `watch` prints it, with this data.
+/// The pattern of an event in the output of `watch`, with this data.
 fn event(kind: &str, data: Value) -> Value {
     json!({"schemaVersion": "=v1", "eventId": "ev", "ts": "ts", "workerId": "w", "type": format!("={kind}"),
            "data": data, "turnId!": "turn"})
@@ -15,7 +15,7 @@ fn of<'a>(events: &'a [Value], kind: &str) -> &'a Value {
     events.iter().find(|event| event["type"] == kind).unwrap_or_else(|| panic!("no {kind} in {events:#?}"))
 }
 
-/// The updates by their kind.
+/// Groups the updates by kind.
 fn updates(events: &[Value]) -> BTreeMap<String, Vec<&Value>> {
     let mut kinds: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
     for event in events.iter().filter(|event| event["type"] == "progress.update") {
@@ -108,7 +108,7 @@ fn everything_else_that_an_agent_reports_is_an_update_with_its_kind() {
     check("noise", json!({"reason": "str", "bytes": "int", "digest": "str", "head": "str"}));
     check("session", json!({"session": "str", "contextLost": "bool"}));
     check("notification", json!({}));
-    // What no client knows keeps the agent's word.
+    // Kinds unknown to every client keep the agent's name.
     let known =
         ["tool_call", "tool_call_update", "plan", "thought", "usage", "noise", "session", "notification"];
     let unknown: Vec<&String> = kinds.keys().filter(|kind| !known.contains(&kind.as_str())).collect();
@@ -119,7 +119,10 @@ fn everything_else_that_an_agent_reports_is_an_update_with_its_kind() {
         .map(|event| &event["data"]["text"])
         .collect();
     assert_eq!(texts.last(), Some(&&json!("done")));
-    assert!(!waited["assistantText"].as_str().unwrap().contains("hm"), "a thought is no message: {waited}");
+    assert!(
+        !waited["assistantText"].as_str().unwrap().contains("hm"),
+        "a thought must not count as a message: {waited}"
+    );
     sandbox.finish();
 }
 

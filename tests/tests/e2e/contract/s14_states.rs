@@ -1,4 +1,4 @@
-//! States of workers.
+//! The states of workers and their transitions.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use subagent_tests::harness::{Sandbox, wait_until};
 
 use crate::contract::s09_send::{sent, with_debug_worker};
 
-/// State and open turn, as `worker show` has them.
+/// Returns state and open turn from `worker show`.
 fn shown(sandbox: &Sandbox, worker: &str) -> (Value, Value) {
     let shown = sandbox.show(worker);
     (shown["state"].clone(), shown["activeTurnId"].clone())
@@ -17,7 +17,7 @@ fn is(state: &str, turn: &Value) -> (Value, Value) {
     (json!(state), turn.clone())
 }
 
-/// A worker that is being started, as somebody else sees it.
+/// Returns a worker during its start, as another command sees it.
 fn starting(sandbox: &Sandbox) -> Value {
     wait_until("the worker", Duration::from_secs(20), || {
         let list = sandbox.run(&["worker", "list"]).data_of("worker.listed");
@@ -97,7 +97,7 @@ fn a_worker_in_error_can_be_sent_to_again() {
     assert_eq!((&show["state"], &show["activeTurnId"]), (&json!("error"), &Value::Null));
     assert!(show["lastError"].as_str().unwrap().starts_with(failed["code"].as_str().unwrap()), "{show}");
     sandbox.run(&["cancel", "--worker-id", worker]).error("WORKER_NOT_RUNNING");
-    // It still cannot start: the message fails, and the worker is no dead end.
+    // It still cannot start: the message fails, but the worker remains usable.
     sandbox.sending(worker, "x").run().error(failed["code"].as_str().unwrap());
     assert_eq!(shown(&sandbox, worker), is("idle", &Value::Null));
     sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");

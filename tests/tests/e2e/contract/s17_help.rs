@@ -1,4 +1,4 @@
-//! Help, versions, wrong usage, completions: what a person gets before anything is done.
+//! Help, versions, wrong usage, completions: the output before anything is done.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -13,7 +13,7 @@ fn typed(sandbox: &Sandbox, line: &str) -> Output {
     sandbox.command(words.next().unwrap()).args(words).run()
 }
 
-/// The help of a command.
+/// Returns the help of a command.
 #[track_caller]
 fn help(sandbox: &Sandbox, command: &str) -> String {
     let output = typed(sandbox, &format!("{command} --help"));
@@ -21,7 +21,7 @@ fn help(sandbox: &Sandbox, command: &str) -> String {
     output.text().to_owned()
 }
 
-/// The names below `Commands:` in a help text.
+/// Returns the names below `Commands:` in a help text.
 fn sub_commands(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     lines
@@ -33,7 +33,7 @@ fn sub_commands(help: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every command with its help, found through the help texts themselves.
+/// Returns every command with its help, found through the help texts themselves.
 fn all_help(sandbox: &Sandbox) -> Vec<(String, String, bool)> {
     let mut open: Vec<String> = vec!["subagent".to_owned(), "subagentd".to_owned()];
     let mut found = Vec::new();
@@ -47,7 +47,7 @@ fn all_help(sandbox: &Sandbox) -> Vec<(String, String, bool)> {
     found
 }
 
-/// The envelope of wrong usage.
+/// Returns the envelope of wrong usage.
 #[track_caller]
 fn usage_error(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(2), "{output}");
@@ -185,7 +185,7 @@ fn wrong_usage_with_json_anywhere_is_an_envelope_too() {
         error["message"], "the following required arguments were not provided: <WORKER_ID>",
         "one line, without the usage"
     );
-    // Behind `--` it is a text of the caller.
+    // After `--` it is text of the caller.
     let output = typed(&sandbox, "subagent worker show -- --json more");
     assert_eq!((output.status.code(), output.stdout.as_str()), (Some(2), ""), "{output}");
     sandbox.finish();
@@ -275,7 +275,7 @@ fn there_are_scripts_for_the_other_shells() {
     assert!(fish.text().contains("complete -c subagent"), "{fish}");
     let data = sandbox.run(&["completions", "fish"]).data_of("completions.generated");
     assert_eq!(data, json!({"shell": "fish", "script": fish.stdout}));
-    // The names of the Python program.
+    // The names in the Python program.
     let old = |args: &[&str]| sandbox.command("subagent").args(args).env("SHELL", "/usr/bin/fish").run();
     assert_eq!(old(&["--show-completion"]).text(), fish.stdout);
     assert!(old(&["--show-completion", "zsh"]).text().starts_with("#compdef"));

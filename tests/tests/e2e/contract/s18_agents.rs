@@ -1,10 +1,11 @@
-//! Agents that behave strangely. Broken wire formats are in `bad_input.rs`.
+//! Agents with unusual behavior. Invalid wire formats are in `bad_input.rs`.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape};
 
-/// A sandbox with one worker of an agent of old: it reports no capabilities, nests its updates, answers a load with
-/// null, a cancel with a response without an id, and calls its first session `session-1` in every process.
+/// A sandbox with one worker of an outdated agent. It reports no capabilities, nests its updates,
+/// answers a load with null and a cancel with a response without an id. It names its first session
+/// `session-1` in every process.
 fn old() -> (Sandbox, String) {
     let mut sandbox = Sandbox::new();
     let agent = sandbox.demo_agent(&["--no-capabilities"]);
@@ -106,7 +107,7 @@ fn a_permission_request_that_only_names_a_tool_call_says_what_the_agent_told_of_
     let worker = sandbox.start("hostile");
     let asked = sandbox.send(&worker, "hostile: permission-of-a-told-call");
     let data = &asked["matchedEvent"]["data"];
-    // What the request says itself counts before what was told.
+    // The request's own values override earlier ones.
     assert_eq!(data["message"], "Permission requested for execute: mcp.echo", "{data}");
     assert_eq!(data["rawInput"], json!({"text": "told before"}), "{data}");
     sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");

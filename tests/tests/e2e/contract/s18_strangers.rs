@@ -1,9 +1,9 @@
-//! Agents that nobody here has tried: what they leave out is unknown, what they add is kept, and neither loses anything.
+//! Untested agents: omitted values are unknown, additional ones are kept, and neither loses data.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-/// A world with the hostile agent, which answers these methods so.
+/// A world with the hostile agent, which answers these methods as given.
 fn answering(answers: &[(&str, Value)], more: &[&str]) -> Sandbox {
     let texts: Vec<(&str, String)> =
         answers.iter().map(|(method, answer)| (*method, answer.to_string())).collect();
@@ -36,7 +36,7 @@ fn options_of_unknown_kinds_and_forms_can_be_chosen_all_the_same() {
     let start = [&["worker", "start", "--launcher", "agent"][..], &flags].concat();
     let worker = sandbox.run(&start).data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
     let agent = sandbox.show(&worker)["agent"].take();
-    // What the agent does not say in a way that is known stays unknown.
+    // Values in an unknown form stay unknown.
     assert_eq!((&agent["mode"], &agent["model"]), (&json!("y"), &Value::Null), "{agent}");
     let set = |flag: &str, value: &str| sandbox.run(&["worker", "set", "--worker-id", &worker, flag, value]);
     for (flag, value) in [("--mode", "z"), ("--model", "m"), ("--set", "none=1")] {
@@ -67,7 +67,7 @@ fn answers_without_any_field_are_answers() {
             (&end["type"], &end["data"]["stopReason"]),
             (&json!("turn.completed"), &nothing["stopReason"])
         );
-        assert_eq!(end["data"].get("usage"), None, "unknown is never nothing: {end}");
+        assert_eq!(end["data"].get("usage"), None, "an unknown value must not become 0: {end}");
         sandbox.finish();
     }
 }
@@ -93,7 +93,7 @@ fn what_comes_before_the_session_is_kept_and_hinders_no_start() {
             assert_eq!(said, 2, "{early:?}");
         }
         let waited = sandbox.send(&worker, "hello");
-        assert_eq!(waited["assistantText"], "after", "what came early is of no turn");
+        assert_eq!(waited["assistantText"], "after", "early updates must not belong to a turn");
         sandbox.finish();
     }
 }

@@ -1,4 +1,4 @@
-//! Elicitations: questions of an agent to its user, in a form or behind a link, and their answers.
+//! Elicitations: an agent's questions to its user, as a form or a link, and their answers.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Output, Sandbox, assert_shape};
@@ -22,7 +22,7 @@ fn form() -> Value {
     })
 }
 
-/// Has the agent ask, and gives the id of the question with the data of `turn.waited`.
+/// Makes the agent ask. Returns the question's id with the data of `turn.waited`.
 fn elicit(sandbox: &Sandbox, worker: &str, params: &Value) -> (String, Value) {
     let waited = sandbox.send(worker, &format!("!elicit {params}"));
     assert_eq!(waited["matchedEvent"]["type"], "elicitation.requested", "{waited}");
@@ -33,7 +33,7 @@ fn answer(sandbox: &Sandbox, worker: &str, more: &[&str]) -> Output {
     sandbox.subagent(&["answer", "--worker-id", worker]).args(more.iter().copied()).run()
 }
 
-/// What the agent was told, as it says it itself.
+/// Returns the answer that the agent received, as it reports it.
 fn told(sandbox: &Sandbox, worker: &str) -> Value {
     let events = sandbox.events(worker);
     let mut texts = events.iter().filter(|event| event["type"] == "progress.message");
@@ -153,7 +153,7 @@ fn content_that_does_not_fit_is_refused_with_the_field_and_what_is_allowed() {
     assert!(error["details"]["allowed"].as_array().unwrap().contains(&json!("name")), "{error}");
     answer(&sandbox, &worker, &["--decline", "--set", "name=x"]).error("INVALID_INPUT");
     answer(&sandbox, &worker, &[]).error("INVALID_INPUT");
-    assert_eq!(sandbox.show(&worker)["state"], "waiting_approval", "nothing was answered by that");
+    assert_eq!(sandbox.show(&worker)["state"], "waiting_approval", "this must not answer anything");
     answer(&sandbox, &worker, &["--cancel"]).data_of("elicitation.answered");
     let _ = sandbox.turn_end(&waited);
     sandbox.finish();

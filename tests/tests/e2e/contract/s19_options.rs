@@ -1,4 +1,4 @@
-//! What is chosen of an agent's sessions: modes, models, config options.
+//! Options of agents' sessions: modes, models, config options.
 
 mod attachments;
 mod choices;
@@ -8,7 +8,7 @@ mod refusals;
 use serde_json::Value;
 use subagent_tests::harness::{Launcher, Sandbox};
 
-/// A world with a launcher `sdk`: the agent on the official SDK, which offers options in this way.
+/// A world with a launcher `sdk`: the agent on the official SDK, with this form of options.
 fn offering(what: &str, more: impl FnOnce(Launcher) -> Launcher) -> Sandbox {
     let mut sandbox = Sandbox::new();
     let state = sandbox.file_name("sdk-sessions");
@@ -18,7 +18,7 @@ fn offering(what: &str, more: impl FnOnce(Launcher) -> Launcher) -> Sandbox {
     sandbox
 }
 
-/// Starts a worker of this launcher with these further flags.
+/// Starts a worker of this launcher with further flags.
 fn started(sandbox: &Sandbox, flags: &[&str]) -> String {
     let args = [&["worker", "start", "--launcher", "sdk"], flags].concat();
     sandbox.run(&args).data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
@@ -29,13 +29,13 @@ fn set(sandbox: &Sandbox, worker: &str, flags: &[&str]) -> Value {
     sandbox.run(&args).data_of("worker.set")
 }
 
-/// What the agent itself says that is set: mode, model, effort, fast.
+/// Returns the agent's own report of its options: mode, model, effort, fast.
 fn says(sandbox: &Sandbox, worker: &str) -> String {
     let text = sandbox.send(worker, "options")["assistantText"].as_str().unwrap().to_owned();
     text.split(' ').next().unwrap().to_owned()
 }
 
-/// The events of options that were set, as pairs of option and value.
+/// Returns the events of options that were set, as pairs of option and value.
 fn told(sandbox: &Sandbox, worker: &str) -> Vec<(String, Value)> {
     let events = sandbox.events(worker);
     let set = events.iter().filter(|event| event["data"]["applied"].is_boolean());

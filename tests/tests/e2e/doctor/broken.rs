@@ -1,4 +1,4 @@
-//! `subagent doctor` without a daemon: what makes every command fail is a problem.
+//! `subagent doctor` without a daemon: everything that makes all commands fail is a problem.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::Value;
 use subagent_tests::harness::Sandbox;
 
-/// The problems of an id.
+/// Returns the problems with an id.
 #[track_caller]
 fn problems(sandbox: &Sandbox, id: &str) -> Vec<Value> {
     let output = sandbox.subagent(&["doctor"]).run();

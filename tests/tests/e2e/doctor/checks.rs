@@ -1,4 +1,4 @@
-//! `subagent doctor`: what it sees, what it says to do about it, what `--fix` mends, and what it leaves alone.
+//! `subagent doctor`: what it detects, its advice, what `--fix` repairs, and what it leaves alone.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,10 +13,10 @@ use subagent_protocol::codec;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Launcher, On, Output, Sandbox, assert_shape, wait_until};
 
-/// A look must not take longer, whatever is wrong.
+/// Time limit of a check, even with many problems.
 const BOUND: Duration = Duration::from_secs(45);
 
-/// The report, whose exit code and envelope fit.
+/// Returns the report, after checking exit code and envelope.
 #[track_caller]
 fn doctor(sandbox: &Sandbox, args: &[&str]) -> Value {
     let output = sandbox.subagent(&[&["doctor"], args].concat()).run();
@@ -40,14 +40,14 @@ fn report(output: &Output) -> Value {
     data
 }
 
-/// The findings of an id that are not `ok`.
+/// Returns the findings with an id that are not `ok`.
 fn wrong<'a>(report: &'a Value, id: &str) -> Vec<&'a Value> {
     let all = report["findings"].as_array().unwrap();
-    assert!(all.iter().any(|finding| finding["id"] == id), "{id} was not looked at: {report:#}");
+    assert!(all.iter().any(|finding| finding["id"] == id), "{id} was not checked: {report:#}");
     all.iter().filter(|finding| finding["id"] == id && finding["status"] != "ok").collect()
 }
 
-/// The one finding of an id that is not `ok`, which has this status.
+/// Returns the only finding with an id that is not `ok`, which has this status.
 #[track_caller]
 fn one<'a>(report: &'a Value, id: &str, status: &str) -> &'a Value {
     let found = wrong(report, id);
@@ -55,7 +55,7 @@ fn one<'a>(report: &'a Value, id: &str, status: &str) -> &'a Value {
     found[0]
 }
 
-/// Runs the command that stands in the advice.
+/// Runs the command in the advice.
 #[track_caller]
 fn obey(sandbox: &Sandbox, finding: &Value) {
     let command = finding["action"].as_str().unwrap().split('`').nth(1).unwrap().to_owned();
@@ -68,7 +68,7 @@ fn obey(sandbox: &Sandbox, finding: &Value) {
     assert!(done.status.success(), "{done}");
 }
 
-/// A process that is nobody's child of ours, with this marker.
+/// Starts a process with this marker that is not our child.
 fn marked(sandbox: &Sandbox, marker: &str) -> Child {
     std::process::Command::new("sleep")
         .arg("300")
@@ -99,7 +99,7 @@ fn where_nothing_was_done_nothing_is_made_and_nothing_is_wrong() {
     assert_eq!(found["healthy"], true, "{found:#}");
     assert!(!sandbox.state_dir().exists() && !sandbox.file("run/subagent").exists());
     assert!(sandbox.processes().is_empty());
-    // Nor with --fix.
+    // Also not with --fix.
     let _ = doctor(&sandbox, &["--fix"]);
     assert!(!sandbox.state_dir().exists() && sandbox.processes().is_empty());
     sandbox.finish();
@@ -119,7 +119,7 @@ fn a_healthy_workspace_has_no_problem_with_and_without_a_daemon() {
         for id in ["processes.daemon", "processes.runtimes", "processes.strays", "database.sound"] {
             assert_eq!(wrong(&found, id), [&Value::Null; 0], "{found:#}");
         }
-        assert_eq!(sandbox.find_daemon().is_some(), daemon, "a look starts no daemon and ends none");
+        assert_eq!(sandbox.find_daemon().is_some(), daemon, "a check must neither start nor end a daemon");
     }
     sandbox.finish();
 }
@@ -167,7 +167,7 @@ fn strays_are_ended_by_exactly_their_marker() {
     let agent = sandbox.agent(&sandbox.guard(&sandbox.runtime(&worker)));
     let mut stray = marked(&sandbox, &format!("{worker}.99"));
     let mut others = [
-        // Of the runtime that lives, of another state dir, and of nobody.
+        // One each of the live runtime, of another state directory, and without an owner.
         marked(&sandbox, &format!("{worker}.1")),
         marked(&sandbox, "w_0000000000.1"),
         marked(&sandbox, &worker),
@@ -179,7 +179,7 @@ fn strays_are_ended_by_exactly_their_marker() {
     obey(&sandbox, finding);
     assert!(!stray.wait().unwrap().success());
     for other in &mut others {
-        assert!(other.try_wait().unwrap().is_none(), "another one's process was ended");
+        assert!(other.try_wait().unwrap().is_none(), "another owner's process was ended");
     }
     assert!(agent.lives());
     assert_eq!(wrong(&doctor(&sandbox, &["--fix"]), "processes.strays"), [&Value::Null; 0]);
@@ -193,7 +193,7 @@ fn strays_are_ended_by_exactly_their_marker() {
 #[test]
 fn what_runtime_and_guard_left_when_all_were_killed_in_one_stroke_is_ended_without_a_daemon() {
     let (sandbox, worker) = Sandbox::with_worker();
-    // Not the scripted agent's own: what is an executable of ours is never ended so.
+    // Not the scripted agent's own: our executables are never ended this way.
     let _ = sandbox.send(&worker, "!shell setsid sleep 300 > /dev/null 2>&1 &");
     let runtime = sandbox.runtime(&worker);
     let guard = sandbox.guard(&runtime);
@@ -228,7 +228,7 @@ fn a_runtime_that_nobody_knows_is_ended_through_its_guard() {
             let sql = format!("UPDATE workers SET {changed} WHERE worker_id = '{worker}'");
             database(&sandbox).execute(&sql, []).unwrap();
         };
-        // Not so long ago that the retention removes it meanwhile.
+        // Recent enough that the retention keeps it.
         row("state = 'stopped', desired = 'stop', stopped_at = created_at");
         let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
         if stopped_too {
@@ -277,7 +277,7 @@ fn files_that_others_could_use_are_made_private() {
             "{of_path} {told:#?}"
         );
     }
-    // One by hand, as it is said, the others by --fix.
+    // One by hand, as advised, the others by --fix.
     obey(&sandbox, wrong(&found, "permissions.stateDir")[0]);
     assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o7777, 0o700);
     let fixed = doctor(&sandbox, &["--fix"]);
@@ -337,7 +337,7 @@ fn files_that_nobody_owns_are_removed_when_they_are_old_enough() {
         fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
     }
     left.iter().chain(&kept[1..]).for_each(|path| old(path));
-    // A journal of a worker that the database does not know is for a person to judge.
+    // A person must decide about a journal of an unknown worker.
     let journal = sandbox.state_dir().join("runtimes/w_0000000004/1.journal");
     fs::create_dir(journal.parent().unwrap()).unwrap();
     fs::set_permissions(journal.parent().unwrap(), Permissions::from_mode(0o700)).unwrap();
@@ -392,7 +392,7 @@ fn records_that_are_missing_or_not_understood_are_told() {
     let runtime = sandbox.runtime(&worker);
     sandbox.kill_daemon();
     sandbox.kill(&runtime);
-    // Behind the daemon's cursor: a record of a kind that nobody knows, and one whose predecessor is missing.
+    // After the daemon's cursor: a record of an unknown kind, and one whose predecessor is missing.
     let journal = sandbox.state_dir().join("runtimes").join(&worker).join("1.journal");
     let mut bytes = fs::read(&journal).unwrap();
     let last = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();

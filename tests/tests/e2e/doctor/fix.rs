@@ -1,4 +1,5 @@
-//! What `subagent doctor --fix` leaves alone: what belongs to somebody, however little can be seen of that.
+//! What `subagent doctor --fix` leaves alone: everything in use, even if little of
+//! the user is visible.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,7 +17,7 @@ fn fix(sandbox: &Sandbox, args: &[&str]) -> Value {
     report
 }
 
-/// The processes of a worker; all live.
+/// Returns the processes of a worker; all are alive.
 fn of_worker(sandbox: &Sandbox, worker: &str) -> [Process; 3] {
     let runtime = sandbox.runtime(worker);
     let guard = sandbox.guard(&runtime);
@@ -67,7 +68,7 @@ fn the_agents_of_the_workspace_that_this_is_a_copy_of_live_on() {
     let copy = sandbox.file("copy");
     let (from, to) = (sandbox.workspace(), copy.to_str().unwrap().to_owned());
     let done = sandbox.command("cp").args(["-a", from.to_str().unwrap(), &to]).run();
-    // A socket cannot always be copied; nothing else is missing.
+    // Sockets cannot always be copied; nothing else is missing.
     assert!(copy.join(".subagent/state/state.db").exists(), "{done}");
     let report = fix(&sandbox, &["--cwd", &to]);
     assert!(report["stateDir"].as_str().unwrap().starts_with(&to), "{report:#}");
@@ -81,7 +82,7 @@ fn without_a_daemon_no_environment_is_removed() {
     let (sandbox, _) = Sandbox::with_worker();
     let socket = sandbox.daemon_info().unwrap().socket;
     let hash = socket.file_stem().unwrap().to_str().unwrap();
-    // As of a worker in debug mode: it has no folder before it is started.
+    // As for a worker in debug mode, which has no folder before its start.
     let environment = socket.with_file_name(format!("{hash}-w_0000000001.env"));
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     fs::write(&environment, "[]").unwrap();
@@ -97,7 +98,7 @@ fn sockets_of_processes_that_nobody_recognizes_stay() {
     let (sandbox, _) = Sandbox::with_worker();
     let socket = sandbox.daemon_info().unwrap().socket;
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
-    // As a daemon whose executable has another name: it holds the lock, and nothing else of it is seen.
+    // As for a daemon with a renamed executable: only its lock is visible.
     let lock = File::open(sandbox.state_dir().join("daemon.lock")).unwrap();
     lock.lock().unwrap();
     fs::write(&socket, "").unwrap();

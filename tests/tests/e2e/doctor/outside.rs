@@ -1,4 +1,4 @@
-//! `subagent doctor` where there is no workspace: often the first command of all.
+//! `subagent doctor` without a workspace: often a user's first command.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -47,7 +47,7 @@ fn it_says_where_a_workspace_would_be_and_how_it_is_made() {
     for args in [&[][..], &["--fix"]] {
         let found = doctor(&sandbox, args);
         assert_eq!(found["healthy"], true, "{found:#}");
-        // Tests beside this one stop daemons of their own.
+        // Concurrent tests stop daemons of their own.
         let other = |finding: &Value| seen(finding).contains("/tmp/sandbox-");
         let mut daemons = of(&found, "processes.daemon").into_iter();
         assert!(daemons.all(|finding| finding["status"] == "ok" || other(finding)), "{found:#}");

@@ -1,4 +1,4 @@
-//! `subagent doctor` where things fill up: the disk, the WAL, the journals.
+//! `subagent doctor` when something fills up: the disk, the WAL, the journals.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use subagent_tests::harness::{Faults, Sandbox};
 
-/// The findings of an id with their status, what was seen and what to do.
+/// Returns the findings with an id: status, observation and advice.
 #[track_caller]
 fn findings(sandbox: &Sandbox, id: &str) -> Vec<(String, String, String)> {
     let output = sandbox.subagent(&["doctor"]).run();
@@ -18,11 +18,11 @@ fn findings(sandbox: &Sandbox, id: &str) -> Vec<(String, String, String)> {
     let found: Vec<_> = all
         .map(|finding| (word(finding, "status"), word(finding, "seen"), word(finding, "action")))
         .collect();
-    assert!(!found.is_empty(), "{id} was not looked at: {output}");
+    assert!(!found.is_empty(), "{id} was not checked: {output}");
     found
 }
 
-/// Makes a private file this long, of which nothing takes room on the disk.
+/// Creates a private file of this length that occupies no space on disk.
 fn lengthen(path: &Path, bytes: u64) {
     let file = File::options().write(true).create(true).truncate(false).open(path).unwrap();
     file.set_permissions(Permissions::from_mode(0o600)).unwrap();
@@ -55,7 +55,7 @@ fn a_disk_without_room_is_a_problem_of_the_folder_that_is_on_it() {
 fn a_wal_that_does_not_shrink_is_told_and_the_advice_works() {
     let (sandbox, worker) = Sandbox::with_worker();
     let file = sandbox.state_dir().join("state.db");
-    // Another program that reads, and does not come to its end.
+    // Another program with a long-running read.
     let reader = Connection::open_with_flags(&file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM workers").unwrap();
     let _ = sandbox.send(&worker, "while it reads");

@@ -1,4 +1,4 @@
-//! The agent that `worker show` tells of.
+//! The agent in the output of `worker show`.
 
 use serde_json::{Value, json};
 
@@ -74,13 +74,13 @@ fn an_agent_is_shown_as_it_reports_of_itself_also_by_another_daemon_and_after_a_
     assert_eq!(shown(), expected);
     sandbox.kill_daemon();
     assert_eq!(shown(), expected);
-    // The same session in another process: what that one does not say is not known.
+    // The same session in another process: values that it does not report are unknown.
     let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
     expected["restarts"] = 1.into();
     expected["mode"] = Value::Null;
     (expected["model"], expected["configOptions"]) = (json!("big"), option("big"));
     assert_eq!(shown(), expected);
-    // What it repeats is kept apart from what it says.
+    // Replayed output is kept apart from new output.
     assert_eq!(sandbox.send(&worker, "go on")["assistantText"], "after");
     let events = sandbox.events(&worker);
     schema::check(&events);

@@ -1,4 +1,4 @@
-//! What becomes of what agents say: events with their fields, and the agent that `worker show` tells of.
+//! From agents' output to events with their fields, and to the agent in `worker show`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this file is a test")]
 

@@ -1,4 +1,4 @@
-//! A worker whose agent plays a transcript that the test has written.
+//! A worker whose agent replays a transcript written by the test.
 
 use std::fs;
 
@@ -9,13 +9,13 @@ use subagent_tests::harness::Sandbox;
 pub(crate) struct Script(String);
 
 impl Script {
-    /// With this result of `initialize` and of `session/new`, but what every agent says.
+    /// With these results of `initialize` and `session/new`, in addition to the common fields.
     pub(crate) fn new(agent: Value, session: Value) -> Self {
         let mut script = Self(String::new());
         script.process(agent, "session/new", session)
     }
 
-    /// The next process of it, which is asked for a session in this way.
+    /// Begins the agent's next process, which gets this kind of session request.
     pub(crate) fn process(&mut self, mut agent: Value, method: &str, mut session: Value) -> Self {
         agent["protocolVersion"] = 1.into();
         session["sessionId"] = "s".into();
@@ -38,7 +38,7 @@ impl Script {
         self
     }
 
-    /// Answers it.
+    /// Answers the last prompt.
     pub(crate) fn answers(mut self, mut result: Value) -> Self {
         if result.get("stopReason").is_none() {
             result["stopReason"] = "end_turn".into();
@@ -47,31 +47,31 @@ impl Script {
         self
     }
 
-    /// An update of the session.
+    /// Adds an update of the session.
     pub(crate) fn says(self, update: Value) -> Self {
         self.says_of("s", update)
     }
 
-    /// An update of another session.
+    /// Adds an update of another session.
     pub(crate) fn says_of(mut self, session: &str, update: Value) -> Self {
         let params = json!({"sessionId": session, "update": update});
         self.add('<', &json!({"method": "session/update", "params": params}));
         self
     }
 
-    /// A permission request.
+    /// Adds a permission request of the agent.
     pub(crate) fn asks(mut self, call: Value) -> Self {
         let params = json!({"sessionId": "s", "toolCall": call, "options": []});
         self.add('<', &json!({"id": 7, "method": "session/request_permission", "params": params}));
         self
     }
 
-    /// Ends here and goes on with another process, whose session is loaded.
+    /// Ends this process and continues with another one, whose session is loaded.
     pub(crate) fn loaded(mut self, agent: Value, session: Value) -> Self {
         self.process(agent, "session/load", session)
     }
 
-    /// A sandbox with a worker whose agent plays this.
+    /// Returns a sandbox with a worker whose agent replays this.
     pub(crate) fn started(self) -> (Sandbox, String) {
         let mut sandbox = Sandbox::new();
         let (file, state) = (sandbox.file_name("script"), sandbox.file_name("played"));
@@ -84,7 +84,7 @@ impl Script {
     }
 }
 
-/// The data of the updates of these kinds.
+/// Returns the data of updates of these kinds.
 pub(crate) fn updates(events: &[Value], kinds: &[&str]) -> Vec<Value> {
     let of_kind = |event: &&Value| kinds.iter().any(|kind| event["data"]["kind"] == **kind);
     let updates = events.iter().filter(|event| event["type"] == "progress.update").filter(of_kind);

@@ -1,4 +1,4 @@
-//! Every event fits `docs/events.schema.json`, and has no field that stands not there.
+//! Every event matches `docs/events.schema.json` and has no other field.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-/// The schema; whoever reads it allows more fields, these tests do not.
+/// The schema. Clients allow more fields, but these tests do not.
 fn validator() -> &'static Validator {
     static VALIDATOR: OnceLock<Validator> = OnceLock::new();
     VALIDATOR.get_or_init(|| {
@@ -24,7 +24,7 @@ fn validator() -> &'static Validator {
     })
 }
 
-/// Checks these events.
+/// Checks these events against the schema.
 #[track_caller]
 pub(crate) fn check(events: &[Value]) {
     for event in events {

@@ -1,4 +1,4 @@
-//! Tool calls end with their turn, once; what another session says is not what the worker says.
+//! Tool calls end with their turn, once; output of another session is not the worker's.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn calls_that_are_open_when_the_turn_ends_are_closed_before_its_end_is_told() {
     let told = place(&|event| event["eventId"] == end["eventId"]);
     let last = place(&|event| event["data"]["closedBy"] == "turn_end" && event["data"]["toolCallId"] == "1");
     assert!(last < told && events[last]["turnId"] == first["turnId"]);
-    // The agent's own word comes late, and stays the last one.
+    // The agent's own result comes late and stays the last one.
     let later = events[told..].iter().find(|event| event["data"]["toolCallId"] == "1").unwrap();
     assert_eq!(later["data"]["status"], "failed");
     let filter = format!("progress.update:{}", CALLS[1]);
@@ -66,7 +66,7 @@ fn calls_of_a_lost_runtime_are_closed_once_whoever_ends_the_turn() {
         .prompted()
         .says(call("tool_call", "1", json!({"status": "in_progress"})))
         .asks(json!({"toolCallId": "1"}));
-    // It answers when it is asked something else: never.
+    // It answers only other requests, which never come.
     let script = script.prompted();
     let (sandbox, worker) = script.started();
     let accepted = sandbox.send_no_wait(&worker, "one");

@@ -1,8 +1,9 @@
-//! What real agents said, said again to the real runtime: every line is journaled to the letter, and becomes the events
-//! that it became when this was last looked at.
+//! Replays the output of real agents to the real runtime: every line is journaled verbatim and
+//! becomes the same events as before.
 //!
-//! `tests/fixtures/transcripts/` has the conversations, `expected.txt` there what becomes of them; after a change that is
-//! meant, `UPDATE_TRANSCRIPTS=1 cargo test --workspace --test e2e events` writes it anew.
+//! `tests/fixtures/transcripts/` contains the conversations and, in `expected.txt`, the resulting
+//! events. After an intended change, `UPDATE_TRANSCRIPTS=1 cargo test --workspace --test e2e
+//! events` writes that file.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -17,14 +18,14 @@ use subagent_tests::harness::Sandbox;
 
 use super::schema;
 
-/// So many are played at the same time.
+/// Number of transcripts replayed at once.
 const THREADS: usize = 8;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/transcripts")
 }
 
-/// The transcripts by their names.
+/// Returns the transcripts by name.
 fn transcripts() -> Vec<(String, PathBuf)> {
     let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     let mut found: Vec<(String, PathBuf)> = files
@@ -35,7 +36,7 @@ fn transcripts() -> Vec<(String, PathBuf)> {
     found
 }
 
-/// The prompts of a transcript, process by process.
+/// Returns the prompts of a transcript, by process.
 fn prompts(transcript: &str) -> Vec<Vec<String>> {
     let mut parts = Vec::new();
     for line in transcript.lines().filter_map(|line| line.strip_prefix("> ")) {
@@ -93,7 +94,7 @@ fn every_line_of_a_real_agent_is_journaled_to_the_letter_and_becomes_its_event()
     sandbox.finish();
 }
 
-/// Plays one transcript; gives what became of it.
+/// Replays one transcript and returns the result.
 fn play(sandbox: &Sandbox, name: &str, file: &Path) -> String {
     let worker = sandbox.start(name);
     for (part, prompts) in prompts(&fs::read_to_string(file).unwrap()).iter().enumerate() {
@@ -112,7 +113,8 @@ fn play(sandbox: &Sandbox, name: &str, file: &Path) -> String {
     format!("  {}\n{}", kinds(&events), ends(&events))
 }
 
-/// What the agent said must be in the journal to the letter, its updates in its order and nothing between them.
+/// The agent's output must be in the journal verbatim, with its updates in order
+/// and nothing between them.
 fn compare(sandbox: &Sandbox, name: &str, worker: &str) {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let database = Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
@@ -134,7 +136,7 @@ fn compare(sandbox: &Sandbox, name: &str, worker: &str) {
         }
         let said = ["params", "result", "error"].iter().find_map(|part| message.get(*part)).unwrap().get();
         let kept = records.iter().any(|(record, body)| !is_update(record) && body.contains(said));
-        // Why a session could not be had is kept in words.
+        // The reason why a session was not available is kept as text.
         let in_words =
             said.contains(r#""code""#) && records.iter().any(|(record, _)| record == "startFailed");
         assert!(kept || in_words, "{name}: {said} is not in {records:#?}");
@@ -142,14 +144,14 @@ fn compare(sandbox: &Sandbox, name: &str, worker: &str) {
     assert_eq!(updates.next(), None, "{name}");
 }
 
-/// The kinds of what it said, in order; `×` counts repetitions.
+/// Returns the kinds of its output in order; `×` counts repetitions.
 fn kinds(events: &[Value]) -> String {
     let mut runs: Vec<(String, usize)> = Vec::new();
     for event in events {
         let kind = match event["type"].as_str().unwrap() {
             "progress.message" => "message".to_owned(),
-            // The outcome of a file or a terminal is the client's own word, and comes whenever it is there: the replay
-            // does not wait for it.
+            // The outcome of a file or terminal request comes from the client, at any time: the
+            // replay does not wait for it.
             "progress.update" if is_outcome(&event["data"]) => continue,
             "progress.update" => shown(&event["data"]),
             "approval.requested" => "asks".to_owned(),
@@ -182,7 +184,7 @@ fn shown(data: &Value) -> String {
     }
 }
 
-/// How each turn ended, and what was said in it.
+/// Returns how each turn ended, with its output.
 fn ends(events: &[Value]) -> String {
     let mut lines = Vec::new();
     let mut said = String::new();

@@ -1,5 +1,6 @@
-//! Every named failpoint, with everything that can happen there, in the middle of a manager's work: the process aborts,
-//! it stands still until somebody kills it, or what it is about to do fails. Nothing is lost, everything goes on.
+//! Every named failpoint with every possible fault during a manager's work: the
+//! process aborts, it hangs until it is killed, or its next operation fails. Nothing
+//! is lost, and everything continues.
 
 mod points;
 mod work;
@@ -11,24 +12,24 @@ use std::path::Path;
 use points::{AGAIN, Job, Kind, POINTS};
 use subagent_tests::harness::{Random, crowd, times};
 
-/// What happens at a point.
+/// The fault at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// The process is gone.
+    /// The process ends at once.
     Abort,
-    /// The thread that came there stands still until its process is killed.
+    /// The thread hangs until its process is killed.
     Hang,
-    /// The operation fails.
+    /// The operation returns an error.
     Error,
 }
 
-/// One run.
+/// One run of a fault.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     point: &'static str,
     fault: Fault,
     job: Job,
-    /// At which passing of the point, over all processes.
+    /// The count of passes through the point, over all processes, at which the fault occurs.
     passing: u64,
 }
 
@@ -46,10 +47,10 @@ impl Case {
     }
 }
 
-/// So many at the same time: a case mostly waits for processes that start.
+/// Number of concurrent cases, which mostly wait for processes that start.
 const WIDTH: usize = 16;
 
-/// What can happen at a point.
+/// Returns the possible faults at a point.
 fn faults(kind: Kind) -> &'static [Fault] {
     match kind {
         Kind::Hit => &[Fault::Abort, Fault::Hang],
@@ -57,13 +58,13 @@ fn faults(kind: Kind) -> &'static [Fault] {
     }
 }
 
-/// Runs the cases, those that take longest first.
+/// Runs the cases, the longest first.
 fn run(suite: &str, mut cases: Vec<Case>) {
     cases.sort_by_key(|case| !matches!(case.job, Job::Flood | Job::Stream | Job::Frozen));
     crowd(suite, WIDTH, &cases, Case::name, work::run);
 }
 
-/// Each point when it is passed for the first time; in the long run as many times.
+/// Faults at the first pass of each point; in the long run at as many further ones.
 fn at_the_first_passing(suite: &str, fault: Fault) {
     let points = POINTS.iter().filter(|(_, kind, _)| faults(*kind).contains(&fault));
     let cases = points.map(|(point, _, job)| Case { point, fault, job: *job, passing: 1 });
@@ -99,7 +100,7 @@ fn nothing_is_lost_at_a_later_passing_either() {
     run("failpoints, a later passing", cases);
 }
 
-/// What is passed on the way of a runtime to its end.
+/// Points that a runtime passes on the way to its end.
 const TO_THE_END: &[&str] = &[
     "terminate.before_record",
     "terminate.after_record",
@@ -119,8 +120,8 @@ fn whoever_dies_while_an_idle_agent_is_ended_no_loss_is_told() {
     run("failpoints, hibernation", TO_THE_END.iter().map(case).collect());
 }
 
-/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore/`, `removal/`, `tasks.rs`, `worktrees_killed.rs`, and `client.rs`
-/// of the runtime).
+/// Points outside this manager's work, with their own tests (`backup.rs`, `restore/`, `removal/`,
+/// `tasks.rs`, `worktrees_killed.rs`, and `client.rs` of the runtime).
 const ELSEWHERE: &[&str] = &[
     "worktree_create.before_run",
     "worktree_create.before_commit",
@@ -182,13 +183,13 @@ fn every_failpoint_of_the_product_is_tested_with_each_of_its_actions() {
     found.retain(|(point, _)| !ELSEWHERE.contains(&point.as_str()));
     let tested: BTreeSet<(String, bool)> =
         POINTS.iter().map(|(point, kind, _)| ((*point).to_owned(), *kind == Kind::Check)).collect();
-    assert_eq!(found, tested, "the points in the sources and those that are tested differ");
-    assert_eq!(tested.len(), POINTS.len(), "a point stands twice in the table");
+    assert_eq!(found, tested, "the points in the sources differ from the tested ones");
+    assert_eq!(tested.len(), POINTS.len(), "a point is in the table twice");
     assert!(POINTS.len() >= 40, "{} points", POINTS.len());
 }
 
-/// The names are the string literals of the form `place.before...` and `place.after...`; with each whether something can
-/// fail there.
+/// Collects the names: string literals of the form `place.before...` and `place.after...`, each
+/// with whether an operation can fail there.
 fn collect(folder: &Path, found: &mut BTreeSet<(String, bool)>) {
     let word =
         |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');

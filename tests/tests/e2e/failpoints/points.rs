@@ -1,47 +1,48 @@
-//! All failpoints of the product, and what a manager must do for each of them to be reached.
+//! All failpoints of the product, with the manager's work that reaches each of them.
 
-/// What the manager does.
+/// The work of the manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Job {
-    /// Two turns with a question, a restart and a handoff between them, the end of the worker and of the daemon.
+    /// Two turns with a question, a restart and a handoff between them, the end of the worker
+    /// and of the daemon.
     Work,
-    /// The same with so much output that a segment of the journal is sealed.
+    /// The same with enough output to close a journal segment.
     Flood,
-    /// The same with so much output that the database is checkpointed.
+    /// The same with enough output for a checkpoint of the database.
     Stream,
     /// The same with a turn that is canceled.
     Cancel,
-    /// The same with a runtime that is stopped by a signal when it is to end.
+    /// The same with a runtime that is stopped by a signal when it has to end.
     Frozen,
     /// The same with a pause in the first turn, until progress is synced.
     Pause,
-    /// The same, and at the end the worker is removed.
+    /// The same, with the removal of the worker at the end.
     Remove,
-    /// The same with an agent that is ended because it is idle.
+    /// The same with an agent that is ended when idle.
     Sleep,
     /// The same with messages that wait for the turn before them.
     Queue,
-    /// The same with a daemon that is killed while a worker lives that may give tasks.
+    /// The same with a daemon that is killed while a worker lives that can delegate.
     Comeback,
-    /// The same with a daemon that is killed before it is told to end.
+    /// The same with a daemon that is killed before it is asked to end.
     StopDead,
 }
 
-/// What can happen at a point.
+/// The kind of a failpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing can fail there.
+    /// No operation can fail there.
     Hit,
-    /// Something can.
+    /// An operation can fail there.
     Check,
 }
 
 use Job::{Cancel, Comeback, Flood, Frozen, Pause, Queue, Remove, Sleep, StopDead, Stream, Work};
 use Kind::{Check, Hit};
 
-/// All points.
+/// All points of the product.
 pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
-    // Starting a daemon, and its end.
+    // Start and end of a daemon.
     ("start_lock.before_take", Check, Work),
     ("start_lock.after_take", Hit, Work),
     ("daemon.before_spawn", Check, Work),
@@ -86,7 +87,7 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("checkpoint.after_write", Hit, Stream),
     ("last_checkpoint.before_write", Check, Work),
     ("last_checkpoint.after_write", Hit, Work),
-    // Starting a worker.
+    // Start of a worker.
     ("environment.before_write", Check, Work),
     ("environment.after_write", Hit, Work),
     ("environment.before_unlink", Check, Work),
@@ -152,8 +153,7 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("options.before_send", Hit, Work),
     ("option.before_record", Hit, Work),
     ("option.after_record", Hit, Work),
-    // Hibernation.
-    // A queue.
+    // Hibernation and the queue.
     ("queue.before_commit", Hit, Queue),
     ("queue.after_commit", Hit, Queue),
     ("queue_open.before_commit", Hit, Queue),
@@ -195,7 +195,7 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("remove.after_files", Hit, Remove),
 ];
 
-/// Those that are passed again and again in this work, and how often at least.
+/// Points passed repeatedly in this work, with the minimum number of passes.
 pub(crate) const AGAIN: &[(&str, u64)] = &[
     ("transaction.before_begin", 20),
     ("store.before_commit", 20),

@@ -1,4 +1,4 @@
-//! A manager's work with one fault in the middle of it, and what must be true of it then.
+//! A manager's work with one fault during it, and the conditions that must hold afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,23 @@ use super::{Case, Fault};
 const FLOOD: &str = "!flood 300 65536";
 /// More than the WAL holds before a checkpoint.
 const STREAM: &str = "!flood 100 65536";
-/// Progress with nothing behind it that would be synced with it.
+/// Progress without a later event that would sync it.
 const PAUSE: &str = "!say so far\n!sleep 500\n!say further";
 /// `subagentd status` waits 10 s for a sign of life.
 const STATUS_DEADLINE: Duration = Duration::from_secs(20);
-/// A request that changes something has 30 s, starting a daemon for it as many, and so has the daemon before.
+/// A request with an effect has 30 s. Starting a daemon for it has another 30 s, as
+/// has the daemon before.
 const CLIENT_DEADLINE: Duration = Duration::from_secs(100);
-/// For a point to be reached.
+/// Time limit for reaching a point.
 const DEADLINE: Duration = Duration::from_secs(200);
 
-/// The one fault of a run.
+/// The only fault of a run.
 struct Trouble<'a> {
     case: &'a Case,
     once: PathBuf,
-    /// What hung was killed.
+    /// The hanging process was killed.
     killed: AtomicBool,
-    /// The work is over: nothing more will happen.
+    /// The work is over: no more faults occur.
     done: AtomicBool,
 }
 
@@ -42,7 +43,7 @@ impl Trouble<'_> {
         self.once.exists()
     }
 
-    /// Whether nothing more can go wrong.
+    /// Whether no more faults can occur.
     fn is_over(&self) -> bool {
         match self.case.fault {
             Fault::Hang => self.killed.load(Ordering::Relaxed),
@@ -50,7 +51,7 @@ impl Trouble<'_> {
         }
     }
 
-    /// Waits until a process hangs, sees that others are answered all the same, and kills it.
+    /// Waits until a process hangs, checks that other requests are answered, and kills it.
     fn keep_watch(&self, sandbox: &Sandbox) {
         let hanging = wait_until("the point to be reached, or the end", DEADLINE, || {
             let text = fs::read_to_string(&self.once).unwrap_or_default();
@@ -67,11 +68,11 @@ impl Trouble<'_> {
             status.error("DAEMON_UNRESPONSIVE");
         }
         if times(1) > 1 {
-            // In the long run a command may use up all of its time.
+            // In the long run a command may use all of its time.
             let listed = sandbox.subagent(&["worker", "list"]).deadline(CLIENT_DEADLINE).run();
             assert!(listed.status.success() || listed.any_error()["code"] != "INTERNAL_ERROR", "{listed}");
         }
-        assert!(process.lives(), "what hangs stays until it is killed");
+        assert!(process.lives(), "a hanging process must stay until it is killed");
         process.signal(Signal::SIGKILL);
         wait_until("the hanging process to be gone", Duration::from_secs(10), || {
             (!process.lives()).then_some(())
@@ -80,7 +81,7 @@ impl Trouble<'_> {
     }
 }
 
-/// Runs one case.
+/// Runs one case to its end.
 pub(crate) fn run(case: &Case) {
     let mut sandbox = Sandbox::new();
     let once = sandbox.file("reached");
@@ -95,7 +96,7 @@ pub(crate) fn run(case: &Case) {
         work.unwrap();
     });
     assert!(trouble.is_reached(), "{} was never reached", case.point);
-    // Everything goes on.
+    // Everything continues.
     sandbox.remove_env("SUBAGENT_FAILPOINTS");
     let manager = Stubborn::new(&sandbox);
     let worker = manager.start();
@@ -107,7 +108,7 @@ pub(crate) fn run(case: &Case) {
 fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
     let manager = Stubborn::new(sandbox);
     let job = trouble.case.job;
-    // What comes after the fault and another turn is done in the long run only.
+    // Work after the fault and another turn is done only in the long run.
     let enough = || trouble.is_over() && times(1) == 1;
     manager.init();
     let worker = manager.start();
@@ -131,12 +132,12 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
     if job == Job::Comeback {
         let _ = manager.get(&["worker", "start", "--launcher", "demo", "--delegate"]);
         sandbox.kill_daemon();
-        // No command is typed before a runtime has come there.
+        // No command runs before a runtime has reached the point.
         wait_until("the point to be reached", DEADLINE, || trouble.is_reached().then_some(()));
     }
     if job == Job::StopDead {
         sandbox.kill_daemon();
-        // The command itself may die of it.
+        // The fault may kill the command itself.
         let stop = sandbox.command("subagentd").args(["stop", "--json"]).deadline(CLIENT_DEADLINE).run();
         assert!(stop.status.success() || stop.status.code().is_none(), "{stop}");
     }
@@ -161,11 +162,11 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
     }
     if trouble.case.fault == Fault::Error {
         let told = manager.told();
-        assert!(told.len() <= 3, "one fault, and so many errors: {told:?}");
+        assert!(told.len() <= 3, "too many errors for one fault: {told:?}");
     }
 }
 
-/// A turn with a question. It is completed unless the fault comes in the middle of it.
+/// Runs a turn with a question. It completes unless the fault occurs during it.
 fn turn(trouble: &Trouble<'_>, sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str, number: u32) {
     let was_over = trouble.is_over();
     let file = format!("touched-{number}");
@@ -175,7 +176,7 @@ fn turn(trouble: &Trouble<'_>, sandbox: &Sandbox, manager: &Stubborn<'_>, worker
         Job::Pause if number == 1 => format!("{PAUSE}\n!wait-file {}", trouble.once.display()),
         _ => String::new(),
     };
-    // The other kind of question, with something to fill in.
+    // The other kind of question, with a form.
     let elicit = r#"!elicit {"mode":"form","message":"m","requestedSchema":{"type":"object","required":["a"],"properties":{"a":{"type":"string"}}}}"#;
     let elicit = if number == 2 { elicit } else { "" };
     let prompt = format!("!touch {}\n!ask execute it\n{elicit}\n{more}\n!say done", sandbox.file_name(&file));
@@ -183,10 +184,7 @@ fn turn(trouble: &Trouble<'_>, sandbox: &Sandbox, manager: &Stubborn<'_>, worker
     let completed = end["type"] == "turn.completed";
     let times = sandbox.touches(&file);
     assert!(if completed { times == 1 } else { times <= 1 }, "executed {times} times: {end}");
-    assert!(
-        completed || (!was_over && trouble.is_reached()),
-        "nothing was in the way of turn {number}: {end}"
-    );
+    assert!(completed || (!was_over && trouble.is_reached()), "turn {number} failed without a reason: {end}");
 }
 
 fn cancel(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
@@ -200,7 +198,7 @@ fn cancel(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     assert_eq!(end["type"], "turn.canceled", "{end}");
 }
 
-/// Messages that wait, each of which is done once.
+/// Queues messages, each of which is done once.
 fn queue(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     let gate = sandbox.gate("queue");
     let queue = |key: &str, text: &str| {
@@ -221,7 +219,7 @@ fn queue(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     }
 }
 
-/// Lets the agent be idle until it is ended; then the next turn has it back.
+/// Leaves the agent idle until it is ended; the next turn brings it back.
 fn sleep(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     let _ = manager.get(&["worker", "set", "--worker-id", worker, "--idle-timeout", "0.3"]);
     wait_until("the worker to hibernate", DEADLINE, || {
@@ -232,7 +230,7 @@ fn sleep(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     let _ = manager.get(&["worker", "set", "--worker-id", worker, "--idle-timeout", "never"]);
     assert_eq!(manager.get(&["worker", "show", worker])["hibernated"], true);
     let lost = sandbox.events(worker).into_iter().find(|event| event["type"] == "worker.lost");
-    assert_eq!(lost, None, "it was to end");
+    assert_eq!(lost, None, "it should have ended");
     let end = manager.turn(worker, "key-awake", "good morning");
     assert_eq!(end["type"], "turn.completed", "{end}");
 }
@@ -246,11 +244,11 @@ fn hand_off(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     let folders = fs::read_dir(sandbox.state_dir().join("handoffs").join(worker)).unwrap();
     let names: Vec<String> =
         folders.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned()).collect();
-    // One whose answer was lost was confirmed to nobody, but it is whole.
+    // A handoff whose response was lost was not confirmed, but it is complete.
     assert!(names.iter().all(|name| !name.starts_with('.')) && names.len() <= 2, "{names:?}");
 }
 
-/// Removes the worker; whichever daemon comes next finishes it.
+/// Removes the worker; any later daemon finishes the removal.
 fn remove(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     assert_eq!(manager.get(&["worker", "rm", worker])["workerId"], worker);
     let folder = sandbox.state_dir().join("runtimes").join(worker);
@@ -260,7 +258,7 @@ fn remove(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     });
 }
 
-/// Ends the daemon; one that dies of a fault at its end has ended, too.
+/// Ends the daemon. A daemon that dies of a fault at its end has ended too.
 fn stop_daemon(sandbox: &Sandbox) {
     let stopped = sandbox.command("subagentd").args(["stop", "--json"]).deadline(CLIENT_DEADLINE).run();
     if !stopped.status.success() {

@@ -1,5 +1,5 @@
-//! The Nth write, sync, open, rename, ... fails, of every file that the product writes: whoever asked is told with a clear
-//! code or does not notice, nothing that was acknowledged is lost, and everything goes on.
+//! The Nth write, sync, open, rename etc. fails, for every file that the product writes. The client
+//! gets a clear code or does not notice, nothing acknowledged is lost, and everything continues.
 
 mod targets;
 
@@ -9,19 +9,19 @@ use std::sync::Mutex;
 use subagent_tests::harness::{Faults, Random, Sandbox, Stubborn, crowd, times};
 use targets::{TARGETS, TOGETHER};
 
-/// The first calls of each kind that fail one by one, in a run of their own.
+/// Number of first calls of each kind that fail, each in its own run.
 const FIRST: u64 = 2;
-/// Where one more, chosen by chance, is looked for.
+/// Upper limit for one more, chosen at random.
 const LATER: u64 = 30;
-/// So many at the same time.
+/// Number of concurrent cases.
 const WIDTH: usize = 12;
 
 struct Case {
     name: String,
     rules: Vec<String>,
-    /// How many calls the first rule is about at the least.
+    /// The minimum number of calls that match the first rule.
     calls: u64,
-    /// Whether that many calls come for certain.
+    /// Whether that many calls are certain.
     certain: bool,
 }
 
@@ -63,11 +63,11 @@ fn whatever_call_on_a_file_fails_nothing_is_lost() {
             told.lock().unwrap().extend(codes);
         },
     );
-    // Each of them is one that a script can act on.
+    // Each of them is one that a script can handle.
     let known = [
         "BACKEND_RUNTIME_ERROR",
         "BACKEND_UNAVAILABLE",
-        // Of a takeover after the first attempt to make one had failed.
+        // From a takeover after the first attempt to create one failed.
         "CONTROLLER_NOT_FOUND",
         "DAEMON_NOT_RUNNING",
         "DAEMON_START_FAILED",
@@ -80,7 +80,7 @@ fn whatever_call_on_a_file_fails_nothing_is_lost() {
     assert!(told.iter().all(|code| known.contains(&code.as_str())), "{told:?}");
 }
 
-/// Runs a manager's work with this fault in it; gives the codes of the errors that the manager was told.
+/// Runs a manager's work with this fault. Returns the error codes that the manager received.
 fn run(case: &Case) -> Vec<String> {
     let mut sandbox = Sandbox::new();
     let faults = Faults::arm(&mut sandbox, &case.rules);
@@ -95,7 +95,7 @@ fn run(case: &Case) -> Vec<String> {
         let completed = end["type"] == "turn.completed";
         let runs = sandbox.touches(&file);
         assert!(if completed { runs == 1 } else { runs <= 1 }, "executed {runs} times: {end}");
-        assert!(completed || failures(&faults, case) > before, "nothing was in its way: {end}");
+        assert!(completed || failures(&faults, case) > before, "it failed without a reason: {end}");
         if number == 1 {
             assert_eq!(manager.get(&["worker", "restart", &worker])["state"], "idle");
         }

@@ -1,14 +1,14 @@
-//! The files of the product and what can fail with them.
+//! The files of the product, and their operations that can fail.
 
 /// One kind of call on one kind of file.
 pub(crate) struct Target {
-    /// Their paths.
+    /// Pattern of the paths.
     pub(crate) path: &'static str,
-    /// The call.
+    /// The kind of call.
     pub(crate) op: &'static str,
-    /// How it fails.
+    /// The ways in which it fails.
     pub(crate) errnos: &'static [&'static str],
-    /// How many calls of this kind every run has at the least.
+    /// The minimum number of such calls in every run.
     pub(crate) calls: u64,
 }
 
@@ -16,9 +16,10 @@ const fn target(path: &'static str, op: &'static str, errnos: &'static [&'static
     Target { path, op, errnos, calls }
 }
 
-/// Several things that fail together, or again and again.
+/// Faults that occur together, or repeatedly.
 pub(crate) const TOGETHER: &[(&str, &[&str])] = &[
-    // What a failed write left cannot be removed: the segment is broken, and another one is begun.
+    // The remains of a failed write cannot be removed: the segment is broken,
+    // and another one begins.
     (
         "a torn record that stays",
         &[
@@ -54,10 +55,10 @@ pub(crate) const TOGETHER: &[(&str, &[&str])] = &[
     ("a log that never can be written", &["op=write;path=*/logs/*;errno=EIO;nth=1;count=1000000"]),
 ];
 
-/// `ENOSPC` with half of the bytes before it.
+/// `ENOSPC` after half of the bytes.
 pub(crate) const SHORT: &str = "ENOSPC;short=1";
 
-/// All of them.
+/// All kinds of files and calls.
 pub(crate) const TARGETS: &[Target] = &[
     // The journal, written by the runtime.
     target("*/runtimes/*.journal", "write", &["EIO", "ENOSPC", SHORT], 8),

@@ -1,4 +1,4 @@
-//! Hooks that run after events: what they are told, and that a bad one changes nothing else.
+//! Hooks that run after events: their input, and that a bad one changes nothing else.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{command, define, own_config, project_hooks};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A hook that appends what it reads to a file, as a line.
+/// A hook that appends its input to a file, as a line.
 fn appends(file: &Path) -> String {
     // In one write: a daemon that dies must not leave half a line.
     format!("awk 1 >> {}", file.display())
@@ -22,7 +22,7 @@ fn own_hooks(sandbox: &Sandbox, hooks: &Value) {
     own_config(sandbox, &format!("hooks: {hooks}\n"));
 }
 
-/// What hooks have read, once there are `count` of them.
+/// Returns the inputs of hooks, once there are `count` of them.
 fn inputs(file: &Path, count: usize) -> Vec<Value> {
     wait_until("hooks", LIMIT, || {
         let text = fs::read_to_string(file).unwrap_or_default();
@@ -31,7 +31,7 @@ fn inputs(file: &Path, count: usize) -> Vec<Value> {
     })
 }
 
-/// The data of `hook.failed`, once there are `count` of them.
+/// Returns the data of `hook.failed`, once there are `count` of them.
 fn failures(sandbox: &Sandbox, worker: &str, count: usize) -> Vec<Value> {
     wait_until("hook.failed", LIMIT, || {
         let events = sandbox.events(worker).into_iter();
@@ -137,7 +137,7 @@ fn a_bad_hook_is_an_event_and_changes_nothing_else() {
         assert!(failed["reason"].as_str().unwrap().contains(expected), "{failed}");
         assert_eq!((&failed["event"], &failed["origin"]), (&json!("Stop"), &json!("user")));
     }
-    assert_eq!(inputs(&file, 1).len(), 1, "the hooks behind a bad one run");
+    assert_eq!(inputs(&file, 1).len(), 1, "hooks after a bad one must run");
     let _ = sandbox.send(&worker, "again");
     assert_eq!(inputs(&file, 2)[1]["hook_event_name"], "Stop");
     sandbox.finish();
@@ -210,8 +210,8 @@ fn an_untrusted_hook_does_not_run_and_is_told() {
         let read = inputs(&file, 1).into_iter().filter(|input| input["turnId"] == second["turnId"]);
         Some(read.count()).filter(|count| *count > 0)
     });
-    assert_eq!(of_second, 1, "only the hook of the file that is trusted");
-    assert_eq!(failures(&sandbox, &worker, 2).len(), 2, "each file is told of once");
+    assert_eq!(of_second, 1, "only the hook of the trusted file");
+    assert_eq!(failures(&sandbox, &worker, 2).len(), 2, "each file must be reported once");
     sandbox.finish();
 }
 

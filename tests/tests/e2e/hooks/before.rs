@@ -1,4 +1,5 @@
-//! Hooks that are asked before the owner: what they deny is not done, what they allow is not asked, and no failure allows.
+//! Hooks that decide before the owner: what they deny is not done, what they allow is not asked,
+//! and no failure allows.
 
 use std::fs;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
 use super::{own_config, project_hooks};
 
-/// No wait is longer.
+/// Upper limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A hook of one event for commands, as the config has it.
@@ -36,7 +37,7 @@ fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
     events.map(|event| event["data"].clone()).collect()
 }
 
-/// Sends a call that needs permission; what is waited for then.
+/// Sends a call that needs permission. Returns the result of the wait.
 fn ask(sandbox: &Sandbox, worker: &str) -> Value {
     sandbox.send(worker, "!ask execute make")
 }
@@ -46,11 +47,11 @@ fn assert_asked(sandbox: &Sandbox, worker: &str, waited: &Value) {
     assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{waited}");
     let _ = sandbox.approve(worker, &waited["requestId"], "deny").data_of("approval.decided");
     assert_eq!(sandbox.turn_end(waited)["type"], "turn.completed");
-    assert_eq!(of_type(sandbox, worker, "approval.requested").len(), 1, "it is asked once");
-    assert_eq!(of_type(sandbox, worker, "approval.decided").len(), 1, "it is decided once");
+    assert_eq!(of_type(sandbox, worker, "approval.requested").len(), 1, "it must be asked once");
+    assert_eq!(of_type(sandbox, worker, "approval.decided").len(), 1, "it must be decided once");
 }
 
-/// What a hook says as JSON.
+/// Returns a decision of a hook as JSON.
 fn says(word: &str) -> String {
     let said = json!({"hookSpecificOutput": {
         "hookEventName": "PreToolUse", "permissionDecision": word, "permissionDecisionReason": "because",
@@ -181,7 +182,7 @@ fn the_hooks_of_a_question_answer_for_the_owner_where_he_would_be_asked() {
     sandbox.finish();
 }
 
-/// A hook that notes its runs and waits until the file `go` is there.
+/// A hook that records its runs and waits until the file `go` exists.
 fn waiting(sandbox: &Sandbox) -> String {
     let (runs, go) = (sandbox.file_name("runs"), sandbox.file_name("go"));
     format!("echo run >> {runs}; until [ -e {go} ]; do sleep 0.05; done; exit 2")
@@ -230,7 +231,7 @@ fn a_daemon_that_is_killed_leaves_no_hook_and_the_next_runs_it_again() {
     sandbox.finish();
 }
 
-/// Waits until the hook of [`held`] has ended with what it started.
+/// Waits until the hook of [`held`] has ended with everything it started.
 fn await_end_of_hook(sandbox: &Sandbox) {
     let go = sandbox.file_name("go");
     wait_until("the end of the hook", PATIENCE, || {
@@ -251,7 +252,7 @@ fn a_cancel_ends_the_hook() {
     sandbox.finish();
 }
 
-/// A hook for messages.
+/// Returns a hook for messages.
 fn of_prompts(line: &str) -> Value {
     json!({"UserPromptSubmit": [{"hooks": [{"type": "command", "command": line, "timeout": 1}]}]})
 }

@@ -1,11 +1,11 @@
-//! Where hooks of a worker come from, and what is wrong with those that are refused.
+//! The sources of a worker's hooks, and the errors of refused ones.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
 use super::{define, own_config, project_hooks};
 
-/// The hooks that a worker was started with: event, command and origin.
+/// Returns the hooks of a worker: event, command and origin.
 pub(super) fn of_worker(sandbox: &Sandbox, worker: &str) -> Vec<String> {
     let inspected = sandbox.run(&["worker", "inspect", worker]).data_of("worker.inspected");
     let hooks = inspected["hooks"].as_array().cloned().unwrap_or_default();
@@ -39,7 +39,7 @@ fn a_worker_has_the_hooks_of_the_user_the_project_and_its_definition() {
     let inspected = sandbox.run(&["worker", "inspect", worker]).data_of("worker.inspected");
     assert_eq!(inspected["hooks"][1]["timeoutMs"], 5000);
     assert_eq!(inspected["agent"]["notHonoured"][0]["key"], "hooks.PreCompact");
-    // The one who goes on has the same.
+    // The worker that continues has the same.
     let continued = sandbox.run(&["worker", "continue", "--from-worker", worker]).data();
     let next = continued["workerId"].as_str().or(continued["worker"]["workerId"].as_str()).unwrap();
     assert_eq!(of_worker(&sandbox, next), of_worker(&sandbox, worker));

@@ -1,4 +1,4 @@
-//! What hooks read and how they run: sources of sessions, forms, environment and folder.
+//! The input and execution of hooks: sources of sessions, forms, environment and folder.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn a_session_starts_anew_or_is_taken_up() {
     assert_eq!(sources(1), ["startup"]);
     let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
     assert_eq!(sources(2), ["startup", "resume"]);
-    // Its session is lost in the third try: it begins another one.
+    // The third attempt loses its session and begins another one.
     let lost = sandbox.start("dying");
     for _ in 0..2 {
         let _ = sandbox.run(&["worker", "restart", &lost]).error("BACKEND_UNAVAILABLE");
@@ -108,7 +108,7 @@ fn a_hook_runs_in_the_main_workspace_without_the_owners_handle() {
     sandbox.finish();
 }
 
-/// The text that the page writes into this file.
+/// Returns the text that the page writes to this file.
 fn documented(file: &str) -> String {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hooks.md");
     let page = fs::read_to_string(page).unwrap();

@@ -1,4 +1,4 @@
-//! `hook list` and `hook test`.
+//! The commands `hook list` and `hook test`.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
@@ -66,7 +66,7 @@ fn a_test_runs_the_hooks_that_match_and_tells_what_each_says() {
     sandbox.init();
     let _ = sandbox.run(&["hook", "trust", ".subagent/config.yaml", "--yes"]).data_of("hook.trusted");
     let trusted = tested(r#"{"command": "ls"}"#);
-    assert_eq!(says(&trusted), ["nothing", "allow", "nothing"], "allow of a project counts for nothing");
+    assert_eq!(says(&trusted), ["nothing", "allow", "nothing"], "a project's allow must not count");
     assert_eq!(trusted["decision"], "allow");
     let unknown = sandbox.run(&["hook", "test", "PreCompact"]).error("INVALID_ARGUMENT");
     assert!(unknown["message"].as_str().unwrap().contains("event of Claude Code"), "{unknown}");

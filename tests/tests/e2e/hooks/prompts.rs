@@ -1,4 +1,4 @@
-//! `UserPromptSubmit`: what a hook reads of a message, and which messages it is asked about.
+//! `UserPromptSubmit`: its input, and the messages for which it runs.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use subagent_tests::harness::Sandbox;
 
 use super::{command, own_config};
 
-/// Keeps what it reads, and refuses what has the word in it.
+/// Keeps its input, and refuses messages that contain the word.
 fn hook(sandbox: &Sandbox) -> String {
     let file = sandbox.file_name("read");
     format!(
@@ -78,7 +78,7 @@ fn the_owners_messages_to_tasks_are_asked_about_and_those_of_agents_are_not() {
     message("!say again").data_of("task.messaged");
     let asked = read(&sandbox).len();
     assert_eq!(asked, 4, "{:?}", read(&sandbox));
-    // What the agent gives is its own matter; the message that has it do so is the owner's.
+    // The agent's own task is not affected; the message that causes it is the owner's.
     let kid = sandbox.task_file("nested", "Kid", "foreground", "!say the secret");
     let _ = sandbox.send(&root, &sandbox.gives(&kid));
     assert_eq!(read(&sandbox).len(), asked + 1);

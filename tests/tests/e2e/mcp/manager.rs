@@ -1,4 +1,5 @@
-//! `subagent mcp` as a manager: it starts workers, hears their questions, answers, and reads what they did.
+//! `subagent mcp` as a manager: it starts workers, gets their questions, answers,
+//! and reads their changes.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
@@ -6,14 +7,14 @@ use subagent_tests::harness::Sandbox;
 use super::{Client, OF_TASKS, sandbox, scout};
 use crate::look::git;
 
-/// The names of the tools.
+/// Returns the names of the tools.
 fn names(client: &mut Client) -> Vec<String> {
     let listed = client.ask("tools/list", json!({}));
     let tools = listed["result"]["tools"].as_array().unwrap();
     tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The answer of a tool as JSON.
+/// Returns the result of a tool as JSON.
 #[track_caller]
 fn called(client: &mut Client, tool: &str, arguments: Value) -> Value {
     let (text, is_error) = client.called(tool, arguments);
@@ -21,7 +22,7 @@ fn called(client: &mut Client, tool: &str, arguments: Value) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The code of an error.
+/// Returns the code of an error.
 #[track_caller]
 fn refused(client: &mut Client, tool: &str, arguments: Value) -> String {
     let (text, is_error) = client.called(tool, arguments);
@@ -29,7 +30,7 @@ fn refused(client: &mut Client, tool: &str, arguments: Value) -> String {
     text.split(':').next().unwrap().to_owned()
 }
 
-/// A worker that a client has started.
+/// Starts a worker from a client.
 fn started(client: &mut Client) -> String {
     let worker = called(client, "start_worker", json!({"launcher": "demo", "label": "Fix"}));
     assert_eq!((&worker["label"], &worker["state"]), (&json!("Fix"), &json!("idle")), "{worker}");
@@ -118,7 +119,7 @@ fn a_wait_ends_in_time_and_with_the_question_of_a_task() {
     );
     gate.open();
     assert_eq!(wait(&mut client, &worker)["ended"], "completed");
-    // A task of the client's own waits for an answer that another call gives.
+    // The client's own task waits for an answer from another call.
     let task = client.call("task", scout("!ask execute make all\nbuilt"));
     let question = loop {
         let open = called(&mut client, "list_questions", json!({}));
@@ -153,7 +154,7 @@ fn the_message_of_a_turn_is_told_whatever_came_before_it() {
     gate.open();
     let failed = wait(&mut client, &worker);
     assert_eq!((&failed["ended"], &failed["error"]["code"]), (&json!("failed"), &json!("BACKEND_RPC_ERROR")));
-    // The queue was paused by that.
+    // This had paused the queue.
     sandbox.run(&["queue", "resume", "--worker-id", &worker]).data_of("queue.resumed");
     let ended = wait(&mut client, &worker);
     assert_eq!(
@@ -176,7 +177,7 @@ fn the_user_of_a_client_with_forms_is_asked_what_a_task_asks() {
     assert_eq!(options[2], json!({"const": "reject-once", "title": "Reject"}), "{asked}");
     let chosen = json!({"action": "accept", "content": {"decision": "reject-once"}});
     client.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": chosen}));
-    // The second one is answered elsewhere: its form is taken back.
+    // The second one is answered elsewhere: its form is withdrawn.
     let asked = client.next("elicitation/create");
     assert_eq!(asked["params"]["message"], "Look around asks: make test", "{asked}");
     let open = sandbox.run(&["approval", "list"]).data_of("inbox.listed");
@@ -257,7 +258,7 @@ fn a_client_chooses_tools_and_the_agent_of_a_worker_has_no_tools_of_a_manager() 
     sandbox.finish();
 }
 
-/// What the server of a worker's agent lists, and that a call of a manager's tool is refused there.
+/// Checks the list of a worker's own server, and that it refuses a manager's tool.
 fn below_a_worker(sandbox: &Sandbox) {
     sandbox.init();
     let start = ["worker", "start", "--launcher", "demo", "--delegate"];
@@ -414,7 +415,7 @@ fn a_manager_reads_the_changes_of_a_worktree_and_lands_them() {
     let again = called(&mut client, "land", land);
     assert_eq!((&again["files"], &again["commit"]), (&json!([]), &landed["commit"]), "nothing lands twice");
 
-    // What has moved on meanwhile is told with the files that conflict.
+    // A conflict with later changes is reported with the conflicting files.
     std::fs::write(sandbox.workspace().join("a.txt"), "two\n").unwrap();
     git(&sandbox, &["commit", "-qam", "second"]);
     let message = json!({"worker_id": worker, "message": "!edit create a.txt three"});

@@ -1,4 +1,4 @@
-//! Bad input: what the config may not say, and targets that cannot be used.
+//! Bad input: invalid config, and targets that cannot be used.
 
 use std::fs;
 
@@ -63,7 +63,7 @@ fn a_target_that_is_not_allowed_is_not_contacted() {
 fn a_server_that_is_not_trusted_or_gone_is_an_error_without_its_url() {
     let server = Server::https();
     let mut sandbox = Sandbox::new();
-    // No certificate of the server's CA.
+    // Without a certificate of the server's CA.
     fs::write(sandbox.file("home/empty.pem"), "").unwrap();
     let empty = sandbox.file("home/empty.pem");
     sandbox.set_env("SSL_CERT_FILE", empty);
@@ -124,7 +124,7 @@ fn a_projects_file_notifies_nobody() {
     sandbox.finish();
 }
 
-/// The arguments of all processes.
+/// Returns the arguments of all processes.
 fn arguments() -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -144,7 +144,7 @@ fn secrets_are_in_no_argument_log_database_or_output() {
     server.answers([Answer::Status(500), Answer::Late]);
     let _ = sandbox.send(&worker, "first");
     server.wait_for(2);
-    // While it waits for the answer, everyone can see the arguments.
+    // While it waits for the response, every user can see the arguments.
     let arguments = arguments();
     assert!(arguments.iter().any(|line| line.contains("subagent-webhook")), "{arguments:?}");
     let secret = |line: &&String| line.contains("very-secret-word") || line.contains(&server.url());

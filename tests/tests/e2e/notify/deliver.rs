@@ -1,4 +1,4 @@
-//! What a sink gets, and how often.
+//! The deliveries to a sink, and their number.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ fn a_question_arrives_signed_with_the_command_that_answers_it() {
     assert!(request.header("webhook-id").starts_with("msg_"), "{request:?}");
     assert!(request.header("webhook-timestamp").parse::<u64>().unwrap() > 1_700_000_000);
     assert!(request.header("webhook-signature").starts_with("v1,"), "{request:?}");
-    // The command works as it is, from anywhere.
+    // The command works unchanged, from anywhere.
     let command = body["data"]["command"].as_str().unwrap();
     let line = command.replacen("subagent ", &format!("{} ", sandbox.executable("subagent")), 1);
     let approved = sandbox.command("sh").args(["-c", &line]).cwd("/").run();
@@ -49,7 +49,7 @@ fn questions_of_one_second_are_one_notification_and_answered_ones_are_none() {
     let server = Server::https();
     let (sandbox, worker) = world(&webhook(&server, "question, done", ""));
     let other = sandbox.start("demo");
-    // What follows waits for the answer to this one.
+    // Later deliveries wait for this response.
     server.answers([Answer::Late]);
     let _ = sandbox.send(&other, "first");
     server.wait_for(1);
@@ -68,7 +68,7 @@ fn questions_of_one_second_are_one_notification_and_answered_ones_are_none() {
     assert_eq!(workers, [&worker, &worker], "{questions}");
     let mut statuses: Vec<Value> =
         log(&sandbox).into_iter().rev().map(|item| item["status"].clone()).collect();
-    // The answered one is dropped, or was answered before it was noted.
+    // The answered one is dropped, or was answered before it was recorded.
     if statuses.len() == 5 {
         assert_eq!(statuses.remove(3), "dropped");
     }
@@ -155,7 +155,7 @@ fn a_sink_that_hangs_holds_up_no_other_and_a_daemon_that_dies_repeats_what_was_u
     let _ = sandbox.send(&worker, "second");
     works.wait_for(2);
     let delivered = || log(&sandbox).iter().filter(|delivery| delivery["status"] == "delivered").count() == 2;
-    wait_until("both are delivered to the other sink", SOON, || delivered().then_some(()));
+    wait_until("both must be delivered to the other sink", SOON, || delivered().then_some(()));
     sandbox.kill_daemon();
     let _ = sandbox.send(&worker, "third");
     let ids = |server: &Server, count| {
@@ -163,7 +163,7 @@ fn a_sink_that_hangs_holds_up_no_other_and_a_daemon_that_dies_repeats_what_was_u
         requests.iter().map(|request| request.header("webhook-id").to_owned()).collect::<Vec<_>>()
     };
     let (repeated, once) = (ids(&hangs, 4), ids(&works, 3));
-    assert_eq!(repeated[0], repeated[1], "the one under way is repeated with its id");
+    assert_eq!(repeated[0], repeated[1], "the one in progress must be repeated with its id");
     assert!(repeated[1..].windows(2).all(|two| two[0] != two[1]), "{repeated:?}");
     assert!(once.windows(2).all(|two| two[0] != two[1]), "{once:?}");
     sandbox.finish();
@@ -208,7 +208,7 @@ fn a_new_sink_gets_nothing_from_before_it_and_one_that_is_gone_gets_nothing_more
     let (sandbox, worker) = world("  []");
     let _ = sandbox.send(&worker, "before");
     configure(&sandbox, &webhook(&server, "done", ""));
-    // The daemon reads the file when it is asked, or at the next event.
+    // The daemon reads the file on request, or at the next event.
     sandbox.run(&["notify", "list"]).data_of("notify.listed");
     let listed = || {
         let sinks = sandbox.run(&["notify", "list"]).data_of("notify.listed");
@@ -254,7 +254,7 @@ fn a_sink_counts_from_the_next_event_after_its_file_was_written() {
     let (sandbox, worker) = world("  []");
     let _ = sandbox.send(&worker, "before");
     configure(&sandbox, &webhook(&server, "question", ""));
-    // No command is typed that could have the daemon look at the file.
+    // No command runs that could make the daemon read the file.
     let asked = sandbox.send(&worker, "!ask execute make all");
     let body = server.wait_for(1).remove(0).json();
     assert_eq!(body["data"]["questions"][0]["eventId"], asked["matchedEvent"]["eventId"], "{body}");

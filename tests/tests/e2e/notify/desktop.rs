@@ -1,4 +1,4 @@
-//! A desktop that is notified: a session bus of Debian's, and a notification service of ours on it.
+//! Desktop notifications: a session bus of Debian's, and our notification service on it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -16,7 +16,7 @@ struct Desktop {
 }
 
 impl Desktop {
-    /// `None` if the machine has none of the packages and they are not required.
+    /// Returns `None` if the machine lacks the packages and they are not required.
     fn start() -> Option<Self> {
         let found = ["dbus-run-session", "notify-send"]
             .map(|program| Command::new(program).arg("--version").output());
@@ -24,7 +24,7 @@ impl Desktop {
         if !found.into_iter().chain([python]).all(|tried| tried.is_ok_and(|output| output.status.success())) {
             let missing = "dbus-daemon, libnotify-bin or python3-gi is not installed";
             assert!(std::env::var_os("SUBAGENT_REQUIRE_DESKTOP").is_none(), "{missing}");
-            // Not captured, so that it is seen.
+            // Not captured, so that it is visible.
             let _ = writeln!(std::io::stderr(), "SKIPPED: a test of desktop notifications, {missing}");
             return None;
         }

@@ -1,4 +1,4 @@
-//! Notifications: what arrives where, in which order, and what becomes of what does not.
+//! Notifications: their targets and order, and the handling of failed ones.
 
 mod bad;
 mod deliver;
@@ -16,25 +16,25 @@ use subagent_tests::harness::{Sandbox, wait_until};
 
 use server::Server;
 
-/// For what comes of its own accord.
+/// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
-/// The user's own config file.
+/// Returns the user's own config file.
 fn user_file(sandbox: &Sandbox) -> PathBuf {
     sandbox.file("home/.config/subagent/config.yaml")
 }
 
-/// Puts this under `notify` of the user's own config file.
+/// Sets `notify` in the user's own config file.
 fn configure(sandbox: &Sandbox, notify: &str) {
     let file = user_file(sandbox);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
-    // Another file each time, as editors make it.
+    // A new file each time, as editors do it.
     let new = file.with_extension("new");
     fs::write(&new, format!("notify:\n{notify}\n")).unwrap();
     fs::rename(new, file).unwrap();
 }
 
-/// A worker with the label `Build`, whose owner is notified as this says. The CA of the server is trusted.
+/// A worker with the label `Build` and these notifications. The server's CA is trusted.
 fn world(notify: &str) -> (Sandbox, String) {
     let mut sandbox = Sandbox::new();
     sandbox.set_env("SSL_CERT_FILE", Server::ca());
@@ -46,7 +46,7 @@ fn world(notify: &str) -> (Sandbox, String) {
     (sandbox, worker)
 }
 
-/// What `notify test` says where a sink does not take it.
+/// Returns the error of `notify test` for a sink that rejects it.
 fn fails_test(sandbox: &Sandbox) -> Value {
     let output = sandbox.run(&["notify", "test"]);
     assert_eq!(output.status.code(), Some(1), "{output}");
@@ -57,7 +57,7 @@ fn log(sandbox: &Sandbox) -> Vec<Value> {
     sandbox.run(&["notify", "log"]).data_of("notify.log")["items"].as_array().unwrap().clone()
 }
 
-/// The newest delivery, once it has this status.
+/// Returns the newest delivery, once it has this status.
 fn settled(sandbox: &Sandbox, status: &str) -> Value {
     let newest = || log(sandbox).first().filter(|newest| newest["status"] == status).cloned();
     wait_until(&format!("a delivery that is {status}"), SOON, newest)

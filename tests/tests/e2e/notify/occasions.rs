@@ -1,4 +1,4 @@
-//! On which occasions a sink hears of a worker, and how much it is told.
+//! The events for which a sink is notified about a worker, and the content.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
@@ -16,7 +16,7 @@ fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
     started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
 }
 
-/// What a server has got: types and reasons.
+/// Returns what a server has received: types and reasons.
 fn told(server: &Server, count: usize) -> Vec<(Value, Value)> {
     let requests = server.wait_for(count);
     let of = |document: Value| (document["type"].clone(), document["data"]["reason"].clone());
@@ -41,7 +41,7 @@ fn a_question_of_a_task_reaches_the_sinks_for_the_workers_above_it() {
     sandbox.finish();
 }
 
-/// What an agent says of a command that it ran without asking.
+/// The agent's update about a command that it ran without permission.
 fn ran(command: &str) -> String {
     let update = json!({
         "sessionUpdate": "tool_call", "toolCallId": command, "title": command, "kind": "execute",
@@ -51,7 +51,7 @@ fn ran(command: &str) -> String {
     json!({"jsonrpc": "2.0", "method": "session/update", "params": params}).to_string()
 }
 
-/// What an agent says of what its session has cost.
+/// The agent's update about the cost of its session.
 fn cost() -> String {
     let cost = json!({"amount": 2, "currency": "USD"});
     let update = json!({"sessionUpdate": "usage_update", "used": 1, "size": 10, "cost": cost});
@@ -69,7 +69,7 @@ fn a_turn_that_the_daemon_cancels_has_failed_and_one_that_the_owner_cancels_has_
     let twice = format!("!raw {}\n!raw {}\n!sleep 60000", ran("rm a"), ran("rm b"));
     assert_eq!(sandbox.send(&ruled, &twice)["matchedEvent"]["type"], "turn.canceled");
     assert_eq!(told(&server, 1), [failed("POLICY_VIOLATION")]);
-    // The call is told of behind the answer to the prompt.
+    // The call is reported after the response to the prompt.
     let late = sandbox.send(&ruled, &format!("!late {}\n!say cleaned", ran("rm c")));
     assert_eq!(late["matchedEvent"]["type"], "turn.completed", "{late}");
     assert_eq!(told(&server, 3)[1..], [done.clone(), failed("POLICY_VIOLATION")]);
@@ -106,7 +106,7 @@ fn a_budget_a_paused_queue_and_a_lost_worker_are_told() {
     gate.open();
     let paused = server.wait_for(2).remove(1).json();
     assert_eq!((&paused["type"], &paused["data"]["reason"]), (&json!("queue_paused"), &json!("turn_failed")));
-    // The command that it names goes on.
+    // The suggested command resumes it.
     let command = paused["data"]["command"].as_str().unwrap();
     let line = command.replacen("subagent ", &format!("{} ", sandbox.executable("subagent")), 1);
     assert!(sandbox.command("sh").args(["-c", &line]).cwd("/").run().status.success(), "{command}");
@@ -133,7 +133,7 @@ fn full_detail_is_in_the_data_and_formats_are_as_they_are_called() {
     let plain = text.wait_for(1).remove(0);
     assert_eq!(plain.header("content-type"), "text/plain; charset=utf-8");
     assert!(plain.body.starts_with("Build failed\nBACKEND_RPC_ERROR\nat "), "{}", plain.body);
-    assert!(!plain.body.contains("disk"), "an error's message is detail: {}", plain.body);
+    assert!(!plain.body.contains("disk"), "an error's message must count as detail: {}", plain.body);
     let message = slack.wait_for(1).remove(0);
     assert_eq!(message.header("content-type"), "application/json");
     assert!(message.json()["text"].as_str().unwrap().starts_with("*Build failed*\nBACKEND"), "{message:?}");

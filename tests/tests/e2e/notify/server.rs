@@ -1,4 +1,4 @@
-//! An HTTPS server that keeps what it gets, and gives the answers that a test chose.
+//! An HTTPS server that keeps its requests and returns responses chosen by the test.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -14,24 +14,24 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tls/");
-/// How long a request may take to arrive.
+/// Time limit for a request to arrive.
 const SOON: Duration = Duration::from_secs(30);
 
-/// How a request is answered.
+/// The response to a request.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Status(u16),
     /// With `Retry-After`, in seconds.
     Busy(u64),
-    /// To this place.
+    /// A redirect to this location.
     Redirect(String),
     /// With 200, after [`Server::let_go`].
     Late,
-    /// Not at all; the connection stays open.
+    /// None; the connection stays open.
     Hang,
     /// The connection is closed.
     Close,
-    /// A body that does not end.
+    /// A body without an end.
     Endless,
 }
 
@@ -56,13 +56,13 @@ impl Request {
 struct Shared {
     requests: Mutex<Vec<Request>>,
     arrived: Condvar,
-    /// For the next requests; then 200.
+    /// Responses to the next requests; then 200.
     answers: Mutex<VecDeque<Answer>>,
-    /// Whether late answers are given now.
+    /// Whether late responses are sent now.
     let_go: Mutex<bool>,
     goes: Condvar,
     ending: AtomicBool,
-    /// Connections that are not answered.
+    /// Connections without a response.
     held: Mutex<Vec<Box<dyn Send>>>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// With the certificate of the fixtures.
+    /// Starts a server with the certificate of the fixtures.
     pub(super) fn https() -> Self {
         let certificates = CertificateDer::pem_file_iter(format!("{FIXTURES}server.pem")).unwrap();
         let key = PrivateKeyDer::from_pem_file(format!("{FIXTURES}server.key")).unwrap();
@@ -88,7 +88,7 @@ impl Server {
         Self::start(Some(Arc::new(config)))
     }
 
-    /// Without TLS.
+    /// Starts a server without TLS.
     pub(super) fn http() -> Self {
         Self::start(None)
     }
@@ -105,7 +105,7 @@ impl Server {
                     return;
                 }
                 let (stream, tls, serving) = (stream.unwrap(), tls.clone(), Arc::clone(&serving));
-                // One thread a connection: one that hangs must not hold up the next.
+                // One thread per connection: one that hangs must not delay the next.
                 std::thread::spawn(move || {
                     stream.set_read_timeout(Some(SOON)).unwrap();
                     match tls {
@@ -121,7 +121,7 @@ impl Server {
         Self { shared, port, scheme, thread: Some(thread) }
     }
 
-    /// The certificate of the CA.
+    /// Returns the certificate of the CA.
     pub(super) fn ca() -> String {
         format!("{FIXTURES}ca.pem")
     }
@@ -130,12 +130,12 @@ impl Server {
         format!("{}://localhost:{}/hook?token=hush", self.scheme, self.port)
     }
 
-    /// Answers the next requests so, in this order.
+    /// Sets the responses to the next requests, in order.
     pub(super) fn answers(&self, answers: impl IntoIterator<Item = Answer>) {
         self.shared.answers.lock().unwrap().extend(answers);
     }
 
-    /// Gives the answers that are late.
+    /// Sends the late responses.
     pub(super) fn let_go(&self) {
         *self.shared.let_go.lock().unwrap() = true;
         self.shared.goes.notify_all();
@@ -145,7 +145,7 @@ impl Server {
         self.shared.requests.lock().unwrap().clone()
     }
 
-    /// Waits until this many requests arrived.
+    /// Waits until this many requests have arrived.
     pub(super) fn wait_for(&self, count: usize) -> Vec<Request> {
         let until = Instant::now() + SOON;
         let mut requests = self.shared.requests.lock().unwrap();
@@ -162,7 +162,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.ending.store(true, Ordering::SeqCst);
         self.shared.held.lock().unwrap().clear();
-        // Wakes the thread, which ends.
+        // Wakes the thread, which then ends.
         drop(TcpStream::connect(("127.0.0.1", self.port)));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -170,7 +170,7 @@ impl Drop for Server {
     }
 }
 
-/// Reads one request and answers it. A client that goes away is no matter of the server's.
+/// Reads one request and answers it. A client that disconnects is ignored.
 fn serve<S: Read + Write + Send + 'static>(stream: S, shared: &Shared) {
     let mut stream = BufReader::new(stream);
     let Some(request) = read(&mut stream) else { return };

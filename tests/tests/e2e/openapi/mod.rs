@@ -1,5 +1,5 @@
-//! Generated requests for each operation of `docs/openapi.json`: every one is answered in time, with a response that the
-//! description knows, and never with an error that is the fault of the daemon.
+//! Generated requests for each operation of `docs/openapi.json`: every one is answered in time,
+//! with a response from the description, and never with an error caused by the daemon.
 
 mod values;
 
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Random, Response, Sandbox, answer, say, times};
 use values::Values;
 
-/// For each request of each operation.
+/// Time limit of each request.
 const ANSWERED: Duration = Duration::from_secs(30);
-/// Requests of each operation.
+/// Number of requests per operation.
 const REQUESTS: usize = 20;
-/// Operations that end what is tested.
+/// Operations that would end the test.
 const LEFT_OUT: &[&str] = &["POST /v1/daemon/stop"];
 
 struct Operation {
@@ -60,7 +60,7 @@ fn operations(document: &Value) -> Vec<Operation> {
     operations
 }
 
-/// A controller with workers, and what requests can name of them.
+/// A controller with workers, and their names for use in requests.
 struct World {
     sandbox: Sandbox,
     socket: PathBuf,
@@ -86,7 +86,8 @@ impl World {
         world
     }
 
-    /// Takes what the last requests may have changed: the owner, and workers that were stopped or removed.
+    /// Reads what the last requests may have changed: the owner, and workers that
+    /// were stopped or removed.
     fn refresh(&mut self) {
         let attached = self.sandbox.run(&["controller", "attach", "--takeover"]).data();
         let owner = &attached["owner"];
@@ -126,7 +127,7 @@ impl World {
         self.ask();
     }
 
-    /// Gives a task, unless earlier requests have taken what it needs.
+    /// Submits a task, unless earlier requests have used up its resources.
     fn give(&mut self) {
         let given =
             self.sandbox.run(&["task", "run", "--agent", "scout", "--background", "--text", "!say done"]);
@@ -135,7 +136,8 @@ impl World {
         }
     }
 
-    /// Has a worker ask something, unless earlier requests have taken its budget or filled its queue.
+    /// Makes a worker ask a question, unless earlier requests have used up its budget
+    /// or filled its queue.
     fn ask(&mut self) {
         let worker = as_text(&self.workers[0]["workerId"]);
         let sent = self.sandbox.sending(&worker, "!ask make it").args(["--queue", "--no-wait"]).run();
@@ -181,7 +183,7 @@ impl World {
     }
 }
 
-/// A text as part of an address.
+/// Encodes a text as part of an address.
 fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     text.bytes()
@@ -193,7 +195,7 @@ fn as_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The address of a request, with its parameters.
+/// Returns the address of a request, with its parameters.
 fn address(values: &mut Values<'_>, operation: &Operation) -> String {
     let mut path = operation.path.clone();
     let mut query = Vec::new();
@@ -233,7 +235,7 @@ fn body(values: &mut Values<'_>, operation: &Operation) -> String {
     body
 }
 
-/// What is wrong with a response.
+/// Returns what is wrong with a response.
 fn wrong(operation: &Operation, response: &Response, took: Duration) -> Option<String> {
     if took >= ANSWERED {
         return Some(format!("it took {took:?}"));
@@ -246,7 +248,7 @@ fn wrong(operation: &Operation, response: &Response, took: Duration) -> Option<S
         let Ok(document) = serde_json::from_str::<Value>(text) else {
             return Some(format!("not JSON: {text:?}"));
         };
-        // An error that comes later is the last line of a stream.
+        // A later error is the last line of a stream.
         if is_stream && document["ok"] == false {
             continue;
         }
@@ -295,7 +297,7 @@ fn no_generated_request_finds_a_fault() {
                 continue;
             };
             seen.entry(operation.name()).or_default().insert(response.status);
-            // Another owner has the workers: the rest of the requests would only be refused.
+            // Another owner has the workers: the remaining requests would only be refused.
             if response.status == 200 && operation.name().starts_with("POST /v1/controllers") {
                 world.refresh();
                 values.known = world.known();
@@ -319,7 +321,7 @@ fn no_generated_request_finds_a_fault() {
     say(&format!("operations without a success: {never:?}"));
     let of_tasks: Vec<_> = never.iter().filter(|name| name.contains("/tasks/{task}")).collect();
     assert!(of_tasks.is_empty(), "no request about a task succeeded: {of_tasks:?}");
-    assert!(never.len() < operations.len() / 2, "most requests were refused: {never:?}");
+    assert!(never.len() < operations.len() / 2, "too many requests were refused: {never:?}");
     world.sandbox.run(&["worker", "list"]).data();
     world.sandbox.finish();
 }

@@ -1,16 +1,16 @@
-//! Values for the schemas of the description: mostly what fits, sometimes what does not.
+//! Values for the schemas of the description: mostly valid, sometimes not.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use subagent_tests::harness::Random;
 
-/// Beyond this many schemas inside each other only what is required is given.
+/// At greater nesting depths, only required fields are generated.
 const MAX_DEPTH: usize = 6;
-/// One value in this many has another type than the schema wants.
+/// One of this many values has a type other than the schema's.
 const WRONG: u64 = 40;
 
-/// Texts that readers stumble over.
+/// Texts that often reveal errors in parsers.
 const TEXTS: &[&str] = &[
     "",
     " ",
@@ -34,15 +34,15 @@ const TEXTS: &[&str] = &[
     "!say hello",
 ];
 
-/// Numbers at the edges of what types hold.
+/// Numbers at the limits of types.
 const NUMBERS: &[i64] =
     &[0, 1, -1, 2, 50, 255, 256, 65_536, i32::MAX as i64, u32::MAX as i64, i64::MAX, i64::MIN];
 
-/// What a generated request is made of.
+/// The generator of a request.
 pub(super) struct Values<'a> {
     pub(super) random: Random,
     pub(super) document: &'a Value,
-    /// One optional field in this many is given.
+    /// One of this many optional fields is present.
     pub(super) optional: u64,
     /// Values of this world by the name of their field.
     pub(super) known: BTreeMap<&'static str, Vec<Value>>,
@@ -60,9 +60,9 @@ impl Values<'_> {
         (*self.random.pick(TEXTS)).to_owned()
     }
 
-    /// A value for a field of this name and schema.
+    /// Returns a value for a field with this name and schema.
     pub(super) fn value(&mut self, name: &str, schema: &Value, depth: usize) -> Value {
-        // How long is waited is always bounded.
+        // The time of a wait is always limited.
         let waits = name.starts_with("timeout");
         if !waits && !name.is_empty() && self.chance(WRONG) {
             return self.wrong();
@@ -128,7 +128,7 @@ impl Values<'_> {
         for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
             let given = match is_required(name) {
                 true => !self.chance(WRONG),
-                // What limits how long is waited is always given.
+                // The limits of a wait are always present.
                 false => name.starts_with("timeout") || (depth <= MAX_DEPTH && self.chance(self.optional)),
             };
             if given {
@@ -141,7 +141,7 @@ impl Values<'_> {
         fields.into()
     }
 
-    /// A value of any type.
+    /// Returns a value of any type.
     pub(super) fn wrong(&mut self) -> Value {
         let text = self.text();
         let values = [

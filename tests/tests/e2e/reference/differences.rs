@@ -1,7 +1,8 @@
-//! Where an answer differs from the reference's on purpose. `docs/migrating.md` tells users.
+//! Intended differences from the reference's responses. `docs/migrating.md`
+//! describes them for users.
 
-/// The session, a part of the command's line, where in the answer, and why ours is better. One that does not show any
-/// more is an error too.
+/// The session, part of the command's line, the location in the response, and why ours is better.
+/// An entry without a difference is an error too.
 pub(crate) const DIFFERENCES: &[[&str; 4]] = &[
     [
         "controller",
@@ -53,7 +54,7 @@ pub(crate) const DIFFERENCES: &[[&str; 4]] = &[
     ["debug", "cancel --worker-id $W", ".error.details.latestEvent.type", "the same"],
 ];
 
-/// The same for what may differ, by the order in which two things happen to come.
+/// Possible differences that depend on the order of two events.
 pub(crate) const RACES: &[[&str; 4]] = &[
     [
         "strict",

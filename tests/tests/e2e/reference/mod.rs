@@ -1,5 +1,6 @@
-//! Drop-in: what the reference was asked and answered (`tests/reference/*.session`, recorded) is asked again, and our
-//! answers must hold everything that was in its answers. What differs on purpose is listed, with the reason.
+//! Drop-in replacement: recorded requests to the reference (`tests/reference/*.session`) are
+//! repeated, and our responses must contain everything in the reference's. Intended differences are
+//! listed with their reasons.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +13,7 @@ mod differences;
 
 use differences::{DIFFERENCES, RACES};
 
-/// Texts for people: that there is one is compared, not its words.
+/// Texts for people, compared only for presence.
 const WORDS: &[&str] = &[
     "message",
     "recommendedAction",
@@ -22,10 +23,10 @@ const WORDS: &[&str] = &[
     "suggestedAction",
     "diagnosis",
 ];
-/// Different in every run.
+/// Values that differ in every run.
 const CHANGING: &[&str] = &["pid", "token", "runtimePid", "runtimeSocket", "resolvedCommandPath"];
 
-/// What is different in every run, and replaced.
+/// Values that differ in every run and are replaced.
 struct Run {
     root: String,
     agent: String,
@@ -104,7 +105,7 @@ fn replay(name: &str) {
         }
     }
     for [_, command, path, _] in unused {
-        wrong.push(format!("not a difference any more: {command} {path}"));
+        wrong.push(format!("no longer a difference: {command} {path}"));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     sandbox.finish();
@@ -146,13 +147,13 @@ fn steps(name: &str) -> Vec<Step> {
 }
 
 fn filled(text: &str, names: &BTreeMap<String, String>) -> String {
-    // The longest name first: one may be the beginning of another.
+    // The longest name first: one may be the prefix of another.
     let mut names: Vec<_> = names.iter().collect();
     names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
     names.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${name}"), value))
 }
 
-/// The differences, as path and text.
+/// Collects the differences, as path and text.
 fn compare(step: &Step, output: &Output, run: &Run, found: &mut Vec<(String, String)>) {
     let code = output.status.code().unwrap_or(-1);
     if code != step.code {
@@ -225,7 +226,7 @@ fn values(
     }
 }
 
-/// A line of text without what changes.
+/// Returns a line of text without varying parts.
 fn hidden(line: &str) -> String {
     match line.split_once(": ") {
         Some((key @ ("owner.pid" | "runtimePid"), _)) => format!("{key}: <pid>"),
@@ -233,7 +234,8 @@ fn hidden(line: &str) -> String {
     }
 }
 
-/// The text with ids, times and the sandbox's folder replaced, as `tests/reference/record` does it.
+/// Returns the text with ids, times and the sandbox's folder replaced,
+/// as `tests/reference/record` does it.
 fn plain(text: &str, run: &Run) -> String {
     let text = text.replace(&run.root, "<root>").replace(&run.agent, "<agent>");
     let mut out = String::new();

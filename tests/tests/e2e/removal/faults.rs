@@ -1,4 +1,5 @@
-//! The daemon is killed while it removes: what was confirmed stays removed, and the next daemon comes to the end.
+//! The daemon is killed during a removal: a confirmed removal stays, and the
+//! next daemon completes it.
 
 use subagent_tests::harness::{Random, Sandbox, times, wait_until};
 
@@ -57,7 +58,7 @@ fn a_daemon_that_is_killed_at_any_moment_of_removals() {
             .map(|worker| sandbox.subagent(&["worker", "rm", worker, "--force"]).spawn())
             .collect();
         let daemon = sandbox.daemon();
-        // At some moment between the first mark and the last row.
+        // At a random moment between the first mark and the last row.
         let marked = random.below(4);
         wait_until("some removals", SOON, || {
             let sql = "SELECT count(*) FROM removed_workers";
@@ -73,7 +74,7 @@ fn a_daemon_that_is_killed_at_any_moment_of_removals() {
         for removal in removals {
             let output = removal.output();
             if !output.status.success() {
-                // Nothing but what a new attempt gets over.
+                // Only errors that a new attempt overcomes.
                 let error = output.any_error();
                 assert!(
                     error["retryable"] == true || text(&error["code"]).starts_with("DAEMON_"),

@@ -1,4 +1,5 @@
-//! `worker rm`, `prune`, and the retention: what is removed is nowhere, what is kept is whole, whatever is killed.
+//! `worker rm`, `prune`, and the retention: removed data is gone everywhere, kept data is complete,
+//! in spite of any kill.
 
 mod faults;
 mod prune;
@@ -12,14 +13,14 @@ use rusqlite::Connection;
 use serde_json::Value;
 use subagent_tests::harness::{Sandbox, wait_until};
 
-/// Deleting goes on in the background.
+/// Deleting continues in the background.
 const SOON: Duration = Duration::from_secs(30);
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
 }
 
-/// The database, as it is on the disk.
+/// Opens the database file.
 fn database(sandbox: &Sandbox) -> Connection {
     let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
     database.busy_timeout(Duration::from_secs(10)).unwrap();
@@ -30,7 +31,7 @@ fn count(sandbox: &Sandbox, sql: &str) -> i64 {
     database(sandbox).query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-/// Waits until nothing of a removed worker is left, in the database and in the folders.
+/// Waits until nothing of a removed worker is left in the database and the folders.
 #[track_caller]
 fn wait_until_deleted(sandbox: &Sandbox, worker: &str) {
     let state = sandbox.state_dir();
@@ -43,7 +44,7 @@ fn wait_until_deleted(sandbox: &Sandbox, worker: &str) {
     });
 }
 
-/// What the daemon has stored happened so many days earlier. The daemon must not run.
+/// Moves all stored times back by this number of days. The daemon must not run.
 fn days_earlier(sandbox: &Sandbox, days: i64) {
     let by = days * 24 * 3600 * 1000;
     let sql = format!(

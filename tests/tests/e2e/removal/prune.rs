@@ -1,4 +1,4 @@
-//! `prune`.
+//! Tests of the command `prune`.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ fn it_removes_what_has_been_stopped_for_longer_and_says_what() {
     assert_eq!((&pruned["keys"], &pruned["dryRun"]), (&dry["keys"], &json!(false)));
     let _ = sandbox.run(&["worker", "show", &old]).error("WORKER_NOT_FOUND");
     wait_until_deleted(&sandbox, &old);
-    // Keys of the last day stay, however young what is removed may be.
+    // Keys of the last day stay, even if a removed worker is younger.
     let before = count(&sandbox, "SELECT count(*) FROM requests");
     let _ = sandbox.run(&["prune", "--older-than", "0"]).data_of("state.pruned");
     assert_eq!(count(&sandbox, "SELECT count(*) FROM requests"), before + 1);
@@ -127,7 +127,7 @@ fn a_runtime_whose_worker_the_store_has_forgotten_keeps_its_folder() {
     let _ = sandbox.send(&worker, "hello");
     let runtime = sandbox.runtime(&worker);
     stop_daemon(&sandbox);
-    // As after an old copy of the database was put back.
+    // As after a restore of an old copy of the database.
     let database = database(&sandbox);
     let dump = "ATTACH ':memory:' AS kept; CREATE TABLE kept.workers AS SELECT * FROM main.workers;
                 PRAGMA foreign_keys = OFF; DELETE FROM main.workers";

@@ -1,11 +1,11 @@
-//! What is over is removed by itself, and cursors that are too old are refused.
+//! Old data is removed automatically, and outdated cursors are refused.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
 use super::{SOON, count, database, days_earlier, stop_daemon, text, wait_until_deleted};
 
-/// Events without their times, which the test has changed.
+/// Returns events without their times, which the test has changed.
 fn untimed(events: &[Value]) -> Vec<Value> {
     let untimed = |event: &Value| {
         let mut event = event.clone();
@@ -15,8 +15,8 @@ fn untimed(events: &[Value]) -> Vec<Value> {
     events.iter().map(untimed).collect()
 }
 
-/// Starts the daemon and waits until it has marked what is too old; gives what is shown from then on, whether the rest
-/// was deleted already or not.
+/// Starts the daemon and waits until it has marked old data. Returns the events shown from then on,
+/// whether the others are deleted already or not.
 fn kept(sandbox: &Sandbox, worker: &str) -> Vec<Value> {
     let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     let mark = format!("SELECT expired_seq FROM workers WHERE worker_id = '{worker}'");
@@ -24,7 +24,7 @@ fn kept(sandbox: &Sandbox, worker: &str) -> Vec<Value> {
     sandbox.events(worker)
 }
 
-/// A worker with turns of 40 days ago, and what it showed.
+/// A worker with turns of 40 days ago, and its output.
 fn aged(sandbox: &Sandbox) -> (String, Vec<Value>) {
     let worker = sandbox.start("demo");
     for number in 0..3 {
@@ -58,7 +58,7 @@ fn a_worker_that_was_stopped_long_ago_is_removed_when_the_daemon_starts() {
     wait_until_deleted(&sandbox, &old);
     let _ = sandbox.run(&["worker", "show", &old]).error("WORKER_NOT_FOUND");
     assert_eq!(sandbox.show(&young)["state"], "stopped");
-    // Those of its time are gone: its stop, and what it was sent.
+    // Data of its time is gone: its stop, and its messages.
     wait_until("old keys to be forgotten", SOON, || {
         (count(&sandbox, "SELECT count(*) FROM requests") < keys - 2).then_some(())
     });
@@ -70,18 +70,18 @@ fn a_worker_that_is_never_stopped_does_not_grow_for_ever() {
     let sandbox = Sandbox::new();
     let _ = sandbox.init();
     let (worker, before) = aged(&sandbox);
-    // All of it was long ago, and yet the latest turn stays.
+    // Everything is old, but the latest turn stays.
     let kept = kept(&sandbox, &worker);
     let start = before.iter().find(|event| event["type"] == "worker.started").unwrap();
     assert_eq!(kept[0]["eventId"], start["eventId"]);
     assert_eq!(kept[1]["type"], "turn.started");
     let latest = before.iter().position(|event| event["eventId"] == kept[1]["eventId"]).unwrap();
-    assert_eq!(untimed(&before[latest..]), untimed(&kept[1..]), "the latest turn is whole");
+    assert_eq!(untimed(&before[latest..]), untimed(&kept[1..]), "the latest turn must be complete");
     let rows = format!(
         "SELECT count(*) FROM turns t JOIN workers w ON w.id = t.worker WHERE w.worker_id = '{worker}'"
     );
     wait_until("rows of old turns to be deleted", SOON, || (count(&sandbox, &rows) == 2).then_some(()));
-    // Cursors of then.
+    // Cursors from that time.
     let mark = &before[latest - 1];
     for cursor in [&before[0], &before[1], &before[latest / 2], mark] {
         let cursor = text(&cursor["eventId"]);
@@ -103,7 +103,7 @@ fn a_worker_that_is_never_stopped_does_not_grow_for_ever() {
     let after =
         sandbox.command("subagent").args(["watch", "--worker-id", &worker, "--from-event-id", first]).run();
     assert_eq!(after.lines().len(), kept.len() - 2);
-    // No event of anybody: not expired, but unknown.
+    // Not an event of any worker: unknown instead of expired.
     for unknown in ["ev_000000000000", "ev_0000000fffff", "nothing"] {
         let _ = sandbox
             .run(&["watch", "--worker-id", &worker, "--from-event-id", unknown])
@@ -111,7 +111,7 @@ fn a_worker_that_is_never_stopped_does_not_grow_for_ever() {
     }
     let found = sandbox.run(&["wait", "--worker-id", &worker, "--include-history"]).data_of("event.matched");
     assert_eq!(found["turnId"], kept[1]["turnId"]);
-    // It goes on, on the same session, and can be handed over.
+    // It continues on the same session, and can be handed over.
     assert_eq!(sandbox.send(&worker, "and on")["assistantText"], "and on");
     let handoff = sandbox.run(&["worker", "handoff", "--worker-id", &worker]).data_of("worker.handoff.ready");
     let document = std::fs::read_to_string(text(&handoff["handoffPath"])).unwrap();
@@ -148,7 +148,7 @@ fn a_deletion_that_was_cut_short_goes_on() {
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
     let _ = sandbox.persist(&["worker", "list"]);
     wait_until("the daemon to abort", SOON, || once.exists().then_some(()));
-    // Marked and not deleted: nobody sees it any more all the same.
+    // Marked but not deleted: already invisible.
     let old = text(&before[5]["eventId"]);
     let _ =
         sandbox.persist(&["watch", "--worker-id", &worker, "--from-event-id", old]).error("CURSOR_EXPIRED");
@@ -172,7 +172,7 @@ fn the_time_is_a_number_of_days_or_never() {
     assert_eq!(error["details"]["variable"], "SUBAGENT_RETENTION_DAYS");
     let error = sandbox.command("subagentd").args(["run", "--json"]).run().error("INVALID_ARGUMENT");
     assert_eq!(error["details"]["variable"], "SUBAGENT_RETENTION_DAYS");
-    // The flag is what counts.
+    // The flag takes precedence.
     let daemon = sandbox.command("subagentd").args(["run", "--retention-days", "never", "--json"]).spawn();
     daemon.wait_line("its start", |line| line.contains("\"pid\"").then_some(()));
     assert!(database(&sandbox).is_autocommit());

@@ -1,4 +1,4 @@
-//! `worker rm`.
+//! Tests of the command `worker rm`.
 
 use std::thread;
 
@@ -50,8 +50,8 @@ fn a_removed_worker_is_nowhere_and_nothing_of_it_is_left() {
     for table in ["workers", "events", "turns", "approvals", "handoffs"] {
         assert_eq!(count(&sandbox, &format!("SELECT count(*) FROM {table}")), 0, "{table}");
     }
-    assert_eq!(count(&sandbox, "PRAGMA freelist_count"), 0, "the space goes back");
-    // Neither its numbers nor its key are given again.
+    assert_eq!(count(&sandbox, "PRAGMA freelist_count"), 0, "the space must be released");
+    // Neither its numbers nor its key are reused.
     let next = sandbox.start("demo");
     assert!(sandbox.events(&next).iter().all(|event| text(&event["eventId"]) > text(&last["eventId"])));
     assert_eq!(count(&sandbox, "SELECT id FROM workers"), 2);
@@ -116,8 +116,8 @@ fn a_worker_whose_agent_never_started_is_removed_as_it_is() {
     let failed = sandbox.run(&["worker", "start", "--launcher", "broken"]).any_error();
     let worker = text(&failed["details"]["workerId"]).to_owned();
     assert_eq!(sandbox.show(&worker)["state"], "error");
-    // Its runtime may just be ending.
-    let removed = wait_until("it to be over", super::SOON, || {
+    // Its runtime may still be ending.
+    let removed = wait_until("the removal to be possible", super::SOON, || {
         let output = sandbox.run(&["worker", "rm", &worker]);
         output.status.success().then(|| output.data_of("worker.removed"))
     });
@@ -126,7 +126,7 @@ fn a_worker_whose_agent_never_started_is_removed_as_it_is() {
     sandbox.finish();
 }
 
-/// `POST` with a key; gives the envelope.
+/// Sends a `POST` with a key. Returns the envelope.
 fn post(sandbox: &Sandbox, path: &str, key: &str, body: &str) -> Value {
     let info = sandbox.daemon_info().unwrap();
     let head = [&format!("POST {path} HTTP/1.1"), &format!("Idempotency-Key: {key}")[..]];
@@ -179,7 +179,7 @@ fn only_its_owner_removes_a_worker_and_nobody_from_below_one() {
             .error("INVALID_CONTROLLER_HANDLE")
     };
     let _ = stale(&["worker", "rm", &worker, "--force"]);
-    assert_eq!(sandbox.show(&worker)["state"], "idle", "it was not even stopped");
+    assert_eq!(sandbox.show(&worker)["state"], "idle", "it must not even be stopped");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let _ = stale(&["worker", "rm", &worker]);
     let _ = stale(&["prune", "--older-than", "0"]);
@@ -200,7 +200,7 @@ fn a_follower_ends_quietly_when_its_worker_is_removed() {
     let followed = follower.output();
     assert!(followed.status.success(), "{followed}");
     assert!(followed.lines().iter().all(|line| line["eventId"].is_string()), "{followed}");
-    // A wait says why it cannot come to an end.
+    // A wait reports why it cannot end.
     let waited = waiting.output().any_error();
     let code = text(&waited["code"]);
     assert!(["WORKER_STOPPED", "WORKER_NOT_FOUND", "WAIT_TIMEOUT"].contains(&code), "{waited}");
@@ -239,7 +239,7 @@ fn fifty_removals_at_once_beside_a_running_turn() {
     }
     let left = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     assert_eq!((&left["count"], &left["items"][0]["workerId"]), (&json!(1), &json!(busy)));
-    // The same worker by fifty at once: one removes it, the others hear that it is gone.
+    // Fifty requests for the same worker: one removes it, the others report that it is gone.
     let worker = sandbox.start("demo");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let all: Vec<_> = (0..50).map(|_| sandbox.subagent(&["worker", "rm", &worker]).spawn()).collect();

@@ -1,5 +1,5 @@
-//! What `prune` and the retention must leave alone: a restored state, what a clock that is wrong calls old, what only its
-//! owner may remove, journals that nobody knows, turns that run.
+//! What `prune` and the retention must not remove: a restored state, data that only a wrong clock
+//! calls old, data that only its owner may remove, unknown journals, running turns.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use subagent_tests::harness::{Command, Sandbox, wait_until};
 
 use super::{SOON, count, database, days_earlier, stop_daemon, text, wait_until_deleted};
 
-/// Whether this key of `meta` is there.
+/// Whether this key of `meta` exists.
 fn is_noted(sandbox: &Sandbox, key: &str) -> bool {
     count(sandbox, &format!("SELECT count(*) FROM meta WHERE key = '{key}'")) > 0
 }
@@ -41,12 +41,12 @@ fn a_restored_backup_is_as_young_as_the_restore() {
     stop_daemon(&sandbox);
     sandbox.remove_env("SUBAGENT_RETENTION_DAYS");
     let _ = sandbox.show(&young);
-    wait_until("the retention to look", SOON, || is_noted(&sandbox, "clock_trusted").then_some(()));
+    wait_until("the retention to check", SOON, || is_noted(&sandbox, "clock_trusted").then_some(()));
     let pruned = sandbox.run(&["prune"]).data_of("state.pruned");
     assert_eq!((&pruned["count"], &pruned["keys"], &pruned["leftovers"]), (&json!(0), &json!(0), &json!([])));
     assert_eq!(sandbox.show(&old)["state"], "stopped");
     assert!(count(&sandbox, "SELECT count(*) FROM requests") >= keys);
-    // Whoever wants it gone says so.
+    // An explicit request removes it.
     stop_daemon(&sandbox);
     database(&sandbox)
         .execute_batch("UPDATE meta SET value = value - 2592000000 - 3600000 WHERE key = 'restored_at'")
@@ -74,10 +74,10 @@ fn a_clock_that_is_wrong_once_removes_nothing() {
     assert_eq!(sandbox.show(&old)["state"], "stopped");
     wait_until("the clock to be doubted", SOON, || is_noted(&sandbox, "clock_doubted").then_some(()));
     stop_daemon(&sandbox);
-    assert_eq!(sandbox.show(&old)["state"], "stopped", "an hour later it says nothing new");
+    assert_eq!(sandbox.show(&old)["state"], "stopped", "an hour later there must be no new message");
     assert!(sandbox.logs().contains("more than a week beyond the last look"));
     stop_daemon(&sandbox);
-    // It says the same a day later.
+    // The clock shows the same a day later.
     earlier("clock_doubted", 25);
     let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     wait_until_deleted(&sandbox, &old);
@@ -94,7 +94,7 @@ fn what_belongs_to_an_owner_needs_the_right_handle_also_if_no_worker_is_concerne
     database(&sandbox).execute("UPDATE requests SET created_at = created_at - 3000000000", []).unwrap();
     let left = sandbox.state_dir().join("handoffs/w_00000000aa");
     fs::create_dir_all(&left).unwrap();
-    // The retention of the daemon's own would be faster.
+    // The daemon's own retention would be faster.
     let sandbox = {
         let mut sandbox = sandbox;
         sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
@@ -121,7 +121,7 @@ fn what_belongs_to_an_owner_needs_the_right_handle_also_if_no_worker_is_concerne
 #[test]
 fn journals_of_workers_that_nobody_knows_stay_and_what_a_restore_replaced_goes() {
     let mut sandbox = Sandbox::new();
-    // The retention of the daemon that the first command starts would be as fast as that command.
+    // The retention of the daemon that the first command starts would be equally fast.
     sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
     let _ = sandbox.init();
     let state = sandbox.state_dir().to_owned();
@@ -154,11 +154,11 @@ fn journals_of_workers_that_nobody_knows_stay_and_what_a_restore_replaced_goes()
     stop_daemon(&sandbox);
     sandbox.remove_env("SUBAGENT_RETENTION_DAYS");
     let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
-    wait_until("what was replaced long ago to be removed", SOON, || {
+    wait_until("old replaced databases to be removed", SOON, || {
         gone[1..].iter().all(|name| !state.join(name).exists()).then_some(())
     });
     kept.iter().for_each(|name| assert!(state.join(name).exists(), "{name}"));
-    // Removed by hand, as the doctor says.
+    // Removed by hand, as the doctor advises.
     fs::remove_dir_all(state.join("runtimes/w_00000000aa")).unwrap();
     sandbox.finish();
 }
@@ -174,7 +174,7 @@ fn a_turn_that_runs_is_not_disturbed() {
     let accepted = sandbox.send_no_wait(&worker, &directive);
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
     stop_daemon(&sandbox);
-    // Old, and still running: beside the retention of the next daemon, and a prune of everything.
+    // Old but still running: concurrent with the next daemon's retention and a prune of everything.
     days_earlier(&sandbox, 40);
     let pruned = sandbox.run(&["prune", "--older-than", "0"]).data_of("state.pruned");
     assert_eq!(pruned["count"], 0);
@@ -232,8 +232,8 @@ fn a_retention_that_fails_keeps_nothing_that_was_removed() {
         .unwrap();
     let _ = sandbox.run(&["worker", "rm", &worker]).data_of("worker.removed");
     wait_until_deleted(&sandbox, &worker);
-    // It may come a moment later.
-    wait_until("the failure to be told", SOON, || {
+    // It may arrive a moment later.
+    wait_until("the failure to be reported", SOON, || {
         sandbox.logs().contains("what is over cannot be deleted").then_some(())
     });
     database(&sandbox).execute_batch("DROP TRIGGER broken").unwrap();

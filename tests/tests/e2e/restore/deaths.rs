@@ -1,5 +1,5 @@
-//! What dies, hangs or fails in the middle of a restore: the database is the old one or the new one, never neither and
-//! never a mixture.
+//! Deaths, hangs and failures during a restore: the database is the old one or the new one, never
+//! neither and never a mixture.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use subagent_tests::harness::{Faults, Sandbox, crowd, times, wait_until};
 
 use super::{Kept, keep, kept, left_over, restore, saved, saved_after_a_turn};
 
-/// The places where a restore is killed.
+/// The failpoints where a restore is killed.
 const POINTS: &[&str] = &[
     "restore.before_look",
     "restore.before_carry_over",
@@ -16,13 +16,13 @@ const POINTS: &[&str] = &[
     "restore.after_exchange",
     "restore.after_rename",
 ];
-/// So many at the same time: mostly it is waited for processes.
+/// Number of concurrent cases, which mostly wait for processes.
 const WIDTH: usize = 5;
-/// For a point to be reached.
+/// Time limit for reaching a failpoint.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// After a restore has died the database is the old one, or the new one if the names were exchanged, and a restore that
-/// is not disturbed finds everything.
+/// After a restore has died, the database is the old one, or the new one if the names were
+/// exchanged. An undisturbed restore then finds everything.
 fn all_is_well(sandbox: &Sandbox, worker: &str, saved: &Kept, point: &str) {
     let exchanged = point.starts_with("restore.after");
     assert_eq!(kept(sandbox), usize::from(point == "restore.after_rename"), "{point}");
@@ -75,7 +75,7 @@ fn a_restore_that_is_killed_while_it_hangs_leaves_the_old_database_or_the_new_on
                 .spawn();
             wait_until("the restore to hang", LIMIT, || once.exists().then_some(()));
             if *point == "restore.before_rename" && times(1) > 1 {
-                // No daemon can be started meanwhile, and whoever wants one is told why, at the end of its time.
+                // No daemon can start meanwhile, and a command reports the reason at its deadline.
                 let told = sandbox.run(&["worker", "list"]).error("DAEMON_START_FAILED");
                 assert!(told["message"].as_str().unwrap().contains("restoring a backup"), "{told}");
                 assert_eq!(told["retryable"], true);
@@ -88,7 +88,7 @@ fn a_restore_that_is_killed_while_it_hangs_leaves_the_old_database_or_the_new_on
     );
 }
 
-/// What a restore fails with where these failpoints are armed; nothing has become of it then.
+/// Asserts the error of a restore with these failpoints, which then has no effect.
 #[track_caller]
 fn fails(sandbox: &Sandbox, file: &str, armed: &str, code: &str) {
     let failed = sandbox.subagent(&["restore", file]).env("SUBAGENT_FAILPOINTS", armed).run();
@@ -98,7 +98,7 @@ fn fails(sandbox: &Sandbox, file: &str, armed: &str, code: &str) {
 #[track_caller]
 fn nothing_happened(sandbox: &Sandbox, error: &serde_json::Value, why: &str) {
     assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{error}");
-    assert_eq!(kept(sandbox), 0, "{why}: the backup was kept as what it has not replaced");
+    assert_eq!(kept(sandbox), 0, "{why}: the backup was kept as a replaced database");
     assert_eq!(left_over(sandbox), Vec::<String>::new(), "{why}");
 }
 
@@ -130,7 +130,7 @@ fn a_disk_that_is_full_leaves_the_old_database() {
         fails(&sandbox, &file, armed, "STORAGE_FULL");
         assert_eq!(sandbox.events(&worker), events, "{armed}");
     }
-    // While the copy is made, and whenever SQLite writes to it.
+    // While the copy is made, at any write by SQLite.
     for nth in 1..=4 {
         let rule = format!("op=write;path=*/state.db.restoring*;errno=ENOSPC;nth={nth};count=1000");
         let faults = Faults::arm(&mut sandbox, &[rule]);
@@ -146,7 +146,7 @@ fn a_disk_that_is_full_leaves_the_old_database() {
 
 #[test]
 fn where_two_files_cannot_be_exchanged_the_old_one_is_copied_first() {
-    // The file system knows no such rename, the kernel does not, or it says in another way that it cannot.
+    // The file system or the kernel does not support such a rename, or reports that in another way.
     for number in [22, 38, 95] {
         let (sandbox, worker, saved) = saved();
         let _ = sandbox.send(&worker, "one");
@@ -159,7 +159,7 @@ fn where_two_files_cannot_be_exchanged_the_old_one_is_copied_first() {
         assert_eq!((kept(&sandbox), left_over(&sandbox)), (1, Vec::new()), "{armed}");
         assert!(sandbox.events(&worker).len() < events.len(), "{armed}: it is still the old one");
         sandbox.check();
-        // What is kept is whole.
+        // The kept copy is complete.
         let _ = sandbox.run(&["restore", replaced.as_str().unwrap()]).data_of("state.restored");
         sandbox.recorder().go_back_to(newer);
         assert_eq!(sandbox.events(&worker), events, "{armed}");

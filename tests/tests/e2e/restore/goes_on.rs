@@ -1,4 +1,4 @@
-//! `subagent restore`: what must still be true after the database has gone back to an earlier moment.
+//! `subagent restore`: what must still hold after the database has gone back to an earlier moment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use subagent_tests::harness::{Gate, Launcher, Sandbox, assert_shape, wait_until}
 
 use super::{keep, restore, saved, saved_after_a_turn};
 
-/// For what takes a moment.
+/// Time limit for short waits.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A turn that has said `begun` and stands at a gate.
+/// A turn that has printed `begun` and waits at a gate.
 fn turn_at_gate(sandbox: &Sandbox, worker: &str, gate: &Gate) -> Value {
     let touch = sandbox.file_name("touched");
     let accepted =
@@ -102,8 +102,8 @@ fn a_turn_whose_beginning_is_gone_is_open_and_can_be_canceled() {
         let args = ["wait", "--worker-id", &worker, "--from-event-id"];
         let cursor = accepted["acceptedEventId"].as_str().unwrap();
         let _ = sandbox.run(&[&args[..], &[cursor, "--until", "progress.message"]].concat());
-        // All of it was written and taken.
-        wait_until("all of the flood to be taken", LIMIT, || {
+        // All of it was written and read.
+        wait_until("the whole flood to be read", LIMIT, || {
             sandbox.events(&worker).iter().any(|event| event["data"]["text"] == "begun").then_some(())
         });
         restore(&sandbox, &kept, &[]);
@@ -161,7 +161,7 @@ fn workers_that_the_backup_does_not_know_are_named_and_only_force_ends_them() {
     let (daemon, runtime) = (sandbox.daemon(), sandbox.runtime(&orphan));
     let error = sandbox.run(&["restore", &kept.file]).error("RESTORE_WOULD_ORPHAN");
     assert_eq!(error["details"]["workers"], json!([orphan]), "{error}");
-    assert_eq!(sandbox.daemon().pid, daemon.pid, "the daemon was ended for nothing");
+    assert_eq!(sandbox.daemon().pid, daemon.pid, "the daemon was ended without need");
     assert_eq!(sandbox.show(&orphan)["state"], "idle");
     let data = restore(&sandbox, &kept, &["--force"]);
     assert_eq!(data["endedWorkers"], json!([orphan]));
@@ -228,7 +228,7 @@ fn no_handle_is_worth_anything_after_a_restore_and_epochs_go_on() {
 fn a_worker_that_was_stopped_since_is_idle_and_its_prompts_are_not_repeated() {
     let (sandbox, worker) = Sandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
-    // Accepted, and not yet with the runtime: so it stands in the backup.
+    // Accepted and not yet with the runtime: this is the state in the backup.
     runtime.signal(nix::sys::signal::Signal::SIGSTOP);
     let touch = sandbox.file_name("touched");
     let accepted = sandbox.send_no_wait(&worker, &format!("!touch {touch}"));
@@ -262,7 +262,7 @@ fn a_turn_that_waited_when_it_was_saved_is_sent_by_nobody_again() {
     restore(&sandbox, &kept, &[]);
     runtime.signal(nix::sys::signal::Signal::SIGCONT);
     let end = sandbox.turn_end(&accepted);
-    // The daemon that has ended had said it to the runtime, which took it then, or nobody sends it.
+    // Either the former daemon had sent it to the runtime, or it is never sent.
     assert!(end["type"] == "turn.completed" || end["data"]["error"]["code"] == "RUNTIME_LOST", "{end}");
     assert_eq!(sandbox.touches("touched"), usize::from(end["type"] == "turn.completed"), "{end}");
     assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
@@ -295,7 +295,7 @@ fn a_worker_goes_on_from_one_whose_handoff_is_gone() {
     let data = sandbox.run(&["worker", "continue", "--from-worker", &worker]).data_of("worker.continued");
     assert_eq!(data["sourceWorkerId"], worker.as_str(), "{data}");
     let told = later["handoffPath"].as_str().unwrap();
-    assert!(Path::new(told).is_file(), "a handoff that somebody was told of was removed");
+    assert!(Path::new(told).is_file(), "an acknowledged handoff was removed");
     sandbox.finish();
 }
 
@@ -312,7 +312,7 @@ fn a_later_runtime_of_a_known_worker_is_taken_over() {
     let shown = sandbox.show(&worker);
     assert_eq!((&shown["state"], &shown["runtimePid"]), (&json!("idle"), &json!(runtime.pid)), "{shown}");
     let events = sandbox.events(&worker);
-    // The journals of the runtimes in between are deleted when the next one is started.
+    // The journals of runtimes in between are deleted when the next one starts.
     assert_eq!(of_type(&events, "journal.gap").len(), 1, "{events:?}");
     assert_eq!(of_type(&events, "worker.restarted").len(), 1, "{events:?}");
     assert_eq!(of_type(&events, "turn.completed").len(), 2, "{events:?}");

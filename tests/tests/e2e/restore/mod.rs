@@ -1,4 +1,5 @@
-//! `subagent restore`: what goes on after it, what it refuses, and what becomes of a restore that fails or dies.
+//! `subagent restore`: what continues after it, what it refuses, and the effects of a
+//! failed or killed restore.
 
 mod deaths;
 mod goes_on;
@@ -22,14 +23,14 @@ fn keep(sandbox: &Sandbox) -> Kept {
     Kept { file, known: sandbox.recorder().acknowledged() }
 }
 
-/// A worker, and a backup that knows it.
+/// A worker, and a backup that contains it.
 fn saved() -> (Sandbox, String, Kept) {
     let (sandbox, worker) = Sandbox::with_worker();
     let kept = keep(&sandbox);
     (sandbox, worker, kept)
 }
 
-/// A worker that has had a turn, and a backup that knows both.
+/// A worker that has had a turn, and a backup that contains both.
 fn saved_after_a_turn() -> (Sandbox, String, Kept) {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "one");
@@ -37,7 +38,7 @@ fn saved_after_a_turn() -> (Sandbox, String, Kept) {
     (sandbox, worker, kept)
 }
 
-/// Restores, and forgets what was acknowledged since.
+/// Restores, and discards later acknowledged facts.
 #[track_caller]
 fn restore(sandbox: &Sandbox, kept: &Kept, flags: &[&str]) -> Value {
     let data = sandbox.run(&[&["restore", &kept.file], flags].concat()).data_of("state.restored");
@@ -50,12 +51,12 @@ fn names(sandbox: &Sandbox) -> impl Iterator<Item = String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap())
 }
 
-/// Files of a restore that is not complete.
+/// Returns the files of an incomplete restore.
 fn left_over(sandbox: &Sandbox) -> Vec<String> {
     names(sandbox).filter(|name| name.starts_with("state.db.restoring")).collect()
 }
 
-/// How many databases are kept that were replaced.
+/// Returns the number of replaced databases that are kept.
 fn kept(sandbox: &Sandbox) -> usize {
     let is_kept = |name: &String| name.starts_with("state.db.replaced-") && !name.ends_with("-wal");
     names(sandbox).filter(is_kept).count()

@@ -1,4 +1,4 @@
-//! What a restore refuses, and what it does with a database that is damaged.
+//! What a restore refuses, and its handling of a damaged database.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use subagent_tests::harness::Sandbox;
 
 use super::{Kept, keep, kept, left_over, saved, saved_after_a_turn};
 
-/// Changes a copy of a backup and gives its name.
+/// Changes a copy of a backup and returns its name.
 fn changed(sandbox: &Sandbox, from: &str, name: &str, sql: &str) -> String {
     let to = sandbox.file_name(name);
     fs::copy(from, &to).unwrap();
@@ -56,7 +56,7 @@ fn a_file_that_is_no_backup_changes_nothing() {
         assert_eq!(refused.status.code(), Some(2), "{command} {file:?}: {refused}");
         assert_eq!(refused.document()["error"]["code"], "INVALID_ARGUMENT");
     }
-    assert_eq!(sandbox.daemon().pid, daemon.pid, "the daemon was ended for nothing");
+    assert_eq!(sandbox.daemon().pid, daemon.pid, "the daemon was ended without need");
     assert_eq!(left_over(&sandbox), Vec::<String>::new());
     assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
     sandbox.finish();
@@ -105,7 +105,7 @@ fn what_was_replaced_can_be_restored_itself() {
     let events = sandbox.events(&worker);
     let replaced = sandbox.run(&["restore", &file]).data_of("state.restored")["replacedPath"].take();
     let _ = sandbox.run(&["restore", replaced.as_str().unwrap()]).data_of("state.restored");
-    assert_eq!(sandbox.events(&worker), events, "what was seen before is there again");
+    assert_eq!(sandbox.events(&worker), events, "the earlier events must be present again");
     assert_eq!(sandbox.send(&worker, "two")["assistantText"], "two");
     sandbox.finish();
 }
@@ -151,7 +151,7 @@ fn a_state_dir_that_was_lost_is_restored_from_nothing() {
     let shown = sandbox.show(&worker);
     assert_eq!((&shown["state"], &shown["runtimePid"]), (&Value::from("idle"), &Value::Null), "{shown}");
     assert_eq!(sandbox.events(&worker)[..events.len()], events[..]);
-    // The variables of its agent went with the state dir's sockets.
+    // The variables of its agent were removed with the state directory's sockets.
     assert_eq!(sandbox.send(&worker, "two")["environmentSent"], true);
     sandbox.finish();
 }
@@ -183,7 +183,7 @@ fn an_empty_database_says_nothing_of_its_numbers() {
     sandbox.recorder().go_back_to(known);
     assert_eq!(data["continued"], false, "{data}");
     let kept = format!("{}-wal", data["replacedPath"].as_str().unwrap());
-    assert_eq!(fs::read(kept).unwrap(), wal, "what was written last is kept");
+    assert_eq!(fs::read(kept).unwrap(), wal, "the latest data must be kept");
     let waited = sandbox.send(&worker, "two");
     assert!(waited["acceptedEventId"].as_str().unwrap() > seen.as_str(), "{waited}");
     assert!(sandbox.daemon_info().unwrap().generation > generation + 1_000_000);

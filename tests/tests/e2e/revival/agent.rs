@@ -1,4 +1,5 @@
-//! An agent whose every answer a test can choose anew for each of its lives: a script that reads words from a file.
+//! An agent whose responses a test can choose for each of its processes: a script that reads
+//! words from a file.
 
 use std::fs;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Launcher, Sandbox, wait_until};
 
-/// It answers what it is asked, unless a word of its file `$1` says otherwise.
+/// It answers every request, unless a word in its file `$1` changes that.
 const SCRIPT: &str = r#"
 words=$(cat "$1")
 has() { case " $words " in *" $1 "*) return 0 ;; esac; return 1; }
@@ -57,8 +58,8 @@ while IFS= read -r line; do
 done
 "#;
 
-/// A sandbox with a controller and the launcher `words`, whose agent starts with these words. The same agent as `hasty`
-/// has little time for it.
+/// A sandbox with a controller and the launcher `words`, whose agent starts with these words. The
+/// launcher `hasty` has the same agent with little time to start.
 pub(crate) fn sandbox(words: &str) -> Sandbox {
     let mut sandbox = Sandbox::new();
     fs::write(sandbox.file("agent"), SCRIPT).unwrap();
@@ -71,7 +72,7 @@ pub(crate) fn sandbox(words: &str) -> Sandbox {
     sandbox
 }
 
-/// Chooses how the agent's next lives go.
+/// Sets the words for the agent's next processes.
 pub(crate) fn say(sandbox: &Sandbox, words: &str) {
     fs::write(sandbox.file("words"), words).unwrap();
 }
@@ -84,14 +85,14 @@ pub(crate) fn gone(sandbox: &Sandbox, worker: &str) {
     });
 }
 
-/// The events of a type, in order.
+/// Returns the events of a type, in order.
 pub(crate) fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
     let mut events = sandbox.events(worker);
     events.retain(|event| event["type"] == event_type);
     events
 }
 
-/// That a message is carried out.
+/// Checks that a message is carried out.
 #[track_caller]
 pub(crate) fn works(sandbox: &Sandbox, worker: &str) {
     let waited = sandbox.send(worker, "hello");

@@ -1,4 +1,4 @@
-//! Every death, and every way back.
+//! Every death, and every way of recovery.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use subagent_tests::harness::{Sandbox, wait_until};
 
 use super::agent::{gone, of_type, sandbox, works};
 
-/// What dies, and when.
+/// The process that dies, and the time.
 #[derive(Debug, Clone, Copy)]
 enum Death {
-    /// The agent, by what it does at this prompt.
+    /// The agent, by its action for this prompt.
     Agent(&'static str),
     /// The agent, by a signal while it is idle.
     IdleAgent,
     Runtime(Signal, Moment),
     Guard(Moment),
-    /// Runtime and guard in one stroke.
+    /// Runtime and guard at the same time.
     Both(Moment),
 }
 
@@ -45,7 +45,7 @@ const DEATHS: [Death; 14] = [
 ];
 
 impl Death {
-    /// Brings it about; gives the cursor from before.
+    /// Kills the process. Returns the cursor from before.
     fn strike(self, sandbox: &Sandbox, worker: &str) -> serde_json::Value {
         let before = sandbox.events(worker).pop().unwrap()["eventId"].clone();
         let runtime = sandbox.runtime(worker);
@@ -80,7 +80,7 @@ impl Death {
     }
 }
 
-/// That the worker has come back once more than before, on its session.
+/// Checks that the worker has recovered once more than before, with its session.
 #[track_caller]
 fn is_back(sandbox: &Sandbox, worker: &str, session: &serde_json::Value, times: usize, what: &str) {
     let restarted = of_type(sandbox, worker, "worker.restarted");
@@ -112,7 +112,8 @@ fn after_every_death_a_message_that_does_not_wait_for_the_news_has_one_end() {
     let worker = sandbox.start("words");
     for death in DEATHS {
         death.strike(&sandbox, &worker);
-        // The daemon may not have heard of it: the message may fail, but it comes to one end, and the next works.
+        // The daemon may not have noticed: the message may fail, but it ends once, and
+        // the next one works.
         let accepted = sandbox.subagent(&["send", "--worker-id", &worker, "--text", "on", "--no-wait"]).run();
         if accepted.status.success() {
             let accepted = accepted.data_of("turn.accepted");
@@ -123,7 +124,7 @@ fn after_every_death_a_message_that_does_not_wait_for_the_news_has_one_end() {
         wait_until("the worker to be idle", Duration::from_secs(20), || {
             (sandbox.show(&worker)["state"] == "idle").then_some(())
         });
-        // Whatever was on its way out is gone then.
+        // Everything on its way out is then gone.
         let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
         works(&sandbox, &worker);
     }
@@ -137,7 +138,7 @@ fn after_every_death_a_restart_brings_the_worker_back() {
     let session = sandbox.show(&worker)["sessionId"].clone();
     for (index, death) in DEATHS.into_iter().enumerate() {
         death.strike(&sandbox, &worker);
-        // Also while the old one is still on its way out.
+        // Also while the old one is still ending.
         let after = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
         assert_eq!((&after["state"], &after["lastError"]), (&json!("idle"), &json!(null)), "{death:?}");
         is_back(&sandbox, &worker, &session, index + 1, &format!("{death:?}"));
@@ -156,7 +157,7 @@ fn after_every_death_a_daemon_that_watches_brings_the_worker_back() {
         .deadline(Duration::from_secs(300))
         .spawn();
     daemon.wait_line("readiness", |_| Some(()));
-    // One worker for each, so that none has to wait for its cooldown.
+    // A separate worker for each, so that none has to wait for its cooldown.
     for death in DEATHS {
         let worker = sandbox.start("words");
         let session = sandbox.show(&worker)["sessionId"].clone();

@@ -10,7 +10,7 @@ use subagent_tests::harness::{Sandbox, wait_until};
 
 use super::agent::{of_type, sandbox, say, works};
 
-/// Short, so that nobody waits for long; long enough for a command in between.
+/// Short, so that tests do not wait long; long enough for a command in between.
 const SOON: &str = "0.4";
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -25,7 +25,7 @@ fn set_timeout(sandbox: &Sandbox, worker: &str, timeout: &str) -> Value {
     sandbox.run(&args).data_of("worker.set")
 }
 
-/// Waits until the worker hibernates; gives what is shown of it.
+/// Waits until the worker hibernates. Returns the output of `worker show`.
 #[track_caller]
 fn asleep(sandbox: &Sandbox, worker: &str) -> Value {
     wait_until("the worker to hibernate", DEADLINE, || {
@@ -34,7 +34,8 @@ fn asleep(sandbox: &Sandbox, worker: &str) -> Value {
     })
 }
 
-/// That the worker does not hibernate although others do by now: one that is started later with the same time.
+/// Checks that the worker does not hibernate, although a worker started later with
+/// the same time does.
 #[track_caller]
 fn stays_awake(sandbox: &Sandbox, worker: &str, by: &str) {
     let other = start(sandbox, by, SOON);
@@ -45,17 +46,17 @@ fn stays_awake(sandbox: &Sandbox, worker: &str, by: &str) {
     assert!(of_type(sandbox, worker, "worker.hibernated").is_empty());
 }
 
-/// That nobody was told of a loss.
+/// Checks that no loss was reported.
 #[track_caller]
 fn nothing_lost(sandbox: &Sandbox, worker: &str) {
     assert!(of_type(sandbox, worker, "worker.lost").is_empty());
     assert_eq!(sandbox.show(worker)["lastError"], Value::Null);
 }
 
-/// Words of an agent that hangs when its session is to be closed, so that its end takes a while.
+/// Words of an agent that hangs when its session is closed, so that its end takes time.
 const SLOW: &str = "resume close hang-in-close";
 
-/// A worker with a runtime that has written down that it ends, and stands still then until it gets SIGCONT.
+/// A worker whose runtime has recorded its end and then stays stopped until it gets SIGCONT.
 #[track_caller]
 fn being_ended(sandbox: &Sandbox) -> (String, Process) {
     let worker = start(sandbox, "words", "never");
@@ -68,7 +69,7 @@ fn being_ended(sandbox: &Sandbox) -> (String, Process) {
 
 fn is_told_to_end(sandbox: &Sandbox, worker: &str) {
     let folder = sandbox.state_dir().join("runtimes").join(worker);
-    wait_until("the runtime to be told to hibernate", DEADLINE, || {
+    wait_until("the runtime to get the command to hibernate", DEADLINE, || {
         let journals =
             fs::read_dir(&folder).unwrap().filter_map(|entry| fs::read(entry.unwrap().path()).ok());
         let told = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).contains(r#""t":"terminating""#);
@@ -105,7 +106,7 @@ fn an_idle_agent_is_ended_and_the_next_message_goes_on_in_its_session() {
         let told = of_type(&sandbox, &worker, "worker.hibernated");
         assert_eq!(told.len(), round);
         assert!(told[round - 1]["data"]["idleSeconds"].is_u64(), "{told:?}");
-        // Another daemon knows it, too; and this order alone wakes nobody.
+        // Another daemon knows it too, and this command alone wakes no agent.
         sandbox.kill_daemon();
         let _ = set_timeout(&sandbox, &worker, "never");
         assert_eq!(sandbox.show(&worker)["hibernatedAt"], asleep["hibernatedAt"]);

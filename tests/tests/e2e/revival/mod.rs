@@ -1,5 +1,6 @@
-//! Workers that come back: after every death of an agent, a runtime or a guard, by a message, by `worker restart`, by a
-//! daemon that watches, by another worker that goes on, and after a reboot. The event says what became of the session.
+//! Workers that recover: after every death of an agent, a runtime or a guard, by a message, `worker
+//! restart`, a watching daemon or a continuing worker, and after a reboot. The event reports the
+//! state of the session.
 
 mod agent;
 mod deaths;

@@ -1,4 +1,4 @@
-//! After a reboot nothing runs, the folder of the sockets is empty, and with it the agents' environments are gone.
+//! After a reboot nothing runs, and the socket folder is empty, including the agents' environments.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,9 +10,9 @@ use subagent_tests::harness::{Response, Sandbox, assert_shape, request, wait_unt
 
 use super::agent::{of_type, sandbox, say, works};
 
-/// As if the machine had been started anew.
+/// Simulates a restart of the machine.
 fn reboot(sandbox: &Sandbox) {
-    // Who is stopped starts nothing any more; what it started a moment before is found by the next look.
+    // A stopped process starts nothing more. The next check finds what it started just before.
     let pids = |running: &[subagent_tests::harness::process::Process]| {
         running.iter().map(|process| process.pid).collect::<Vec<_>>()
     };
@@ -25,7 +25,7 @@ fn reboot(sandbox: &Sandbox) {
     wait_until("everything to be gone", Duration::from_secs(20), || {
         sandbox.processes().is_empty().then_some(())
     });
-    // A process counts as ended a moment before the last of its files is closed.
+    // A process counts as ended just before the last of its files is closed.
     wait_until("the daemon's lock to be free", Duration::from_secs(20), || {
         fs::File::open(sandbox.state_dir().join("daemon.lock")).unwrap().try_lock().ok()
     });
@@ -37,7 +37,7 @@ fn reboot(sandbox: &Sandbox) {
     }
 }
 
-/// The variables of a worker's agent.
+/// Returns the variables of a worker's agent.
 fn variables(sandbox: &Sandbox, worker: &str) -> Vec<String> {
     let agent = sandbox.agent(&sandbox.guard(&sandbox.runtime(worker)));
     let environ = fs::read(format!("/proc/{}/environ", agent.pid)).unwrap();
@@ -52,7 +52,7 @@ fn environment_files(sandbox: &Sandbox) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Posts something about a worker, as any other client would.
+/// Posts a request about a worker, like any other client.
 fn post(sandbox: &Sandbox, path: &str, key: &str, head: &[&str], body: &Value) -> Response {
     let _ = sandbox.run(&["daemon", "start"]);
     let (line, key) = (format!("POST {path} HTTP/1.1"), format!("Idempotency-Key: {key}"));
@@ -60,7 +60,7 @@ fn post(sandbox: &Sandbox, path: &str, key: &str, head: &[&str], body: &Value) -
     request(&sandbox.daemon_info().unwrap().socket, &head, &body.to_string())
 }
 
-/// `A=b` as the API takes it.
+/// Returns `A=b` in the API's format.
 fn env(value: &str) -> Value {
     let path = std::env::var("PATH").unwrap();
     json!([[base64(b"PATH"), base64(path.as_bytes())], [base64(b"GIVEN"), base64(value.as_bytes())]])
@@ -103,18 +103,18 @@ fn a_message_after_a_reboot_gives_the_agent_the_environment_of_its_sender() {
     assert!(found.contains(&format!("PWD={}", sandbox.workspace().display())), "{found:?}");
     let left = |name: &str| name.starts_with("NOTIFY_SOCKET=") || name.starts_with("SUBAGENT_STATE_DIR=");
     assert!(!found.iter().any(|pair| left(pair)), "{found:?}");
-    assert_eq!(of_type(&sandbox, &worker, "turn.started").len(), 1, "it was accepted once");
+    assert_eq!(of_type(&sandbox, &worker, "turn.started").len(), 1, "it must be accepted once");
     let data = of_type(&sandbox, &worker, "worker.restarted").pop().unwrap()["data"].clone();
     assert_eq!((&data["session"], &data["contextLost"]), (&json!("loaded"), &json!(false)));
     assert_eq!(sandbox.show(&worker)["sessionId"], session);
-    // It is kept again, and nobody is asked twice.
+    // It is stored again, and no client has to send it twice.
     let mode = fs::metadata(&environment_files(&sandbox)[0]).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777, 0o600);
     let waited = sandbox.send(&worker, "then: exit 1");
     assert_eq!(waited.get("environmentSent"), None);
     let database = rusqlite::Connection::open(sandbox.state_dir().join("state.db")).unwrap();
     let spec: String = database.query_row("SELECT spec FROM workers", [], |row| row.get(0)).unwrap();
-    assert!(spec.contains("\"NEW_NAME\""), "the names are stored: {spec}");
+    assert!(spec.contains("\"NEW_NAME\""), "the names must be stored: {spec}");
     sandbox.finish();
 }
 
@@ -166,12 +166,12 @@ fn a_worker_in_error_comes_back_after_a_reboot_too() {
     say(&sandbox, "load");
     works(&sandbox, &worker);
     assert_eq!(of_type(&sandbox, &worker, "worker.started").len(), 1);
-    // One that has never had an agent as well.
+    // Also one that has never had an agent.
     let debug = sandbox.run(&["worker", "start", "--launcher", "words", "--debug-mode"]);
     let debug = debug.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
     reboot(&sandbox);
     let played = sandbox.sending(&debug, "hello").args(["--debug-mode"]).run().data_of("turn.waited");
-    assert_eq!(played.get("environmentSent"), None, "no agent is needed for that");
+    assert_eq!(played.get("environmentSent"), None, "that must not need an agent");
     assert_eq!(sandbox.send(&debug, "hello")["environmentSent"], true);
     sandbox.finish();
 }
@@ -195,8 +195,8 @@ fn without_an_environment_nothing_is_accepted_and_the_key_stays_free() {
     reboot(&sandbox);
     let turns = format!("/v1/workers/{worker}/turns");
     let restart = format!("/v1/workers/{worker}/restart");
-    // The next daemon tells the loss at some time after its start.
-    let events = wait_until("the loss to be told", Duration::from_secs(20), || {
+    // The next daemon reports the loss at some time after its start.
+    let events = wait_until("the loss to be reported", Duration::from_secs(20), || {
         let events = sandbox.events(&worker);
         events.last().is_some_and(|event| event["type"] == "worker.lost").then_some(events)
     });
@@ -210,7 +210,7 @@ fn without_an_environment_nothing_is_accepted_and_the_key_stays_free() {
         }
     }
     assert_eq!(sandbox.events(&worker), events);
-    // With an environment the same key is taken, once; a repetition may come with one or without.
+    // With an environment the same key is accepted once; a repetition may have one or not.
     let with = |value| json!({"text": "hello", "env": env(value)});
     let first = post(&sandbox, &turns, "key", &[], &with("1")).json();
     assert_eq!(first["type"], "turn.accepted", "{first}");
@@ -265,8 +265,8 @@ fn an_environment_without_what_the_launcher_sets_is_not_sent() {
     reboot(&sandbox);
     let config = fs::read_to_string(sandbox.config_file()).unwrap();
     fs::write(sandbox.config_file(), "{}").unwrap();
-    // As above: the loss is told at some time after the start.
-    let events = wait_until("the loss to be told", Duration::from_secs(20), || {
+    // As above: the loss is reported at some time after the start.
+    let events = wait_until("the loss to be reported", Duration::from_secs(20), || {
         let events = sandbox.events(&worker);
         events.last().is_some_and(|event| event["type"] == "worker.lost").then_some(events)
     });
@@ -279,7 +279,7 @@ fn an_environment_without_what_the_launcher_sets_is_not_sent() {
         assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("with --config"), "{error}");
     }
     assert_eq!(sandbox.events(&worker), events);
-    // A config file that has it may be named.
+    // A config file that contains it may be named.
     fs::write(sandbox.file("config.yaml"), config).unwrap();
     let sent = sandbox.sending(&worker, "hello").args(["--config", &sandbox.file_name("config.yaml")]).run();
     assert_eq!(sent.data_of("turn.waited")["environmentSent"], true);

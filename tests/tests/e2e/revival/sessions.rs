@@ -1,11 +1,11 @@
-//! What the event says of the session, for every agent, and starts that fail.
+//! The event's report about the session, for every agent, and failed starts.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
 use super::agent::{gone, of_type, sandbox, say, works};
 
-/// What an agent offers and how it behaves, and what becomes of its session.
+/// The capabilities and behavior of an agent, and the effect on its session.
 struct Case {
     words: &'static str,
     session: &'static str,
@@ -27,12 +27,12 @@ const CASES: [Case; 13] = [
     case("load refuse-load", "new"),
     case("no-load", "new"),
     case("no-load refuse-load", "new"),
-    // It says nothing, and is tried.
+    // It declares nothing, and is tried.
     case("", "loaded"),
     case("refuse-load", "new"),
 ];
 
-/// By which a worker comes back.
+/// The way in which a worker recovers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     Send,
@@ -78,7 +78,7 @@ fn what_became_of_the_session(way: Way) {
             "{words}"
         );
         assert_eq!(after == before, session != "new", "{words}: {before} {after}");
-        // The next one is asked for the session that there is now.
+        // The next one is asked for the present session.
         let _ = sandbox.send(&worker, "then: kill");
         gone(&sandbox, &worker);
         say(&sandbox, "load");
@@ -89,7 +89,7 @@ fn what_became_of_the_session(way: Way) {
     sandbox.finish();
 }
 
-/// Fails by this way, and gives the error.
+/// Fails in this way, and returns the error.
 #[track_caller]
 fn fails(sandbox: &Sandbox, worker: &str, way: Way) -> Value {
     match way {
@@ -125,7 +125,7 @@ fn not_given_up(way: Way) {
             let error = fails(&sandbox, &worker, way);
             assert_eq!(error["code"], code, "{title}: {error}");
             let shown = sandbox.show(&worker);
-            assert_eq!(shown["state"], "idle", "{title}: it has a session still");
+            assert_eq!(shown["state"], "idle", "{title}: it must still have a session");
             assert!(shown["lastError"].as_str().unwrap().starts_with(code), "{title}: {shown}");
             assert!(of_type(&sandbox, &worker, "worker.restarted").is_empty(), "{title}");
             say(&sandbox, offers);
@@ -162,7 +162,7 @@ fn never_had_a_session(way: Way) {
         let error = sandbox.run(&["worker", "start", "--launcher", launcher]).any_error();
         let worker = error["details"]["workerId"].as_str().unwrap().to_owned();
         assert_eq!(sandbox.show(&worker)["state"], "error", "{title}");
-        // Not yet: it is as before, and can be tried as often as one likes.
+        // Not yet: nothing has changed, and it can be retried any number of times.
         let again = fails(&sandbox, &worker, way);
         assert_eq!(again["code"], error["code"], "{title}");
         say(&sandbox, "load");

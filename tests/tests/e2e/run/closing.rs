@@ -1,4 +1,4 @@
-//! The last line of a run at a terminal: how it went, and what it took, changed and used.
+//! The last line of a run at a terminal: its outcome, duration, changes and usage.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn busy() -> String {
     format!("{edits}\n!tool read a file\n!raw {usage}\n!tokens {{\"totalTokens\": 41234}}\nAll done.")
 }
 
-/// The last line, without how long it took.
+/// Returns the last line without the duration.
 #[track_caller]
 fn last(sandbox: &Sandbox, args: &[&str], prompt: &str, code: i32) -> String {
     let command = sandbox.command("subagent").args(["run"]).args(args).args(["demo", prompt]);
@@ -44,7 +44,7 @@ fn a_run_ends_with_its_figures() {
     git(&sandbox, &["commit", "-qm", "first"]);
     let expected = "done · 4 tools · 3 files +3 −2 · 41k tokens · $0.31";
     assert_eq!(last(&sandbox, &[], &busy(), 0), expected);
-    // What was changed before the run is not a part of it, and what has no value is left out.
+    // Changes from before the run do not count, and absent values are omitted.
     assert_eq!(last(&sandbox, &[], "hello", 0), "done");
     sandbox.finish();
 }
@@ -79,7 +79,7 @@ fn only_a_person_gets_the_line() {
     let output = running(&sandbox, "!tool read a\nhello").run();
     assert_eq!(output.text(), "hello\n");
     assert!(!output.stderr.contains("done · "), "{output}");
-    // Stdout belongs to a program, stderr to a person.
+    // Stdout is for programs, stderr for people.
     let command = sandbox.command("subagent").args(["run", "demo", "hello"]);
     let screen = command.at_terminal(80, On::Stderr).screen();
     assert!(screen.lines().last().unwrap().starts_with("done · "), "{}", screen.text());

@@ -1,4 +1,4 @@
-//! Each way to end has its exit code, and each form of output its own.
+//! Each ending has its exit code, and each output format its own form.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn a_run_prints_the_final_message_and_leaves_a_stopped_worker() {
         assert!(output.stderr.contains(progress), "{output}");
     }
     all_stopped(&sandbox, 1);
-    // There was no controller: the one that was made belongs to nobody, and no hint to it is left.
+    // There was no controller: the new one has no owner, and no hint to it remains.
     let status = sandbox.run(&["controller", "status"]).data_of("controller.status");
     assert_eq!((&status["state"], &status["activeOwner"]), (&json!("dormant"), &Value::Null));
     assert!(!sandbox.file("ws/.subagent/controller.json").exists());

@@ -1,4 +1,4 @@
-//! Ctrl-C and its like, in each phase of a run.
+//! Ctrl-C and similar signals, in each phase of a run.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
@@ -124,13 +124,13 @@ fn a_run_whose_output_nobody_reads_ends() {
     sandbox.finish();
 }
 
-/// A run whose stdout is a pipe that is full and that nobody reads; the pipe's end must be kept.
+/// A run whose stdout is a full pipe without a reader; the caller must keep the returned end.
 fn into_a_full_pipe(sandbox: &Sandbox, args: &[&str]) -> (Child, OwnedFd) {
     let (reader, writer) = pipe().unwrap();
     let stdout = writer.try_clone().unwrap();
     fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
     while write(&writer, &[b'\n'; 4096]).is_ok() {}
-    // It is one for both: what the run does with it must block.
+    // Both ends share the flag: the run's writes must block.
     fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
     let command =
         sandbox.command("subagent").args(["run", "--text", "begun\n!sleep 600000", "--output", "ndjson"]);
@@ -160,7 +160,7 @@ fn a_run_whose_output_stands_still_is_interrupted() {
     wait_state(&sandbox, "running");
     signal(Signal::SIGINT);
     wait_state(&sandbox, "stopped");
-    // Nothing is left to do but to print.
+    // Only the output remains to be done.
     signal(Signal::SIGTERM);
     assert!(matches!(end_of(run).signal(), Some(2 | 15)));
     sandbox.finish();

@@ -1,4 +1,4 @@
-//! `subagent run`: how each ending is told, and that nothing is left whatever ends it.
+//! `subagent run`: the report of each ending, and that no ending leaves anything.
 
 mod closing;
 mod endings;
@@ -10,12 +10,12 @@ mod slow_start;
 use serde_json::Value;
 use subagent_tests::harness::{Command, Output, Sandbox};
 
-/// `subagent run` with this text, to be changed or started.
+/// Returns `subagent run` with this text, to be changed or started.
 fn running(sandbox: &Sandbox, text: &str) -> Command {
     sandbox.command("subagent").args(["run", "--text-stdin"]).stdin(text)
 }
 
-/// The result, with the exit code that it names.
+/// Returns the result, after checking the exit code.
 #[track_caller]
 fn result(output: &Output, outcome: &str, code: i32) -> Value {
     assert_eq!(output.status.code(), Some(code), "{output}");
@@ -27,7 +27,7 @@ fn result(output: &Output, outcome: &str, code: i32) -> Value {
     data
 }
 
-/// The workers of all runs, whatever their state.
+/// Returns the workers of all runs in any state.
 fn workers(sandbox: &Sandbox) -> Vec<Value> {
     let mut data = sandbox.run(&["worker", "list", "-l", "subagent/run"]).data_of("worker.listed");
     match data["items"].take() {
@@ -36,7 +36,7 @@ fn workers(sandbox: &Sandbox) -> Vec<Value> {
     }
 }
 
-/// Nothing but a stopped worker is left of so many runs.
+/// Checks that only stopped workers are left of this many runs.
 #[track_caller]
 fn all_stopped(sandbox: &Sandbox, count: usize) {
     let workers = workers(sandbox);

@@ -1,4 +1,5 @@
-//! The files of `--summary` and `--junit`: written however a run ends, and no text of an agent gets out of its place.
+//! The files of `--summary` and `--junit`: written at every ending, and an agent's text
+//! cannot break their structure.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +16,7 @@ use super::{all_stopped, running, workers};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// What a run with these flags writes: its output, the summary and the JUnit document.
+/// Returns the output of a run with these flags, its summary and its JUnit document.
 fn reported(sandbox: &Sandbox, text: &str, args: &[&str]) -> (Output, String, String) {
     let (summary, junit) = (sandbox.file("summary.md"), sandbox.file("junit.xml"));
     let _ = fs::remove_file(&summary);
@@ -26,7 +27,7 @@ fn reported(sandbox: &Sandbox, text: &str, args: &[&str]) -> (Output, String, St
     (output, fs::read_to_string(summary).unwrap(), fs::read_to_string(junit).unwrap())
 }
 
-/// The text without the times in it.
+/// Returns the text without times.
 fn timeless(text: &str) -> String {
     let mut out = String::new();
     for (at, part) in text.split("time=\"").enumerate() {

@@ -1,4 +1,4 @@
-//! `--result-schema`.
+//! Tests of the flag `--result-schema`.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn a_result_is_checked_against_its_schema() {
     assert_eq!(
         data["result"],
         serde_json::Value::Null,
-        "lines of a script are said without their ends: {data}"
+        "lines of a script must be printed without their ends: {data}"
     );
 
     let data = result(&run(r#"{"verdict": "maybe", "comments": 7}"#), "schema_not_met", 14);

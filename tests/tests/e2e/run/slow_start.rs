@@ -1,4 +1,4 @@
-//! A slow start says at a terminal what it waits for.
+//! A slow start reports its progress at a terminal.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::config_layers::program;
 /// The line of a start that takes more than a second, without its time.
 const LINE: &str = "starting slow (npx fetches @scope/agent) · ";
 
-/// An `npx` that ends its fetching when somebody writes into the pipe.
+/// An `npx` whose download ends when the test writes to the pipe.
 struct World {
     sandbox: Sandbox,
     pipe: PathBuf,
@@ -38,12 +38,11 @@ impl World {
         self.sandbox.command("subagent").args(args).at_terminal(100, On::Both)
     }
 
-    /// Ends the fetching.
     fn fetched(&self) {
         fs::write(&self.pipe, "\n").unwrap();
     }
 
-    /// The command shows the line, and what it shows after the fetching has this text.
+    /// The command shows the line, and later this text.
     #[track_caller]
     fn shows(&self, args: &[&str], line: &str, text: &str) {
         let terminal = self.begin(args);
@@ -52,7 +51,7 @@ impl World {
         let screen = terminal.screen();
         assert!(screen.status.success() && screen.text().contains(text), "{}", screen.text());
         let after = screen.bytes.rsplit_once("starting slow").unwrap().1;
-        assert!(after.contains("\r\u{1b}[2K"), "the line is erased: {:?}", screen.bytes);
+        assert!(after.contains("\r\u{1b}[2K"), "the line must be erased: {:?}", screen.bytes);
     }
 }
 
@@ -82,7 +81,7 @@ fn a_message_that_starts_the_agent_shows_what_it_waits_for() {
 }
 
 impl World {
-    /// Has the agent of `mine` end itself.
+    /// Makes the agent of `mine` end itself.
     fn shows_end(&self) {
         let output = self.sandbox.command("subagent").args(["send", "mine", "!exit-after\nbye"]).run();
         assert_eq!(output.text(), "bye\n");

@@ -1,4 +1,4 @@
-//! An agent that wants out. `tests/src/bin/hostile_agent/escapes.rs` has the ways.
+//! An agent that tries to escape. `tests/src/bin/hostile_agent/escapes.rs` has the attempts.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use subagent_tests::harness::Sandbox;
 use super::worktree::{committed, start};
 use super::world::{Bait, Layers, contents, has_layers, world};
 
-/// Says what of the ways led out; those of `control` have to.
+/// Asserts which attempts succeed; those of `control` have to.
 fn try_all(mut sandbox: Sandbox, layers: Layers, profile: Value, least: usize) {
     let network = profile["network"].as_str().unwrap_or("all").to_owned();
     let agent = sandbox.test_agent("hostile-agent", &[]).key("sandbox", profile.clone());

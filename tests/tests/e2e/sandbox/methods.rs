@@ -1,4 +1,4 @@
-//! What a confined agent asks its client for, and what it asks the daemon for.
+//! A confined agent's requests to its client and to the daemon.
 
 use std::fs;
 
@@ -73,7 +73,7 @@ fn a_confined_agent_cannot_approve_itself() {
                 "{layers:?} {command}: {text}"
             );
         }
-        // It may look for a daemon of its own, which knows nothing of the worker.
+        // It may use its own daemon, which does not know the worker.
         let own = format!("SUBAGENT_STATE_DIR={own_state} {subagent} worker list --json");
         let said = sandbox.send(&worker, &format!("run {own}"));
         let text = said["assistantText"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Agents in sandboxes: what keeps them in, what is refused where nothing can, and what it costs.
+//! Agents in sandboxes: the confinement, the errors where it is impossible, and its cost.
 
 mod escapes;
 mod methods;

@@ -1,4 +1,4 @@
-//! Starts of workers in sandboxes: by which name, with what of it, and what is refused.
+//! Starts of workers in sandboxes: names, parameters, and refusals.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ fn what_cannot_be_enforced_is_not_started() {
     assert_eq!(refused(&["--launcher", "hosts"]), "proxy");
     assert_eq!(refused(&["--sandbox", "shared_ro", "--delegate"]), "delegation");
     let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
-    assert_eq!(listed["count"], 0, "nothing is left of what was refused: {listed}");
+    assert_eq!(listed["count"], 0, "nothing may remain of a refused start: {listed}");
     sandbox.finish();
 }
 
@@ -89,7 +89,7 @@ fn what_landlock_alone_cannot_enforce_is_not_started() {
     sandbox.init();
     let error = sandbox.run(&["worker", "start", "--launcher", "loopback"]).error("SANDBOX_UNAVAILABLE");
     assert!(error["message"].as_str().unwrap().contains("network namespace"), "{error}");
-    // The state dir lies in the workspace, and a rule on the workspace would cover it.
+    // The state directory is in the workspace, so a rule for the workspace would cover it.
     let error = sandbox.run(&["worker", "start", "--sandbox", "shared_rw"]).error("SANDBOX_UNAVAILABLE");
     assert_eq!(error["details"]["hidden"], json!(sandbox.state_dir()), "{error}");
     sandbox.finish();
@@ -111,7 +111,7 @@ fn a_confined_agent_ends_as_any_other_does() {
         let _ = sandbox.send(&worker, "leave trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000");
         let guard = sandbox.guard(&sandbox.runtime(&worker));
         assert!(guard.children().len() == 1, "{:?}", guard.children());
-        // Its guard dies: the runtime ends everything, also what is in namespaces of its own.
+        // Its guard dies: the runtime ends everything, including processes in their own namespaces.
         sandbox.kill(&guard);
         let _ = sandbox.send(&worker, "leave true");
         let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
@@ -143,7 +143,7 @@ fn a_sandbox_costs_little() {
         times.min().unwrap()
     };
     let (plain, boxed) = (fastest("plain"), fastest("boxed"));
-    // What is promised is 60 ms, measured alone; here other tests run at the same time.
+    // The target is 60 ms, measured alone; here other tests run at the same time.
     assert!(boxed < plain + Duration::from_millis(250), "{plain:?} {boxed:?}");
     sandbox.finish();
 }

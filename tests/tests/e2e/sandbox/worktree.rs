@@ -1,4 +1,4 @@
-//! Workers in a sandbox and in a worktree of their own.
+//! Workers in a sandbox and in their own worktree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,15 @@ use subagent_tests::harness::Sandbox;
 use super::super::look::git;
 use super::world::{Layers, has_layers, world};
 
-/// A repository with a commit, and the launcher `sdk` whose agent runs what it is sent.
+/// A repository with a commit, and the launcher `sdk` whose agent runs the
+/// commands in its messages.
 fn repository(layers: Layers) -> Sandbox {
     let sandbox = committed(layers);
     sandbox.init();
     sandbox
 }
 
-/// The same before its controller is there.
+/// The same before its controller exists.
 pub(super) fn committed(layers: Layers) -> Sandbox {
     let mut sandbox = world(layers);
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
@@ -108,7 +109,7 @@ fn git_works_in_a_confined_worktree_and_the_main_repository_is_out_of_reach() {
         let landed = sandbox.run(&["land", "auth"]).data_of("worktree.landed");
         assert_eq!(landed["files"], json!(["a.txt", "b.txt"]), "{landed}");
         assert_eq!(text(&ws.join("b.txt")), "new\n");
-        // It goes on at what has landed.
+        // It continues at the landed commit.
         let said = works(&sandbox, worker, "git status --porcelain && git log --format=%s -1");
         assert_eq!(said.trim(), "exit Some(0) Work of auth");
         let _ = works(&sandbox, worker, "echo more > c.txt");
@@ -138,7 +139,7 @@ fn what_an_agent_leaves_in_its_repository_runs_in_its_sandbox_only() {
         let started = start(&sandbox, "auth", &[]);
         let worker = started["workerId"].as_str().unwrap();
         let out = sandbox.file("outside/planted");
-        // Each of them is run by git that looks at the folder, or that serves it.
+        // Each of them is run by a git that reads or serves the folder.
         let plant = format!("touch {}; cat", out.display());
         let _ = works(&sandbox, worker, &format!("git config filter.x.clean '{plant}'"));
         let _ = works(&sandbox, worker, &format!("git config filter.x.smudge '{plant}'"));
@@ -157,7 +158,7 @@ fn what_an_agent_leaves_in_its_repository_runs_in_its_sandbox_only() {
         let kept = discarded["retired"].as_str().unwrap();
         assert_eq!(git(&sandbox, &["show", &format!("{kept}:d.txt")]), "d\n");
         assert!(!out.exists(), "{layers:?}");
-        // One whose repository cannot be read stays, with all that is in it.
+        // A worktree whose repository cannot be read stays, with all its content.
         let started = start(&sandbox, "broken", &[]);
         let worker = started["workerId"].as_str().unwrap();
         let _ = works(&sandbox, worker, "echo d > d.txt; rm -rf .git/objects .git/HEAD");
@@ -181,7 +182,7 @@ fn conflicts_and_continuations_are_those_of_any_worktree() {
     git(&sandbox, &["commit", "-qam", "mine"]);
     let conflict = sandbox.run(&["land", "auth"]).error("LAND_CONFLICT");
     assert_eq!(conflict["details"]["files"], json!(["a.txt"]), "{conflict}");
-    // Its agent merges the target as it is now.
+    // Its agent merges the target's present commit.
     fails(&sandbox, worker, "git merge main");
     let _ = works(&sandbox, worker, "echo both > a.txt && git commit -qam merged");
     let continued = sandbox.run(&["worker", "continue", "--from-worker", worker]).data_of("worker.continued");
@@ -223,7 +224,7 @@ fn an_isolated_worker_changes_a_copy_with_the_changes_of_the_workspace() {
         assert_eq!(landed["files"], json!(["b.txt"]), "{landed}");
         assert_eq!(git(&sandbox, &["status", "--porcelain"]), " M a.txt\n?? new.txt\n");
         let _ = sandbox.run(&["stop", "auth"]).data();
-        // A definition and a task ask for it too.
+        // A definition and a task request it too.
         fs::create_dir_all(ws.join(".claude/agents")).unwrap();
         let definition = "---\ndescription: d\nlauncher: sdk\nfilesystem: isolated\n---\nWrite.\n";
         fs::write(ws.join(".claude/agents/writer.md"), definition).unwrap();
@@ -261,7 +262,7 @@ fn the_changes_of_a_task_are_merged_file_by_file() {
         assert_eq!(refused["details"]["merged"], json!(["b.txt", "gone.txt"]), "{refused}");
         assert_eq!((text_of(&ws, "a.txt"), text_of(&ws, "b.txt")), ("mine\n".into(), "b\n".into()));
         assert!(!ws.join("gone.txt").exists() && !ws.join("ignored").exists());
-        // What is merged counts no more: it is the owner's to change.
+        // Merged content no longer counts: the owner may change it.
         fs::write(ws.join("b.txt"), "mine\n").unwrap();
         sandbox.run(&["task", "merge", "Fix"]).error("LAND_CONFLICT");
         fs::write(ws.join("a.txt"), "one\ntwo\nthree\n").unwrap();

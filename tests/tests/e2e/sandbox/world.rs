@@ -1,4 +1,4 @@
-//! A world in which an agent is confined by some layers of this machine, and what it may want to get at.
+//! A world in which some layers of this machine confine an agent, with possible targets.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-/// What keeps an agent in.
+/// The layers that confine an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layers {
     Landlock,
@@ -23,7 +23,7 @@ pub(super) enum Layers {
 impl Layers {
     pub(super) const ALL: [Self; 3] = [Self::Landlock, Self::Bubblewrap, Self::Both];
 
-    /// Their names, as a worker shows them.
+    /// Returns their names as a worker shows them.
     pub(super) fn names(self) -> Vec<&'static str> {
         match self {
             Self::Landlock => vec!["landlock"],
@@ -33,8 +33,8 @@ impl Layers {
     }
 }
 
-/// Whether this machine has both layers. Says loudly that tests are skipped where it has not, and fails where they are
-/// required.
+/// Whether this machine has both layers. If not, reports clearly that tests are skipped, or fails
+/// if they are required.
 pub(in super::super) fn has_layers() -> bool {
     let namespaces = ["--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--", "true"];
     let bubblewrap =
@@ -51,14 +51,14 @@ pub(in super::super) fn has_layers() -> bool {
             std::env::var_os("SUBAGENT_REQUIRE_SANDBOX").is_none(),
             "a layer of sandboxes is missing: {missing}"
         );
-        // Not captured, so that it is seen.
+        // Not captured, so that it is visible.
         let _ =
             writeln!(std::io::stderr(), "SKIPPED: a test of sandboxes, a layer is missing here ({missing})");
     }
     bubblewrap && landlock
 }
 
-/// A world whose commands find these layers alone.
+/// A world whose commands find only these layers.
 pub(super) fn world(layers: Layers) -> Sandbox {
     let mut sandbox = Sandbox::new();
     match layers {
@@ -78,12 +78,13 @@ pub(super) fn world(layers: Layers) -> Sandbox {
     }
     fs::write(sandbox.file("home/.ssh/id"), "a secret").unwrap();
     fs::write(sandbox.file("outside/victim"), "untouched").unwrap();
-    // Landlock alone lets nobody read what comes later beside something that is hidden, as the state dir is here.
+    // With Landlock alone, files created later beside something hidden, as the state directory is
+    // here, cannot be read.
     fs::write(sandbox.file("ws/targets.json"), "").unwrap();
     sandbox
 }
 
-/// Gives the commands a PATH of everything but bubblewrap.
+/// Sets a PATH with everything except bubblewrap.
 pub(super) fn without_bubblewrap(sandbox: &mut Sandbox) {
     let folder = sandbox.file("bin");
     fs::create_dir_all(&folder).unwrap();
@@ -99,7 +100,7 @@ pub(super) fn without_bubblewrap(sandbox: &mut Sandbox) {
     sandbox.set_env("PATH", folder);
 }
 
-/// A file in the worktree of the worker `other`, if there is one.
+/// Returns a file in the worktree of the worker `other`, if it exists.
 fn other(sandbox: &Sandbox) -> PathBuf {
     let listed = sandbox.run(&["worktree", "list"]).data_of("worktree.listed");
     let items = listed["items"].as_array().unwrap();
@@ -107,15 +108,15 @@ fn other(sandbox: &Sandbox) -> PathBuf {
     path.map_or_else(|| "/nonexistent".into(), |path| Path::new(path).join("a.txt"))
 }
 
-/// What stays open as long as an agent may want it.
+/// Targets that stay available for the agent's attempts.
 pub(super) struct Bait {
     _listeners: (TcpListener, UnixListener, UnixListener),
-    /// The file with all of it.
+    /// The file that lists all of them.
     pub(super) file: PathBuf,
 }
 
 impl Bait {
-    /// For the agent of this worker, whose sandbox has this network.
+    /// Creates the targets for this worker's agent, whose sandbox has this network.
     pub(super) fn lay(sandbox: &Sandbox, worker: &str, network: &str) -> Self {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let foreign = UnixListener::bind(sandbox.file("outside/socket")).unwrap();
@@ -144,14 +145,14 @@ impl Bait {
     }
 }
 
-/// Where the daemon listens, as it says itself.
+/// Returns the daemon's socket path from its own report.
 fn socket(info: &Value) -> String {
     let texts = info.as_object().unwrap().values().filter_map(Value::as_str);
     let socket = texts.into_iter().find(|text| text.starts_with('/') && Path::new(text).exists());
     socket.unwrap_or_else(|| panic!("{info}")).to_owned()
 }
 
-/// The file with the environment of a worker.
+/// Returns the file with a worker's environment.
 fn environment(folder: &Path, worker: &str) -> PathBuf {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -170,7 +171,7 @@ fn environment(folder: &Path, worker: &str) -> PathBuf {
     panic!("there is no file with the environment of {worker}");
 }
 
-/// Everything in folders that are not the agent's, to see whether it changed.
+/// Returns the content of folders outside the agent's, to detect changes.
 pub(super) fn contents(folders: &[PathBuf]) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     let mut all = Vec::new();
     let mut folders = folders.to_vec();

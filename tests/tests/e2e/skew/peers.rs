@@ -1,9 +1,9 @@
-//! Peers of other versions beside the current ones: what a client, a daemon and a state dir of an earlier version say is
-//! understood, and what a later one says gets a clear answer and breaks nothing.
+//! Peers of other versions beside the current ones: clients, daemons and state directories of an
+//! earlier version are understood; a later version gets a clear answer and breaks nothing.
 //!
-//! What the first version said was recorded, and is in `tests/fixtures/0.1.0`. With `SUBAGENT_OLD_BINARIES=DIR` their executables are
-//! tried as well (`git worktree add` of the tag and `cargo build` make them); without it that test says that it was
-//! skipped.
+//! The first version's messages are recorded in `tests/fixtures/0.1.0`. `SUBAGENT_OLD_BINARIES=DIR`
+//! also tests its executables (made with `git worktree add` of the tag and `cargo build`). Without
+//! it, that test reports that it was skipped.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -27,7 +27,7 @@ fn fixture(name: &str) -> String {
     fs::read_to_string(old().join(name)).unwrap()
 }
 
-/// Speaks to a runtime as this text says, and gives its first frame back.
+/// Sends this text to a runtime and returns its first frame.
 fn frame(socket: &Path, line: &str) -> Option<Value> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -41,7 +41,8 @@ fn runtime_socket(sandbox: &Sandbox, worker: &str) -> PathBuf {
     sandbox.show(worker)["runtimeSocket"].as_str().unwrap().into()
 }
 
-/// A daemon that says of itself what this document says, and answers each request with the next of these bodies.
+/// Plays a daemon with this document about itself, which answers each request with the
+/// next of these bodies.
 fn posing(sandbox: &Sandbox, mut info: Value, answers: Vec<(u16, String)>) -> std::thread::JoinHandle<usize> {
     let socket = sandbox.file("run/posing.sock");
     let _ = fs::remove_file(&socket);
@@ -97,7 +98,7 @@ fn a_daemon_of_another_age_is_refused_with_what_to_do() {
         let mut info = info.clone();
         info["protocol"] = protocol.into();
         info["oldestProtocol"] = oldest.into();
-        // Nobody is asked.
+        // No request may arrive.
         let _daemon = posing(&sandbox, info, Vec::new());
         for command in [&["worker", "list"][..], &["daemon", "status"]] {
             let error = sandbox.run(command).error(code);
@@ -142,7 +143,7 @@ fn more_in_daemon_json_is_no_reason_to_stumble_and_nonsense_is_no_daemon() {
     let daemon = sandbox.daemon();
     info["hologram"] = json!({"nested": [1, 2]});
     info["protocol"] = (PROTOCOL + 3).into();
-    // In place: the daemon would make it again, were it gone.
+    // In place: the daemon would recreate it if it were missing.
     fs::write(&path, info.to_string()).unwrap();
     let data = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     assert_eq!(data["count"], 1);
@@ -180,8 +181,8 @@ fn requests_of_a_client_of_the_first_version_are_carried_out() {
             Value::Null => String::new(),
             body => body.to_string(),
         };
-        // The recorded client did not wait for the end of the turn before.
-        let answer = wait_until("a worker that takes the message", LONG, || {
+        // The recorded client did not wait for the end of the earlier turn.
+        let answer = wait_until("a worker that accepts the message", LONG, || {
             let answer = request(&socket, &head, &body);
             (!answer.body.contains("\"code\":\"WORKER_BUSY\"")).then_some(answer)
         });
@@ -192,7 +193,7 @@ fn requests_of_a_client_of_the_first_version_are_carried_out() {
         } else {
             let document = answer.json();
             assert_eq!(document["type"], kind, "{filled}\n{answer:?}");
-            // What that client read of it.
+            // The fields that this client read.
             for (path, name) in asked["saves"].as_object().into_iter().flatten() {
                 let value = document.pointer(path).unwrap_or_else(|| panic!("no {path}: {document:#}"));
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -247,7 +248,7 @@ fn frames_that_a_runtime_does_not_know_are_refused_by_name_and_it_goes_on() {
         let answer = frame(&socket, line).unwrap_or_else(|| panic!("no answer to {line}"));
         assert_eq!((&answer["t"], &answer["refusal"]["why"]), (&json!("refused"), &json!(why)), "{line}");
     }
-    // A later protocol is served as far as it is ours: the frames of it that count never change.
+    // A later protocol is served as far as it is ours: its essential frames never change.
     let answer = frame(&socket, &newer).unwrap();
     assert!(answer["t"] == "hello" || answer["refusal"]["why"] == "protocol", "{answer}");
     let said = sandbox.send(&worker, "still here");
@@ -298,8 +299,8 @@ fn executables_of_an_earlier_version_and_these_work_together() {
     let older = |sandbox: &Sandbox, args: &[&str]| {
         sandbox.command(folder.join("subagent").to_str().unwrap()).args(args).args(["--json"]).run().data()
     };
-    // The older daemon, runtime and client first; the newer client, then the newer daemon adopts its runtime; the older
-    // client asks that one.
+    // First the older daemon, runtime and client; then the newer client. Then the newer daemon
+    // adopts the runtime, and the older client uses that daemon.
     let sandbox = Sandbox::new();
     let _ = older(&sandbox, &["controller", "init"]);
     let worker = older(&sandbox, &["worker", "start"])["workerId"].as_str().unwrap().to_owned();
@@ -308,7 +309,7 @@ fn executables_of_an_earlier_version_and_these_work_together() {
     let accepted = sandbox.send_no_wait(&worker, "!ask execute make");
     let asked = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "approval.requested");
     let _ = sandbox.run(&["daemon", "restart"]).data_of("daemon.restarted");
-    assert!(runtime.lives() && sandbox.runtime(&worker).pid == runtime.pid, "the runtime goes on");
+    assert!(runtime.lives() && sandbox.runtime(&worker).pid == runtime.pid, "the runtime must continue");
     let found = sandbox.run(&["doctor"]);
     assert_eq!(found.status.code(), Some(0), "{found}");
     let request = asked["data"]["requestId"].as_str().unwrap().to_owned();

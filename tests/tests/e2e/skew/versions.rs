@@ -1,7 +1,8 @@
-//! What an earlier version left behind is understood: its frames, its journals, its state dirs.
+//! Data of earlier versions is understood: frames, journals, state directories.
 //!
-//! `tests/fixtures/VERSION` holds them as that version wrote them; nobody changes them any more. A release adds its own
-//! with `cargo test --workspace --test e2e -- --ignored write_the_fixtures`, which writes to `tests/fixtures/` below the version.
+//! `tests/fixtures/VERSION` contains them as that version wrote them; they never change. A release
+//! adds its own with `cargo test --workspace --test e2e -- --ignored write_the_fixtures`, which
+//! writes to `tests/fixtures/` below the version.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,8 +20,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
 }
 
-/// The folders of all versions that left something.
-/// Other fixtures lie beside them.
+/// Whether this is the folder of a version. Other fixtures are beside them.
 fn is_version(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name.as_encoded_bytes()[0].is_ascii_digit())
 }
@@ -58,14 +58,14 @@ fn frames_of_every_version_are_read_without_a_loss() {
 fn a_state_dir_of_every_version_is_opened_and_its_workers_go_on() {
     for version in versions() {
         let mut sandbox = Sandbox::new();
-        // However old it has become.
+        // In spite of its age.
         sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
         copy(&version.join("state"), sandbox.state_dir());
         let expected: Value =
             serde_json::from_str(&fs::read_to_string(version.join("expected.json")).unwrap()).unwrap();
         let found = shown(&sandbox);
         assert!(holds(&found, &expected), "{found:#}\ninstead of\n{expected:#}");
-        // What was stopped stays so; what was not can be stopped, and nothing is left.
+        // Stopped workers stay stopped, others can be stopped, and no process is left.
         for worker in found.as_object().unwrap().keys() {
             let _ =
                 sandbox.run(&["worker", "handoff", "--worker-id", worker]).data_of("worker.handoff.ready");
@@ -78,7 +78,7 @@ fn a_state_dir_of_every_version_is_opened_and_its_workers_go_on() {
     }
 }
 
-/// Whether everything of `kept` is in `value`; more keys may be there.
+/// Whether `value` contains everything of `kept`; it may have more keys.
 fn holds(value: &Value, kept: &Value) -> bool {
     match (value, kept) {
         (Value::Object(value), Value::Object(kept)) => {
@@ -91,7 +91,7 @@ fn holds(value: &Value, kept: &Value) -> bool {
     }
 }
 
-/// All workers with their events, once everything that was left in journals was taken.
+/// Returns all workers with their events, once the remaining journals were read.
 fn shown(sandbox: &Sandbox) -> Value {
     let list = || sandbox.run(&["worker", "list"]).data_of("worker.listed")["items"].take();
     let settled = || {
@@ -107,7 +107,8 @@ fn shown(sandbox: &Sandbox) -> Value {
         let events: Vec<Value> = sandbox
             .events(worker)
             .iter()
-            // The end of a turn has closed its tool calls since 0.1.0: one of these turns was open and is ended here.
+            // Since 0.1.0 the end of a turn closes its tool calls: one of these turns was open
+            // and is ended here.
             .filter(|event| event["data"]["closedBy"].is_null())
             .map(|event| json!({"type": event["type"], "data": event["data"], "turnId": event["turnId"]}))
             .collect();
@@ -141,7 +142,7 @@ fn write_the_fixtures_of_this_version() {
     let folder = fixtures().join(env!("CARGO_PKG_VERSION"));
     let sandbox = Sandbox::new();
     let _ = sandbox.run(&["controller", "init", "--label", "fixture"]).data_of("controller.initialized");
-    // A worker with a bit of everything, stopped.
+    // A stopped worker with all kinds of data.
     let all = sandbox.start("demo");
     let _ = sandbox.send(
         &all,
@@ -153,7 +154,8 @@ fn write_the_fixtures_of_this_version() {
     sandbox.send_fails(&all, "!error -32000 no", "BACKEND_RPC_ERROR");
     let _ = sandbox.run(&["worker", "handoff", "--worker-id", &all]).data_of("worker.handoff.ready");
     let _ = sandbox.run(&["worker", "stop", &all]).data_of("worker.stopped");
-    // One that asks, one whose turn ends while no daemon is there, one whose turn is simulated.
+    // A worker with a question, one whose turn ends without a daemon, and one
+    // with a simulated turn.
     let asking = sandbox.start("demo");
     let _ = sandbox.send(&asking, "!ask edit b.txt");
     let gate = sandbox.gate("alone");

@@ -1,4 +1,5 @@
-//! Tasks from the outside: managers and agents give them, wait for them, and are told of their ends, whoever dies in between.
+//! Tasks from outside: managers and agents submit them, wait for them, and are notified of their
+//! ends, in spite of any dying process.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Response, Sandbox, assert_shape, request, wait_until};
 
-/// For what comes of its own accord.
+/// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
 struct World {
@@ -14,7 +15,7 @@ struct World {
     root: String,
 }
 
-/// A worker that may give tasks, with this in the config about them.
+/// A worker that can delegate, with this in the config.
 fn world(delegation: &Value) -> World {
     let sandbox = Sandbox::new();
     started(sandbox, delegation)
@@ -26,12 +27,13 @@ fn started(mut sandbox: Sandbox, delegation: &Value) -> World {
 }
 
 impl World {
-    /// A file with a task, for whoever gives it.
+    /// Creates a file with a task, for any submitter.
     fn task(&self, name: &str, mode: &str, prompt: &str) -> PathBuf {
         self.sandbox.task_file("nested", name, mode, prompt)
     }
 
-    /// The directive by which an agent gives the task of a file, and waits for it unless it is in the background.
+    /// Returns the directive by which an agent submits the task in a file, and waits
+    /// for a foreground task.
     fn gives(&self, file: &Path) -> String {
         self.sandbox.gives(file)
     }
@@ -43,7 +45,7 @@ impl World {
         request(&socket, &[&format!("{line} HTTP/1.1")], &body.to_string())
     }
 
-    /// What an owner is answered.
+    /// Returns the daemon's response to an owner.
     #[track_caller]
     fn get(&self, path: &str) -> Value {
         let answer = self.ask(&format!("GET {path}"), &json!({})).json();
@@ -65,7 +67,7 @@ impl World {
         answer["error"].clone()
     }
 
-    /// A manager's task.
+    /// Submits a manager's task.
     fn managed(&self, name: &str, prompt: &str) -> Value {
         let workspace = self.sandbox.workspace().canonicalize().unwrap();
         let env: Vec<Value> = ["PATH", "HOME", "XDG_RUNTIME_DIR", "TMPDIR", "TEST_SANDBOX_ID"]
@@ -86,16 +88,16 @@ impl World {
         })
     }
 
-    /// What was told to a worker of the ends of tasks.
+    /// Returns the messages to a worker about the ends of tasks.
     fn told(&self, worker: &str) -> Vec<Value> {
         let events = self.sandbox.events(worker).into_iter();
         let sent = events.filter(|event| event["type"] == "message.sent");
         sent.map(|event| event["data"].clone()).filter(|data| !data["subagent"].is_null()).collect()
     }
 
-    /// Until so much was told, and every turn is over.
+    /// Waits for this many messages and the end of every turn.
     fn told_at_last(&self, count: usize) -> Vec<Value> {
-        wait_until("the ends of tasks to be told", SOON, || {
+        wait_until("the ends of tasks to be reported", SOON, || {
             let told = self.told(&self.root);
             let idle = self.sandbox.show(&self.root)["state"] == "idle";
             (told.len() >= count && idle).then_some(told)
@@ -107,7 +109,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
-/// As bytes travel in JSON.
+/// Encodes text for JSON.
 fn base64(text: &str) -> Value {
     serde_json::to_value(subagent_protocol::bytes64::Bytes64(text.as_bytes().to_vec())).unwrap()
 }
@@ -145,7 +147,7 @@ fn a_managers_task_runs_ends_and_can_be_resumed_and_canceled() {
     assert_eq!((&again["message"], &again["runs"]), (&json!("resumed"), &json!(2)));
     let waited = world.post("/v1/tasks/Scout/wait", &json!({}));
     assert_eq!((&waited["status"], &waited["result"]), (&json!("completed"), &json!("once more")));
-    // Also one that ends at this moment: its process ends all the same when that is over.
+    // Also one that ends at this moment: its process still ends afterwards.
     world.post("/v1/tasks/Scout/messages", &json!({"message": "!say at once"}));
     let waited = world.post("/v1/tasks/Scout/wait", &json!({}));
     assert_eq!((&waited["status"], &waited["result"]), (&json!("completed"), &json!("at once")));
@@ -190,7 +192,7 @@ fn m7_parents_that_wait_in_the_foreground_hold_no_place() {
         let below = task["path"].as_array().unwrap().len() - 1;
         assert_eq!(task["depth"], below, "{task}");
     }
-    // One below the last level is refused, in words that the agent is given.
+    // A task below the last level is refused, with an explanation for the agent.
     let mut file = world.task("below", "foreground", "x");
     for name in ["d3", "d2", "d1"] {
         file = world.task(name, "foreground", &world.gives(&file));
@@ -227,7 +229,7 @@ fn m7_tasks_beyond_the_places_wait_and_the_oldest_goes_first() {
     assert!(started("two") <= started("three"));
     let four = world.gives(&world.task("four", "background", "!say four"));
     let _ = world.sandbox.send(&world.root, &four);
-    // Its end is told in a turn, which a message would find open.
+    // Its end is reported in a turn, which a message would find open.
     let _ = world.told_at_last(4);
     let five = world.task("five", "background", "x");
     let refused = world.sandbox.send(&world.root, &world.gives(&five));
@@ -265,7 +267,7 @@ fn told_once_although_the_daemon_dies_at(point: &str) {
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
     let world = started(sandbox, &json!(true));
     let task = world.task("Runner", "background", "!say all green");
-    // The agent's own request may be what the daemon dies of; then it was stored, or not.
+    // The agent's own request may cause the daemon's death: then it was stored or not.
     let _ = world.sandbox.send_no_wait(&world.root, &world.gives(&task));
     wait_until("the point to be reached", SOON, || {
         let _ = world.sandbox.subagent(&["worker", "list"]).run();

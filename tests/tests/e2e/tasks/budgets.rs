@@ -1,12 +1,12 @@
-//! Budgets over a tree of tasks: what is used below is used above, also when the daemon dies in between; and the places of a
-//! tree, for what its owner sends to its tasks.
+//! Budgets over a task tree: usage below counts above too, even if the daemon dies meanwhile. Also
+//! covers the tree's slots for messages of its owner to tasks.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
-/// For what comes of its own accord.
+/// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
 struct World {
@@ -14,7 +14,8 @@ struct World {
     root: String,
 }
 
-/// A worker that may give tasks, started with these flags, to agents that may give some themselves. At most so many run at once.
+/// A worker with these flags that can delegate to agents that can delegate too. At most
+/// `places` run at once.
 fn world(flags: &[&str], places: u32) -> World {
     let mut sandbox = Sandbox::new();
     let root = sandbox.delegating(&json!({"maxActive": places}), flags);
@@ -22,7 +23,7 @@ fn world(flags: &[&str], places: u32) -> World {
 }
 
 impl World {
-    /// The directive by which an agent gives this task to another, and waits for it if it is in the foreground.
+    /// Returns the directive by which an agent delegates this task, and waits for a foreground one.
     fn gives(&self, name: &str, mode: &str, prompt: &str) -> String {
         self.sandbox.gives(&self.sandbox.task_file("nested", name, mode, prompt))
     }
@@ -31,7 +32,7 @@ impl World {
         self.sandbox.run(&["task", "show", name]).data_of("task.shown")
     }
 
-    /// The worker of the task with this name.
+    /// Returns the worker of the task with this name.
     fn task(&self, name: &str) -> String {
         self.shown(name)["taskId"].as_str().unwrap().to_owned()
     }
@@ -53,7 +54,7 @@ impl World {
         events.filter(|event| event["type"] == event_type).map(|event| event["data"].clone()).collect()
     }
 
-    /// What was sent to a worker's agent, in order.
+    /// Returns the messages to a worker's agent, in order.
     fn sent(&self, worker: &str) -> Vec<String> {
         let sent = self.told(worker, "message.sent").into_iter();
         sent.map(|data| data["text"].as_str().unwrap().to_owned()).collect()
@@ -77,7 +78,7 @@ fn m6_what_the_tasks_of_a_worker_use_up_is_refused_to_all_of_them_also_by_the_ne
     let _ = world.sandbox.run(&["worker", "list"]);
     gate.open();
     let end = world.sandbox.turn_end(&accepted);
-    assert_eq!(end["type"], "turn.completed", "a turn that is open goes on");
+    assert_eq!(end["type"], "turn.completed", "an open turn must continue");
     let events = world.sandbox.events(&world.root);
     let said: String = events.iter().filter_map(|event| event["data"]["text"].as_str()).collect();
     let refusal = said[said.find("{\"code\"").unwrap()..].to_owned();
@@ -90,7 +91,7 @@ fn m6_what_the_tasks_of_a_worker_use_up_is_refused_to_all_of_them_also_by_the_ne
         "scope": "worker", "workerId": world.root, "budget": "tokens", "limit": 100, "used": 100, "unit": "tokens",
         "action": "refuse",
     });
-    assert_eq!(world.told(&world.task("first"), "budget.exceeded"), [data], "where the last of it was used");
+    assert_eq!(world.told(&world.task("first"), "budget.exceeded"), [data], "where the budget was used up");
     for other in ["second", "third"] {
         assert_eq!(world.told(&world.task(other), "budget.exceeded"), Vec::<Value>::new());
     }
@@ -207,7 +208,7 @@ fn m6_a_second_budget_that_is_used_up_cancels_the_turns_of_those_who_had_nothing
     let (never, goes, gate) =
         (world.sandbox.gate("n"), world.sandbox.gate("goes"), world.sandbox.gate("eats"));
     let accepted = world.sandbox.send_no_wait(&other, &never.directive());
-    // What it has used it says when it is canceled, because of the first.
+    // It reports its usage when it is canceled because of the first.
     let late = world.gives("late", "background", &format!("{}\n{}", uses(60), goes.directive()));
     let eater = world.gives("eater", "background", &format!("{}\n{}", gate.directive(), uses(100)));
     let _ = world.sandbox.send(&world.root, &format!("{late}\n{eater}"));
@@ -248,7 +249,7 @@ fn m7_what_an_owner_sends_to_a_task_waits_for_a_place_as_any_task() {
     fails.open();
     world.is("broken", "failed");
     let holder = world.gives("holder", "background", &runs.directive());
-    // It is told of the end of the other at this moment.
+    // At this moment it receives the end of the other one.
     world.sandbox.sending(&world.root, &holder).args(["--queue", "--no-wait"]).run().data();
     world.is("holder", "running");
 
@@ -259,21 +260,21 @@ fn m7_what_an_owner_sends_to_a_task_waits_for_a_place_as_any_task() {
     assert_eq!(send("plain", &[]), 1);
     assert_eq!(send("queued", &["--queue"]), 2);
     assert_eq!(send("steered", &["--if-busy", "steer"]), 1);
-    // Before what is paused it would wait for ever.
+    // Ahead of a paused one it would wait forever.
     let before = world.sandbox.sending(&broken, "first").args(["--if-busy", "steer", "--no-wait"]).run();
     before.error("WORKER_BUSY");
     let listed = world.sandbox.run(&["turn", "list", "--worker-id", &broken]).data();
     let failed = listed["items"].as_array().unwrap().iter().find(|turn| turn["status"] == "failed").unwrap();
     let failed = failed["turnId"].as_str().unwrap();
     world.sandbox.run(&["turn", "retry", failed]).error("WORKER_BUSY");
-    // Behind it, it waits as well, and nothing goes on that could end once more.
+    // Behind it, it waits too, and no other task can continue and end.
     world.sandbox.sending(&broken, "later").args(["--queue", "--no-wait"]).run().data_of("turn.queued");
     assert_eq!(world.shown("broken")["status"], "failed");
     assert_eq!(world.told(&broken, "subagent.failed").len(), 1);
     world.sandbox.run(&["queue", "resume", "--worker-id", &broken]).data_of("queue.resumed");
     world.is("done", "queued");
     world.is("broken", "queued");
-    assert_eq!((world.sent(&done).len(), world.sent(&broken).len()), (1, 1), "nothing of it has begun");
+    assert_eq!((world.sent(&done).len(), world.sent(&broken).len()), (1, 1), "none of it may have begun");
     runs.open();
     world.is("done", "completed");
     world.is("broken", "completed");

@@ -1,11 +1,12 @@
-//! Why a task ended early, where its caller looks: in the task, in its result and in what its parent is told.
+//! The reason for a task's early end, everywhere a caller looks: in the task, in its result and
+//! in its parent's message.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-/// For what comes of its own accord.
+/// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
 struct World {
@@ -13,7 +14,7 @@ struct World {
     root: String,
 }
 
-/// A worker that may give tasks, started with these flags.
+/// A worker with these flags that can delegate.
 fn world(flags: &[&str]) -> World {
     let mut sandbox = Sandbox::new();
     let root = sandbox.delegating(&json!(true), flags);
@@ -21,7 +22,7 @@ fn world(flags: &[&str]) -> World {
 }
 
 impl World {
-    /// Gives a task in the background.
+    /// Submits a background task.
     fn give(&self, name: &str, prompt: &str) {
         let gives = self.sandbox.gives(&self.sandbox.task_file("nested", name, "background", prompt));
         let waited = self.sandbox.send(&self.root, &gives);
@@ -43,16 +44,16 @@ impl World {
         events.filter(|event| event["type"] == event_type).map(|event| event["data"].clone()).collect()
     }
 
-    /// What the parent is told of an end.
+    /// Returns the parent's message about an end.
     fn told(&self) -> Value {
-        wait_until("the end to be told", SOON, || {
+        wait_until("the end to be reported", SOON, || {
             let mut sent = self.events(&self.root, "message.sent").into_iter();
             sent.rfind(|data| !data["subagent"].is_null())
         })
     }
 }
 
-/// The error of a task in one line.
+/// Returns the error of a task in one line.
 fn why(task: &Value) -> String {
     let error = &task["error"];
     format!("{}: {}", error["code"].as_str().unwrap(), error["message"].as_str().unwrap())
@@ -64,7 +65,7 @@ fn begins(text: &Value, beginning: &str) {
     assert!(text.starts_with(beginning), "{text}");
 }
 
-/// The update by which an agent tells of a command that it has run.
+/// Returns the update by which an agent reports a command that it has run.
 fn ran(command: &str) -> String {
     let update = json!({
         "sessionUpdate": "tool_call", "toolCallId": command, "title": command, "kind": "execute",
@@ -97,7 +98,7 @@ fn a_task_that_was_canceled_for_a_violation_says_so_to_its_caller() {
 #[test]
 fn a_violation_that_is_noticed_after_the_turn_fails_the_task() {
     let world = world(&["--deny", "execute(rm *)"]);
-    // The turn and the call are read together by the next daemon: there is nothing left to cancel.
+    // The next daemon reads turn and call together: there is nothing left to cancel.
     let gate = world.sandbox.gate("turn");
     world.give("Fast", &format!("{}\n!raw {}\n!say cleaned", gate.directive(), ran("rm -rf x")));
     let id = world.until("Fast", "running")["taskId"].as_str().unwrap().to_owned();
@@ -109,7 +110,7 @@ fn a_violation_that_is_noticed_after_the_turn_fails_the_task() {
     assert_eq!(world.events(&id, "turn.completed").len(), 1);
     begins(&world.told()["text"], &format!("[Subagent 'Fast' ({id}) failed: POLICY_VIOLATION: "));
 
-    // The call is told of behind the answer to the prompt.
+    // The call is reported after the response to the prompt.
     world.give("Late", &format!("!late {}\n!say cleaned", ran("rm -rf y")));
     let shown = world.until("Late", "failed");
     let id = shown["taskId"].as_str().unwrap();
@@ -117,7 +118,7 @@ fn a_violation_that_is_noticed_after_the_turn_fails_the_task() {
     assert_eq!(shown["result"], "cleaned");
     let failed = world.events(id, "subagent.failed");
     assert_eq!((failed.len(), &failed[0]["error"]), (1, &shown["error"]));
-    // Nothing of that is left for the next run.
+    // The next run is not affected.
     world.sandbox.run(&["task", "message", "Late", "--text", "!say again"]).data_of("task.messaged");
     let again = world.until("Late", "completed");
     assert_eq!((&again["runs"], &again["error"]), (&json!(2), &Value::Null), "{again}");
@@ -161,7 +162,7 @@ fn a_task_shows_the_turn_that_gave_it_and_when_it_last_changed() {
     let line = format!("parentTurnId: {}", given.as_str().unwrap());
     assert!(printed.text().lines().any(|printed| printed == line), "{printed}");
     assert!(printed.text().contains("\nupdatedAt: "), "{printed}");
-    // Somebody else has it go on: it is no turn of the parent's any more.
+    // Another client continues it: it no longer belongs to the parent's turn.
     world.sandbox.run(&["task", "message", "Scout", "--text", "!say again"]).data_of("task.messaged");
     let again = wait_until("the second run", SOON, || {
         Some(world.shown("Scout")).filter(|shown| shown["runs"] == 2 && shown["status"] == "completed")

@@ -1,4 +1,5 @@
-//! Workers that may give tasks to other agents, from the outside: who gets the task server, and where its token is seen.
+//! Workers that can delegate to other agents, from outside: which get the task server, and where
+//! its token is visible.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-/// A world with a launcher whose agent tells which servers its session was given.
+/// A world with a launcher whose agent reports the servers of its session.
 fn telling(servers: Value) -> Sandbox {
     let mut sandbox = Sandbox::new();
     let state = sandbox.file_name("sdk-sessions");
@@ -23,7 +24,7 @@ fn define(sandbox: &Sandbox, name: &str, permission: &str) {
     fs::write(folder.join(format!("{name}.md")), text).unwrap();
 }
 
-/// Starts a worker and says whether its agent was given the task server.
+/// Starts a worker and returns whether its agent got the task server.
 fn is_given(sandbox: &Sandbox, flags: &[&str]) -> bool {
     let args = [&["worker", "start", "--launcher", "sdk"], flags].concat();
     let started = sandbox.run(&args).data_of("worker.started");
@@ -65,7 +66,10 @@ fn only_who_may_give_tasks_gets_the_task_server() {
     assert!(is_given(&sandbox, &[]));
     let refused = sandbox.subagent(&["worker", "start", "--input", "-"]);
     let refused = refused.stdin(r#"{"launcher": "sdk", "delegate": false}"#).run().data_of("worker.started");
-    assert!(!has_server(&sandbox, refused["workerId"].as_str().unwrap()), "it is said that it may not");
+    assert!(
+        !has_server(&sandbox, refused["workerId"].as_str().unwrap()),
+        "the agent must be informed that it may not"
+    );
     sandbox.finish();
 }
 
@@ -76,7 +80,7 @@ fn a_server_of_that_name_keeps_a_worker_from_delegating() {
         sandbox.run(&["worker", "start", "--launcher", "sdk", "--delegate"]).error("INVALID_ARGUMENT");
     assert_eq!(error["details"]["mcpServer"], "subagent");
     assert!(error["message"].as_str().unwrap().contains("gives tasks"), "{error}");
-    assert!(!is_given(&sandbox, &[]), "without delegation it is an MCP server as any other");
+    assert!(!is_given(&sandbox, &[]), "without delegation it must be an ordinary MCP server");
     let error = sandbox.run(&["worker", "start", "--agents", "{}"]).error("INVALID_ARGUMENT");
     assert_eq!(error["details"]["flag"], "--agents");
     sandbox.finish();
@@ -129,7 +133,7 @@ fn the_server_is_there_again_after_a_restart_and_with_another_token_after_a_rebo
     let before = sandbox.task_token(&worker);
     sandbox.kill(&sandbox.runtime(&worker));
     sandbox.kill_daemon();
-    assert!(has_server(&sandbox, &worker), "the session was taken up with it");
+    assert!(has_server(&sandbox, &worker), "the session must be resumed with it");
     sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
     assert!(has_server(&sandbox, &worker));
     assert_eq!(sandbox.task_token(&worker), before);
@@ -146,7 +150,7 @@ fn the_server_is_there_again_after_a_restart_and_with_another_token_after_a_rebo
     sandbox.finish();
 }
 
-/// What the daemon answers to a process of a worker that has the worker's token.
+/// Returns the daemon's response to a process of a worker that has the worker's token.
 fn asks(sandbox: &Sandbox, worker: &str, line: &str, body: &Value) -> Value {
     let (body, token) =
         (if body.is_null() { String::new() } else { body.to_string() }, sandbox.task_token(worker));

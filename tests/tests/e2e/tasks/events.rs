@@ -1,18 +1,19 @@
-//! M10: what is told of tasks reaches whoever watches a worker above them, once and in order, and with `--tree` all the rest.
+//! M10: task events reach every watcher of a worker above the task, once and in order; with
+//! `--tree` also all other events.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{On, Sandbox, assert_shape, wait_until};
 
-/// A worker that may give tasks.
+/// A worker that can delegate.
 fn root() -> (Sandbox, String) {
     let mut sandbox = Sandbox::new();
     let root = sandbox.delegating(&json!(true), &[]);
     (sandbox, root)
 }
 
-/// The directive by which an agent gives a task, and waits for it unless it is in the background.
+/// Returns the directive by which an agent submits a task, and waits for a foreground one.
 fn gives(sandbox: &Sandbox, name: &str, mode: &str, prompt: &str) -> String {
     sandbox.gives(&sandbox.task_file("nested", name, mode, prompt))
 }
@@ -25,7 +26,7 @@ fn is_told(event: &Value) -> bool {
     event["type"].as_str().unwrap().starts_with("subagent.") && event["type"] != "subagent.event"
 }
 
-/// What was told of tasks: which, and of whom.
+/// Returns the task events: type and task.
 fn told(events: &[Value]) -> Vec<(&str, &str)> {
     let told = events.iter().filter(|event| is_told(event));
     told.map(|event| (event["type"].as_str().unwrap(), event["data"]["name"].as_str().unwrap())).collect()
@@ -42,7 +43,7 @@ fn watch(sandbox: &Sandbox, worker: &str, flags: &[&str]) -> Vec<Value> {
     output.lines()
 }
 
-/// A line of this type, of the task with this name.
+/// Matches a line of this type, of the task with this name.
 fn of<'a>(kind: &'a str, name: &'a str) -> impl FnMut(&str) -> Option<Value> + 'a {
     move |line| {
         let event: Value = serde_json::from_str(line).ok()?;
@@ -70,14 +71,14 @@ fn m10_what_is_told_of_tasks_below_is_seen_once_and_in_order_also_across_the_end
     following.wait_line("the end of the lowest", of("subagent.completed", "Deep"));
     let begun = following.wait_line("the other", of("subagent.spawned", "Child"));
     let task = begun["workerId"].as_str().unwrap();
-    wait_until("the end of the lowest to be told", Duration::from_secs(30), || {
+    wait_until("the end of the lowest task to be reported", Duration::from_secs(30), || {
         let queued = sandbox.events(task).into_iter().filter(|event| event["type"] == "turn.queued");
         (queued.count() == 2).then_some(())
     });
     child.open();
     following.wait_line("the end of the other", of("subagent.completed", "Child"));
-    // It is idle again when it was told.
-    wait_until("the end to be told", Duration::from_secs(30), || {
+    // It is idle again after it was notified.
+    wait_until("the end to be reported", Duration::from_secs(30), || {
         let is_told = |event: &Value| event["data"]["subagent"]["name"] == "Child";
         let told = sandbox.events(&root).iter().any(is_told);
         (told && sandbox.show(&root)["state"] == "idle").then_some(())
@@ -93,12 +94,12 @@ fn m10_what_is_told_of_tasks_below_is_seen_once_and_in_order_also_across_the_end
     assert_eq!(of_task("Deep"), ["spawned", "progress", "completed"]);
     assert_eq!((seen.len(), seen[0].1, seen[6].1), (7, "Child", "Child"), "{seen:?}");
     assert!(ids(&followed).is_sorted_by(|one, next| one < next));
-    assert_eq!(watch(&sandbox, &root, &[]), followed, "what is stored is what was seen");
+    assert_eq!(watch(&sandbox, &root, &[]), followed, "stored and printed events must be equal");
     let task = |name: &str| {
         let mut told = followed.iter().filter(|event| is_told(event));
         told.find(|event| event["data"]["name"] == name).unwrap()["workerId"].as_str().unwrap().to_owned()
     };
-    // Every event that was shown is a cursor, whosever it is.
+    // Every printed event is a cursor, of any worker.
     for (at, event) in followed.iter().enumerate().filter(|(_, event)| is_told(event)) {
         let rest = watch(&sandbox, &root, &["--from-event-id", event["eventId"].as_str().unwrap()]);
         assert_eq!(rest, followed[at + 1..]);
@@ -106,7 +107,7 @@ fn m10_what_is_told_of_tasks_below_is_seen_once_and_in_order_also_across_the_end
     let of_child = watch(&sandbox, &task("Child"), &[]);
     assert_eq!(told(&of_child), seen);
     assert!(told(&watch(&sandbox, &task("Deep"), &[])).iter().all(|(_, name)| *name == "Deep"));
-    // A cursor of what is above is none of what is below.
+    // A cursor of a worker above is not valid below.
     let first = followed[0]["eventId"].as_str().unwrap();
     let above = sandbox.run(&["watch", "--worker-id", &task("Deep"), "--from-event-id", first]);
     above.error("EVENT_NOT_FOUND");
@@ -150,7 +151,11 @@ fn m10_with_tree_every_other_event_below_is_wrapped_with_its_path() {
         assert!(ids(&joined).is_sorted_by(|one, next| one < next));
         let (wrapped, rest): (Vec<Value>, Vec<Value>) =
             joined.into_iter().partition(|event| event["type"] == "subagent.event");
-        assert_eq!(rest, watch(&sandbox, &root, &flags[1..]), "the rest is what it is without");
+        assert_eq!(
+            rest,
+            watch(&sandbox, &root, &flags[1..]),
+            "the other events must be the same as without it"
+        );
         let inside: Vec<Value> = own.into_iter().filter(|event| !is_told(event)).collect();
         assert!(inside.iter().any(|event| event["data"]["text"] == "hello"), "{inside:?}");
         let expected: Vec<Value> = inside
@@ -164,7 +169,7 @@ fn m10_with_tree_every_other_event_below_is_wrapped_with_its_path() {
             })
             .collect();
         assert_eq!(wrapped, expected);
-        // One of them is a cursor, too.
+        // One of them is a cursor too.
         let cursor = wrapped[0]["eventId"].as_str().unwrap();
         let after = watch(&sandbox, &root, &["--from-event-id", cursor]);
         assert_eq!(

@@ -1,4 +1,5 @@
-//! The error of a task that was waited for: on stderr, with what to do and what to type; stdout has the result alone.
+//! The error of a task with a waiting caller: on stderr, with the next action and command; stdout
+//! has only the result.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Command, On, Sandbox};
@@ -18,7 +19,7 @@ fn a_failed_task_has_its_result_on_stdout_and_its_error_on_stderr() {
     assert!(lines[0].starts_with("BACKEND_RPC_ERROR: ") && lines[0].contains("no luck"), "{output}");
     assert!(lines[1].starts_with("Hint: look at what the agent wrote"), "{output}");
     assert_eq!(lines[2], format!("Try: subagent logs {id}"), "{output}");
-    // What it says to type works.
+    // The suggested command works.
     sandbox.run(&["logs", id]).data();
     let output = given(&sandbox, &[], "!error -32603 no luck").run();
     assert_eq!((output.status.code(), output.stdout.as_str()), (Some(1), ""), "{output}");

@@ -1,4 +1,5 @@
-//! What ends a task by itself (M6), what ends with the worker above it (M9), and what becomes of tasks that are over.
+//! The limits that end a task (M6), the tasks that end with the worker above (M9), and the
+//! handling of ended tasks.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use subagent_tests::harness::{Sandbox, request, wait_until};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The answer of a daemon, which is started if there is none.
+/// Returns the response of a daemon, which is started if there is none.
 #[track_caller]
 fn ask(sandbox: &Sandbox, line: &str, body: &Value) -> Value {
     let _ = sandbox.run(&["worker", "list"]);
@@ -21,7 +22,7 @@ fn ask(sandbox: &Sandbox, line: &str, body: &Value) -> Value {
     response.json()["data"].clone()
 }
 
-/// A manager's task with these limits of its own; gives its id.
+/// Submits a manager's task with these limits. Returns its id.
 fn given(sandbox: &Sandbox, name: &str, prompt: &str, overrides: &Value) -> String {
     let workspace = sandbox.workspace().canonicalize().unwrap();
     let printed = sandbox.command("env").run();
@@ -42,7 +43,7 @@ fn shown(sandbox: &Sandbox, task: &str) -> Value {
     ask(sandbox, &format!("GET /v1/tasks/{task}"), &Value::Null)
 }
 
-/// How it is at its end.
+/// Returns the task once it has ended.
 #[track_caller]
 fn ended(sandbox: &Sandbox, task: &str) -> Value {
     ask(sandbox, &format!("POST /v1/tasks/{task}/wait"), &json!({"timeoutMs": 25_000}))
@@ -88,7 +89,7 @@ fn m6_a_prompt_that_makes_more_tool_calls_than_it_may_ends_with_what_it_has_said
     ask(&sandbox, &format!("POST /v1/tasks/{task}/messages"), &message);
     let end =
         until(&sandbox, &task, "the second run", |task| task["runs"] == 2 && task["status"] == "completed");
-    assert_eq!(counts(&end), ("completed", 1, 3), "it is counted anew");
+    assert_eq!(counts(&end), ("completed", 1, 3), "the count must restart");
     sandbox.finish();
 }
 
@@ -104,7 +105,7 @@ fn m6_a_daemon_that_is_started_anew_counts_on() {
     );
     let task = given(&sandbox, "steady", &prompt, &json!({"maxSteps": 2, "timeoutMs": 0}));
     let asks = until(&sandbox, &task, "the question", |task| task["status"] == "waiting_approval");
-    assert_eq!(counts(&asks), ("waiting_approval", 2, 2), "a question is a step");
+    assert_eq!(counts(&asks), ("waiting_approval", 2, 2), "a question must count as a step");
     sandbox.kill_daemon();
     let request = told(&sandbox, &task, "approval.requested").remove(0)["requestId"].take();
     let _ = sandbox.approve(&task, &request, "allow");
@@ -135,7 +136,7 @@ fn m6_a_prompt_that_runs_for_longer_than_it_may_is_timed_out_also_by_the_next_da
     sandbox.finish();
 }
 
-/// The directive by which the agent of a worker gives a task.
+/// Returns the directive by which a worker's agent submits a task.
 fn gives(sandbox: &Sandbox, worker: &str, name: &str, mode: &str, prompt: &str) -> String {
     let socket = sandbox.daemon_info().unwrap().socket;
     let token = sandbox.task_token(worker);
@@ -149,8 +150,8 @@ fn gives(sandbox: &Sandbox, worker: &str, name: &str, mode: &str, prompt: &str) 
     format!("!shell '{stranger}' ask '{}' '{text}'", socket.display())
 }
 
-/// A worker in the middle of a turn in which it has given a task of each mode, both of which run: the worker, the tasks, and what
-/// lets the turn go on.
+/// A worker during a turn that has submitted a task of each mode, both of which run. Returns the
+/// worker, the tasks, and the gate that lets the turn continue.
 fn parent(sandbox: &Sandbox) -> (String, [String; 2], subagent_tests::harness::Gate) {
     let started = sandbox.run(&["worker", "start", "--launcher", "demo", "--delegate"]);
     let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
@@ -184,7 +185,7 @@ fn m9_a_turn_that_ends_ends_the_tasks_that_it_waited_for_and_a_cancel_all_of_the
     let _ = sandbox.send_no_wait(&worker, "!sleep 600000");
     sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
     assert_eq!(ended(&sandbox, &background)["status"], "cancelled");
-    // Whoever was canceled is not woken by what that ended.
+    // A canceled worker is not woken by the end that this caused.
     let _ = sandbox.send(&worker, "still there");
     let sent = told(&sandbox, &worker, "message.sent");
     assert!(sent.iter().all(|data| data["subagent"].is_null()), "{sent:?}");

@@ -1,4 +1,4 @@
-//! A question of a task reaches everyone who waits for a worker above it, or looks at one.
+//! A question of a task reaches every client that waits for a worker above it, or shows one.
 
 use std::fs;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-/// For what comes of its own accord.
+/// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
 struct World {
@@ -14,7 +14,7 @@ struct World {
     root: String,
 }
 
-/// A worker `Release` that may give tasks, and an agent `lead` that may, too, and asks before commands.
+/// A worker `Release` that can delegate, and an agent `lead` that can too and asks before commands.
 fn world(flags: &[&str]) -> World {
     let sandbox = defined();
     sandbox.init();
@@ -42,12 +42,12 @@ fn text(value: &Value) -> &str {
 }
 
 impl World {
-    /// The directive by which an agent gives this task to a `lead`.
+    /// Returns the directive by which an agent delegates this task to a `lead`.
     fn gives(&self, name: &str, mode: &str, prompt: &str) -> String {
         self.sandbox.gives(&self.sandbox.task_file("lead", name, mode, prompt))
     }
 
-    /// A task in the foreground of a task in the foreground, which asks.
+    /// Returns a foreground task of a foreground task, which asks.
     fn two_below(&self, prompt: &str) -> String {
         self.gives("Tests", "foreground", &self.gives("Unit", "foreground", prompt))
     }
@@ -62,7 +62,7 @@ impl World {
         listed.data_of("inbox.listed")["items"].as_array().unwrap().clone()
     }
 
-    /// The questions, once there are so many.
+    /// Returns the questions, once there are `count` of them.
     fn asked(&self, count: usize) -> Vec<Value> {
         wait_until("questions", SOON, || Some(self.inbox(&[])).filter(|asked| asked.len() == count))
     }
@@ -81,7 +81,7 @@ fn a_send_returns_the_question_of_a_task_and_the_wait_goes_on_after_the_answer()
     );
     assert_eq!(asked["path"], json!(["Release", "Tests", "Unit"]), "{asked}");
     assert_ne!(asked["workerId"], *world.root);
-    assert_eq!(asked["data"]["title"], "make all", "what a rule decides is not a question: {asked}");
+    assert_eq!(asked["data"]["title"], "make all", "a decision by a rule must not be a question: {asked}");
     world.approve(asked);
     let default = "turn.completed,turn.failed,turn.canceled,approval.requested";
     let next = world.sandbox.wait_after(&world.root, &asked["eventId"], default);
@@ -111,7 +111,7 @@ fn a_wait_for_other_events_does_not_end_at_a_question_and_names_it_when_the_time
     let matched = world.sandbox.run(&wait).data_of("event.matched");
     assert_eq!(matched["data"]["requestId"], asked["requestId"], "{matched}");
     world.approve(&matched);
-    // From the same cursor: the question before it is passed over.
+    // From the same cursor: skips the question before it.
     let form = world.sandbox.wait_after(&world.root, &accepted["acceptedEventId"], "elicitation.requested");
     let request = text(&form["data"]["requestId"]);
     let decline = ["answer", "--worker-id", text(&form["workerId"]), "--request", request, "--decline"];
@@ -134,7 +134,7 @@ fn a_wait_for_other_events_does_not_end_at_a_question_and_names_it_when_the_time
 fn a_wait_for_several_workers_ends_with_a_question_below_one_of_them() {
     let world = world(&["--tag", "job=release"]);
     let accepted = world.sandbox.send_no_wait(&world.root, &world.two_below("!ask execute make all"));
-    // Started before the question, or after it: both end with it.
+    // Both end with the question, whether started before or after it.
     for _ in 0..2 {
         for flags in [&["--all", "-l", "job=release"][..], &["--any", "-l", "job=release"]] {
             let waited = world.sandbox.run(&[&["wait"], flags].concat()).data_of("workers.waited");
@@ -172,7 +172,7 @@ fn a_question_of_a_background_task_is_a_question_of_an_idle_worker() {
         ["answer", "--worker-id", text(&asked["workerId"]), "--request", text(&asked["data"]["requestId"])];
     world.sandbox.run(&[&request[..], &["--decline"]].concat()).data_of("elicitation.answered");
     let told = world.sandbox.wait_after(&world.root, &asked["eventId"], "turn.completed");
-    assert_eq!(told["workerId"], *world.root, "the end of the task is told: {told}");
+    assert_eq!(told["workerId"], *world.root, "the end of the task must be reported: {told}");
     world.sandbox.finish();
 }
 
@@ -211,7 +211,7 @@ fn the_inbox_and_the_views_of_a_worker_have_the_questions_below_it() {
     assert_eq!((&decided["count"], &decided["decided"]), (&json!(2), &json!(2)), "{decided}");
     assert!(decided["items"].as_array().unwrap().iter().all(|item| item["workerId"].is_string()));
     assert_eq!(world.sandbox.turn_end(&accepted)["type"], "turn.completed");
-    assert_eq!(world.asked(1)[0]["workerId"], other, "the question of another worker stays");
+    assert_eq!(world.asked(1)[0]["workerId"], other, "another worker's question must stay");
     world.sandbox.finish();
 }
 
@@ -233,7 +233,7 @@ fn the_stream_of_a_worker_has_the_questions_below_it_with_their_paths() {
         world.root
     );
     let said = world.sandbox.send(&world.root, &ends)["assistantText"].to_string();
-    assert!(said.contains("WAIT_TIMEOUT"), "from below a worker only its own events are seen: {said}");
+    assert!(said.contains("WAIT_TIMEOUT"), "a process below a worker must see only its own events: {said}");
     let own = world.sandbox.events(text(&of_unit[0]["workerId"]));
     assert!(own.iter().all(|event| event.get("path").is_none()), "in its own stream: {own:?}");
     world.sandbox.finish();
@@ -243,7 +243,7 @@ fn the_stream_of_a_worker_has_the_questions_below_it_with_their_paths() {
 fn a_run_answers_for_the_tasks_below_it_and_says_what_it_denied() {
     let sandbox = defined();
     sandbox.init();
-    // The daemon that the agent of the run gives its task to.
+    // The run's agent submits its task to this daemon.
     sandbox.run(&["worker", "list"]).data_of("worker.listed");
     let task = sandbox.task_file("lead", "Unit", "foreground", "!ask execute make all");
     let output = sandbox
@@ -290,7 +290,7 @@ fn a_command_that_waits_for_a_task_says_how_to_answer_its_question() {
     sandbox.finish();
 }
 
-/// The arguments of the command that a line on stderr says.
+/// Returns the arguments of the command that a line on stderr suggests.
 fn answer_of(stderr: &str) -> Vec<String> {
     let (_, command) = stderr.split_once("answer with: subagent ").unwrap_or_else(|| panic!("{stderr}"));
     command.lines().next().unwrap().split(' ').map(str::to_owned).collect()

@@ -1,5 +1,6 @@
-//! Results of tasks from the outside: one that has to meet a schema is asked for once more, whoever dies in between; what was
-//! said in tasks that nobody sees stands behind the result above them; what is archived is removed when somebody asks for it.
+//! Results of tasks from outside: one that fails its schema is requested once more, in spite
+//! of any dying process. Messages of hidden tasks are in the result above them. Archived
+//! tasks are removed on request.
 
 use std::fs;
 use std::time::Duration;
@@ -10,14 +11,15 @@ use subagent_tests::harness::{Launcher, Sandbox, assert_shape, wait_until};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// The definition of an agent with these keys.
+/// Writes the definition of an agent with these keys.
 fn define(sandbox: &Sandbox, name: &str, keys: &str) {
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join(format!("{name}.md")), format!("---\ndescription: Works\n{keys}\n---\n")).unwrap();
 }
 
-/// A workspace with an agent that says what it is told, and one that says `[7]` whenever it is asked once more.
+/// A workspace with an agent that repeats its instructions, and one that returns `[7]`
+/// at every repeated request.
 fn sandbox() -> Sandbox {
     let mut sandbox = Sandbox::new();
     let demo = sandbox.demo_agent(&[]);
@@ -39,7 +41,7 @@ fn run(sandbox: &Sandbox, agent: &str, prompt: &str) -> Value {
     ended
 }
 
-/// The types of a worker's events that begin so, and the messages that it was sent.
+/// Returns the types of a worker's events with this prefix, and its messages.
 fn told(sandbox: &Sandbox, worker: &Value) -> (Vec<String>, Vec<String>) {
     let events = sandbox.events(worker.as_str().unwrap());
     let types = events.iter().filter_map(|event| event["type"].as_str());
@@ -75,7 +77,7 @@ fn m11_a_result_that_does_not_fit_its_schema_is_asked_for_once_more() {
     let ended = sandbox.run(&["task", "wait", "obliging"]).data_of("task.waited");
     assert_eq!((&ended["status"], &ended["runs"]), (&json!("completed"), &json!(2)), "{ended}");
     assert_eq!(ended["result"], format!("{fenced}\n"));
-    assert_eq!(told(&sandbox, &ended["taskId"]).1.len(), 3, "what fits is asked for once");
+    assert_eq!(told(&sandbox, &ended["taskId"]).1.len(), 3, "a valid result must be requested only once");
     sandbox.finish();
 }
 
@@ -87,7 +89,7 @@ fn m11_a_result_that_does_not_fit_a_second_time_is_a_failure_and_kept() {
     assert_eq!(ended["error"]["code"], "RESULT_SCHEMA_NOT_MET");
     let wrong = ended["error"]["details"]["errors"].as_array().unwrap();
     assert!(wrong[0]["message"].is_string() && wrong[0]["path"] == "", "{wrong:?}");
-    assert!(ended["result"].as_str().unwrap().starts_with("Your last message"), "what it said last: {ended}");
+    assert!(ended["result"].as_str().unwrap().starts_with("Your last message"), "its last message: {ended}");
     let (events, sent) = told(&sandbox, &ended["taskId"]);
     assert_eq!(events, ["subagent.spawned", "turn.completed", "turn.completed", "subagent.failed"]);
     assert!(sent[1].contains("is not of type \"array\""), "{}", sent[1]);
@@ -132,11 +134,11 @@ fn m11_a_check_without_an_end_is_one_that_does_not_fit_and_holds_nobody_up() {
     assert_eq!((&ended["status"], &ended["result"]), (&json!("failed"), &json!("1")), "{ended}");
     let why = ended["error"]["message"].as_str().unwrap();
     assert!(why.contains("without an end"), "{why}");
-    assert_eq!(told(&sandbox, &id).1.len(), 1, "nobody is asked once more for that");
+    assert_eq!(told(&sandbox, &id).1.len(), 1, "that must not be requested once more");
     sandbox.finish();
 }
 
-/// Each of its parts leads to the next one twice.
+/// Each of its parts refers to the next one twice.
 fn chain() -> Value {
     let mut parts = serde_json::Map::new();
     for no in 0..60 {
@@ -188,7 +190,7 @@ fn what_is_no_schema_is_refused_where_the_definition_is_read() {
     sandbox.finish();
 }
 
-/// The names in a list.
+/// Returns the names in a list.
 fn names(sandbox: &Sandbox, command: &[&str], kind: &str, key: &str) -> Vec<String> {
     let listed = sandbox.run(command).data_of(kind);
     let items = listed["items"].as_array().unwrap();
@@ -247,7 +249,7 @@ fn a_task_that_is_not_inspectable_is_in_no_list_and_its_transcript_is_behind_the
     let short = sandbox.run(&["task", "result", "lead"]).data_of("task.result");
     assert!(short.get("transcripts").is_none(), "{short}");
 
-    // What it asks is asked all the same.
+    // Its questions are still asked.
     let asks = ["task", "run", "--agent", "hidden", "--background", "--text", "!ask execute make"];
     sandbox.run(&asks).data_of("task.spawned");
     wait_until("the question", SOON, || {
@@ -256,7 +258,7 @@ fn a_task_that_is_not_inspectable_is_in_no_list_and_its_transcript_is_behind_the
     sandbox.finish();
 }
 
-/// Changes what is stored, with no daemon.
+/// Changes the stored data without a daemon.
 fn stored(sandbox: &Sandbox, sql: &str) {
     sandbox.kill_daemon();
     let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();

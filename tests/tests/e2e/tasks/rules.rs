@@ -1,5 +1,5 @@
-//! Rules over a tree of tasks, from the outside: what is denied above holds below, who asks is told by the path of names, and
-//! what was approved beforehand is neither more than the parent has nor a question.
+//! Rules over a task tree, from outside: a denial above holds below, requests name the path of the
+//! asking task, and an advance approval neither exceeds the parent's permissions nor asks.
 
 use std::fs;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-/// For what comes of its own accord.
+/// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
 struct World {
@@ -15,7 +15,7 @@ struct World {
     root: String,
 }
 
-/// A worker that may give tasks, started with these flags, where these agents are defined: name, and what it says.
+/// A worker with these flags that can delegate to these agents: name, and definition.
 fn world(flags: &[&str], agents: &[(&str, &str)]) -> World {
     let mut sandbox = Sandbox::new();
     let demo = sandbox.demo_agent(&[]);
@@ -33,7 +33,7 @@ fn world(flags: &[&str], agents: &[(&str, &str)]) -> World {
 }
 
 impl World {
-    /// The directive by which an agent gives this task to another, and waits for it if it is in the foreground.
+    /// Returns the directive by which an agent delegates this task, and waits for a foreground one.
     fn gives(&self, name: &str, agent: &str, mode: &str, prompt: &str) -> String {
         self.sandbox.gives(&self.sandbox.task_file(agent, name, mode, prompt))
     }
@@ -42,7 +42,7 @@ impl World {
         self.sandbox.run(command).data_of(kind)["items"].as_array().unwrap().clone()
     }
 
-    /// The worker of the task with this name, as soon as there is one.
+    /// Returns the worker of the task with this name, once it exists.
     fn task(&self, name: &str) -> String {
         wait_until(name, SOON, || {
             let workers = self.items(&["worker", "list"], "worker.listed");
@@ -51,7 +51,7 @@ impl World {
         })
     }
 
-    /// What was decided about requests of a worker.
+    /// Returns the decisions on requests of a worker.
     fn decided(&self, worker: &str) -> Vec<Value> {
         let events = self.sandbox.events(worker).into_iter();
         events
@@ -60,7 +60,7 @@ impl World {
             .collect()
     }
 
-    /// The question that is asked next.
+    /// Returns the next question.
     fn asked(&self) -> Value {
         wait_until("a question", SOON, || self.items(&["approval", "list"], "inbox.listed").pop())
     }
@@ -192,7 +192,7 @@ fn m4_the_tools_of_the_task_server_are_judged_by_the_rules_for_tasks() {
     let (word, rule) =
         asks("spawn_subagent", json!({"name": "n", "task": "x", "config": {"agent_id": "writer"}}));
     assert_eq!((word.as_str(), &rule["rule"]), ("deny", &json!("task(writer)")));
-    assert_eq!(asks("task", json!({"agent": "other", "prompt": "x"})).0, "deny", "no rule speaks of it");
+    assert_eq!(asks("task", json!({"agent": "other", "prompt": "x"})).0, "deny", "no rule applies to it");
     assert_eq!(asks("get_subagents", json!({})).0, "allow");
     world.sandbox.finish();
 }
@@ -226,7 +226,7 @@ fn a_task_keeps_no_list_of_what_is_to_do_and_is_not_canceled_for_one() {
         let shown = world.sandbox.run(&["task", "show", agent]).data_of("task.shown");
         assert_eq!((&shown["status"], &shown["error"]), (&json!("completed"), &Value::Null), "{shown}");
     }
-    // A worker that is no task keeps one.
+    // A worker that is not a task keeps one.
     let _ = world.sandbox.send(&world.root, &format!("!raw {ask}"));
     let decided = wait_until("a decision", SOON, || world.decided(&world.root).pop());
     assert_eq!(decided["decision"], "allow", "{decided}");

@@ -1,7 +1,8 @@
-//! Every view for people, at a real pseudo terminal of 60, 80 and 200 columns, against stored snapshots.
+//! Every view for people, at a real pseudo terminal of 60, 80 and 200 columns,
+//! compared with stored snapshots.
 //!
-//! `UPDATE_VIEWS=1` writes them anew. Times, ids and numbers of processes are replaced; runs of spaces count as two, so
-//! that the width of a time is of no account.
+//! `UPDATE_VIEWS=1` rewrites them. Times, ids and pids are replaced. Runs of spaces count as two,
+//! so that the width of a time does not matter.
 
 mod normal;
 
@@ -16,7 +17,7 @@ use normal::{normal, width};
 
 const WIDTHS: [u16; 3] = [60, 80, 200];
 
-/// The world that all views show: a worker that has worked, one that asks, one that is stopped, a task.
+/// The world of all views: a worker that has worked, one that asks, a stopped one, a task.
 struct World {
     sandbox: Sandbox,
     turn: String,
@@ -96,10 +97,10 @@ impl World {
     }
 }
 
-/// Commands that ask in place, and the keys that are typed.
+/// Commands that ask in place, and the typed keys.
 const ASKED: &[(&str, &str)] = &[("wait login", "ds"), ("wait port", "s")];
 
-/// A view, and what must be whole in it at 80 columns.
+/// A view, and the parts that must be complete in it at 80 columns.
 type View = (&'static str, &'static [&'static str]);
 
 const VIEWS: &[View] = &[
@@ -166,16 +167,16 @@ const VIEWS: &[View] = &[
     ("doctor", &["problem"]),
 ];
 
-/// What is a document of its own, and wrapped by the terminal alone.
+/// Views of whole documents, which only the terminal wraps.
 const DOCUMENTS: &[&str] = &["config show", "result demo-1", "watch demo-1"];
 
-/// What depends on the machine or on the folder of the executables, and has no snapshot.
+/// Views that depend on the machine or on the folder of the executables; they have no snapshot.
 const OF_THE_MACHINE: &[&str] = &["status", "doctor", "launcher list", "launcher show demo", "watch demo-1"];
 
-/// Whether a line fits. A path or a command that does not fit a line of its own is left to the terminal, which breaks it
-/// in a way that can be copied.
+/// Whether a line fits. A path or command that is too long for its own line is left to the
+/// terminal, which breaks it in a way that can be copied.
 fn fits(line: &str, columns: u16) -> bool {
-    /// What may stand before it: the name of a fact.
+    /// Maximum width of a name before it.
     const NAME: usize = 24;
     let widest = line.split(' ').map(width).max().unwrap_or(0);
     width(line) <= usize::from(columns) || widest + NAME > usize::from(columns)

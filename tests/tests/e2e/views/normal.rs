@@ -1,11 +1,11 @@
-//! What is on a screen, without what differs from run to run.
+//! The content of a screen without parts that vary between runs.
 
 use subagent_tests::harness::Sandbox;
 
-/// The prefixes of ids. Their other characters become zeros, as many as there are.
+/// The prefixes of ids. Their other characters become zeros, in the same number.
 const IDS: &[&str] = &["w_", "turn_", "ap_", "el_", "ev_", "ctl_", "sandbox-", "task_", "hs_"];
 
-/// What is on a screen with ids, times and numbers of processes replaced.
+/// Returns the content of a screen with ids, times and pids replaced.
 pub(super) fn normal(sandbox: &Sandbox, lines: &[String]) -> String {
     let folder = sandbox.executable("subagent");
     let folder = folder.strip_suffix("/subagent").unwrap_or(&folder);
@@ -36,7 +36,7 @@ fn cell(cell: &str) -> String {
 }
 
 fn word(word: &str) -> String {
-    // Where a text is cut depends on the width of the times beside it.
+    // The position of a cut depends on the width of neighboring times.
     if word.ends_with('…') {
         return "…".to_owned();
     }
@@ -58,7 +58,7 @@ fn word(word: &str) -> String {
     word
 }
 
-/// The word with zeros in the id behind this prefix.
+/// Returns the word with zeros in the id after this prefix.
 fn without_id(word: &str, prefix: &str) -> String {
     let Some(at) = word.find(prefix).map(|at| at + prefix.len()) else { return word.to_owned() };
     let (before, rest) = word.split_at(at);
@@ -69,7 +69,7 @@ fn without_id(word: &str, prefix: &str) -> String {
     }
 }
 
-/// The columns of a line: characters of East Asia take two.
+/// Returns the columns of a line: East Asian characters take two.
 pub(super) fn width(line: &str) -> usize {
     let wide = |c: char| matches!(c, '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ff60}');
     line.chars().map(|c| if wide(c) { 2 } else { 1 }).sum()

@@ -1,11 +1,11 @@
-//! The requests that change schedules, each with a schedule of its own.
+//! The requests that change schedules, each with its own schedule.
 
 use serde_json::json;
 use subagent_tests::harness::Sandbox;
 
 use super::Post;
 
-/// A schedule that fires long after the test.
+/// Returns a schedule that fires long after the test.
 fn added(sandbox: &Sandbox, number: usize) -> String {
     let name = format!("times-{number}");
     let add = ["schedule", "add", &name, "--every", "25m", "demo", "hello"];
@@ -13,7 +13,7 @@ fn added(sandbox: &Sandbox, number: usize) -> String {
     name
 }
 
-/// The request to this path.
+/// Returns the request to this path.
 pub(super) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
     match path {
         "/v1/schedules" => {
@@ -61,6 +61,6 @@ pub(super) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             &[],
             "SELECT -count(*) FROM schedules",
         ),
-        path => panic!("{path} changes something and is not tested: add how it is asked for"),
+        path => panic!("{path} has an effect and is not tested: add its request"),
     }
 }

@@ -1,4 +1,4 @@
-//! The requests that change worktrees, each with a worktree of its own.
+//! The requests that change worktrees, each with its own worktree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn worktree(sandbox: &Sandbox, number: usize) -> (String, PathBuf) {
     (name, PathBuf::from(started["worktree"]["path"].as_str().unwrap()))
 }
 
-/// One whose worker is stopped, with work in it.
+/// A worktree with work and a stopped worker.
 fn kept(sandbox: &Sandbox, number: usize) -> (String, PathBuf) {
     let (name, path) = worktree(sandbox, number);
     fs::write(path.join(format!("{name}.txt")), &name).unwrap();
@@ -43,7 +43,7 @@ fn kept(sandbox: &Sandbox, number: usize) -> (String, PathBuf) {
     (name, path)
 }
 
-/// The request to this path.
+/// Returns the request to this path.
 pub(super) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
     let env: Vec<Value> = Vec::new();
     let gone = "SELECT count(*) FROM events WHERE type IN ('worktree.removed', 'worktree.retired')";
@@ -79,6 +79,6 @@ pub(super) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             fs::remove_file(path.join(format!("{name}.txt"))).unwrap();
             Post::new("/v1/worktrees/prune", "/v1/worktrees/prune", json!({"env": env}), &[], gone)
         }
-        path => panic!("{path} changes something and is not tested: add how it is asked for"),
+        path => panic!("{path} has an effect and is not tested: add its request"),
     }
 }

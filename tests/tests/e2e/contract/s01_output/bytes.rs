@@ -1,4 +1,5 @@
-//! Bytes that are no text wherever text is taken, and readers that go away: an error with a code, never a panic.
+//! Invalid UTF-8 wherever text is accepted, and readers that close early: an error with a
+//! code, never a panic.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,7 +14,7 @@ fn odd(text: &[u8]) -> OsString {
     OsStr::from_bytes(text).to_owned()
 }
 
-/// Ended by itself, with a document on stdout, and without a panic.
+/// Ended by itself with a document on stdout and without a panic.
 #[track_caller]
 fn assert_told(output: &Output) {
     assert!(output.status.code().is_some_and(|code| code <= 2), "{output}");
@@ -33,7 +34,7 @@ fn every_flag_and_argument_may_be_no_text() {
         let required = || leaf.required.iter().map(OsString::from);
         for (flag, _) in leaf.flags.iter().filter(|(_, takes_value)| *takes_value) {
             assert_told(&run(required().chain([flag.into(), odd(b"a\xff")]).collect()));
-            // Some write it, others would read it.
+            // Some commands write it, and others would read it.
             let _ = fs::remove_file(sandbox.workspace().join(odd(b"a\xff")));
         }
         if !leaf.required.is_empty() {
@@ -74,7 +75,7 @@ fn every_variable_may_be_no_text() {
         with(&["worker", "stop", worker]).error("INVALID_CONTROLLER_HANDLE");
         assert_eq!(with(&["controller", "status"]).data()["envHandle"]["valid"], false, "{name}");
     }
-    // An agent gets them as they are.
+    // An agent gets them unchanged.
     let start = sandbox.subagent(&["worker", "start"]).env("ODD", odd(b"a\xffb")).run();
     let other = start.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
     let waited = sandbox.send(&other, "!shell printf %s \"$ODD\" | od -An -tx1");
@@ -103,7 +104,7 @@ fn a_folder_whose_name_is_no_text_is_refused_where_it_would_be_a_key() {
         fs::create_dir(folder).unwrap();
     }
     let run = |args: &[&str], folder: &std::path::Path| sandbox.subagent(args).cwd(folder).run();
-    // Below a workspace that has a name, only an agent cannot work there.
+    // Below a named workspace, only an agent cannot work there.
     run(&["worker", "list"], &inside).data_of("worker.listed");
     run(&["worker", "start", "--cwd", "."], &inside).error("INVALID_ARGUMENT");
     for args in [&["controller", "init"][..], &["worker", "list"], &["worker", "start"]] {
@@ -111,7 +112,7 @@ fn a_folder_whose_name_is_no_text_is_refused_where_it_would_be_a_key() {
         assert!(error["message"].as_str().unwrap().contains("not UTF-8"), "{error}");
         assert_eq!(error["details"]["cwd"], json!(outside.to_string_lossy()));
     }
-    // Config files may be anywhere.
+    // Config files can be anywhere.
     fs::create_dir(outside.join(".subagent")).unwrap();
     fs::write(outside.join(".subagent/config.yaml"), "launchers: {a: {command: ./x}}").unwrap();
     assert_eq!(run(&["launcher", "list"], &outside).data()["count"], 1);
@@ -139,11 +140,11 @@ fn a_reader_that_is_gone_changes_nothing() {
         (&format!("send --worker-id {worker} --text hello --json"), 0),
         ("worker --json", 2),
     ] {
-        // The reader has ended for certain before the command begins.
+        // The reader has certainly ended before the command begins.
         let script = format!("exec 3> >(:); wait $!; {program} {args} >&3; echo $?");
         let output = sandbox.command("bash").args(["-c", &script]).run();
         assert_eq!(output.text(), format!("{code}\n"), "{args}: {output}");
-        // Usage is told on stderr.
+        // Usage goes to stderr.
         assert_eq!(output.stderr.is_empty(), code != 2, "{output}");
         assert!(!output.stderr.contains("panicked"), "{output}");
     }

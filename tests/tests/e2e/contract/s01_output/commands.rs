@@ -1,8 +1,8 @@
-//! Every command that `--help` knows, with what it requires and takes.
+//! Every command in `--help`, with its required arguments and its flags.
 
 use subagent_tests::harness::Sandbox;
 
-/// Commands that are beyond the contract and have no flags to compare.
+/// Commands beyond the contract, which have no flags to compare.
 const NOT_IN_THE_CONTRACT: &[&str] = &[
     "run",
     "ls",
@@ -76,12 +76,12 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "worktree prune",
 ];
 
-/// A command that does something.
+/// A command without subcommands.
 #[derive(Debug)]
 pub(super) struct Leaf {
-    /// Its words.
+    /// The words that select it.
     pub(super) path: Vec<String>,
-    /// What it cannot do without, with `x` as every value.
+    /// Its required arguments, with `x` as every value.
     pub(super) required: Vec<String>,
     /// Its flags, and whether they take a value.
     pub(super) flags: Vec<(String, bool)>,
@@ -94,7 +94,7 @@ impl Leaf {
     }
 }
 
-/// All of them but the demo, which is a show for people, and the MCP server, which speaks to programs in its own way.
+/// Returns all of them, except the demo (for people) and the MCP server (with its own protocol).
 #[track_caller]
 pub(super) fn leaves(sandbox: &Sandbox) -> Vec<Leaf> {
     let mut found = Vec::new();
@@ -116,14 +116,15 @@ fn below(sandbox: &Sandbox, path: &[String], found: &mut Vec<Leaf>) {
     }
 }
 
-/// The first words of a section's entries.
+/// Returns the first words of a section's entries.
 fn section(help: &str, title: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != title).skip(1).take_while(|line| !line.is_empty());
     let entries = lines.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
     entries.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// What follows `[OPTIONS]` in the line of the usage, but for a list that may be empty; `x` for what must be there.
+/// Parses the required arguments after `[OPTIONS]` in the usage line, without a list that may be
+/// empty; `x` is every value.
 fn required(help: &str) -> Vec<String> {
     let usage = help.lines().find(|line| line.starts_with("Usage:")).unwrap();
     let (_, required) = usage.split_once("[OPTIONS]").unwrap();

@@ -1,5 +1,5 @@
-//! Where older versions ended with a traceback: every one of these is an error with a code that says what to do. (What
-//! is wrong with a config file or an input is in the sections of those.)
+//! Cases where older versions ended with a traceback: each is an error with a code that says what
+//! to do. (Errors of config files and inputs are in their own sections.)
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,7 +8,8 @@ use rusqlite::Connection;
 use serde_json::Value;
 use subagent_tests::harness::Sandbox;
 
-/// Every command that needs the state, each in both forms, ends with this error; gives the last one's details.
+/// Checks that every command which needs the state fails with this error, in both output forms.
+/// Returns the last details.
 #[track_caller]
 fn all_refuse(sandbox: &Sandbox, commands: &[&[&str]], code: &str) -> Value {
     let mut details = Value::Null;
@@ -61,7 +62,7 @@ fn a_database_that_was_damaged_in_its_middle() {
     assert!(sandbox.command("subagentd").args(["stop"]).run().status.success());
     let path = sandbox.state_dir().join("state.db");
     let mut bytes = fs::read(&path).unwrap();
-    // The header stays, every other page is nonsense.
+    // The header stays, and every other page is invalid.
     bytes[100..].fill(0x5a);
     fs::write(&path, &bytes).unwrap();
     let details = all_refuse(&sandbox, &MOST[..1], "STORAGE_ERROR");

@@ -1,4 +1,5 @@
-//! Many at once want to be the owner: each gets an answer, and in the end there is one owner or none.
+//! Many concurrent attempts to become the owner: each gets an answer, and the result is
+//! one owner or none.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +18,7 @@ const CROWD: usize = 50;
 /// All of them share two cores.
 const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Reads the hint over and over: whenever there is one, it is whole.
+/// Reads the hint repeatedly: every version of it is complete.
 struct Reader {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<usize>,
@@ -65,7 +66,7 @@ fn epochs(granted: &[Value]) -> BTreeSet<u64> {
     granted.iter().map(|data| data["owner"]["epoch"].as_u64().unwrap()).collect()
 }
 
-/// The data of `controller.status` with this handle.
+/// Returns the data of `controller.status` with this handle.
 fn status(sandbox: &Sandbox, granted: &Value) -> Value {
     owned(sandbox.subagent(&["controller", "status"]), &handle(granted)).run().data()
 }
@@ -143,15 +144,15 @@ fn whatever_happens_at_once_the_epochs_rise_and_there_is_at_most_one_owner() {
     let done = data(&outputs);
     let granted: Vec<Value> = done.iter().filter(|data| data["owner"].is_object()).cloned().collect();
     let found = epochs(&granted);
-    assert_eq!(found.len(), granted.len(), "no epoch was given twice");
-    assert_eq!(found.first().copied(), Some(3), "they go on where they were");
+    assert_eq!(found.len(), granted.len(), "no epoch may be granted twice");
+    assert_eq!(found.first().copied(), Some(3), "they continue where they were");
     assert_eq!(found.last().copied(), u64::try_from(granted.len() + 2).ok(), "without a gap");
     let ended: Vec<u64> = done.iter().filter_map(|data| data["epoch"].as_u64()).collect();
     assert_eq!(ended.iter().collect::<BTreeSet<_>>().len(), ended.len(), "each ended once: {ended:?}");
     let now = sandbox.run(&["controller", "status"]).data();
     let newest = granted.iter().max_by_key(|data| data["owner"]["epoch"].as_u64()).unwrap_or(&first);
     let valid = status(&sandbox, newest)["envHandle"]["valid"] == true;
-    assert_eq!(valid, now["state"] == "active", "the newest owns it, or nobody: {now}");
+    assert_eq!(valid, now["state"] == "active", "only the newest may own it: {now}");
     reader.finish();
     sandbox.finish();
 }

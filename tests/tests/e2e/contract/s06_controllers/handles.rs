@@ -1,4 +1,4 @@
-//! Who may change workers: each command, with each kind of handle.
+//! The permission to change workers: each command, with each kind of handle.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape};
@@ -7,7 +7,7 @@ use super::{handle, owned, take_over};
 
 type Handle = [(&'static str, String); 3];
 
-/// A worker that waits for a permission, so that there is something to do for every command.
+/// A worker that waits for a permission, so that every command can do something.
 struct Scene {
     sandbox: Sandbox,
     worker: String,
@@ -27,7 +27,7 @@ impl Scene {
         Self { sandbox, worker, request, controller, waited }
     }
 
-    /// Every command that changes a worker.
+    /// Returns every command that changes a worker.
     fn changes(&self) -> [Vec<&str>; 8] {
         let worker = &self.worker;
         [
@@ -42,16 +42,16 @@ impl Scene {
         ]
     }
 
-    /// What a change would change.
+    /// Returns the state that a change would affect.
     fn state(&self) -> Value {
         let workers = self.sandbox.run(&["worker", "list"]).data_of("worker.listed");
         let mut shown = self.sandbox.show(&self.worker);
-        // Its agent breathes.
+        // The agent's memory varies.
         shown["agent"]["memoryBytes"].take();
         json!([workers, shown, self.sandbox.events(&self.worker)])
     }
 
-    /// Every command is refused with a handle like this one, with these details, and nothing happens.
+    /// Every command is refused with such a handle and with these details, and nothing changes.
     #[track_caller]
     fn all_refused(&self, handle: Option<&Handle>, details: &Value) {
         let before = self.state();
@@ -67,7 +67,7 @@ impl Scene {
         assert_eq!(self.state(), before);
     }
 
-    /// The commands that make sense after each other all work.
+    /// All commands that make sense in sequence succeed.
     fn all_allowed(self, handle: Option<&Handle>) {
         let [start, _, approve, cancel, stop, restart, hand_off, go_on] = self.changes();
         let run = |args: &[&str]| {
@@ -203,7 +203,7 @@ fn a_controller_can_require_handles() {
     let mut partial = handle(&granted);
     partial[2].1 = String::new();
     scene.all_refused(Some(&partial), &details);
-    // Whoever has lost the token can have a new one, and the requirement stays.
+    // A lost token can be replaced, and the requirement stays.
     let next = take_over(&scene.sandbox);
     assert_eq!(next["requireHandle"], true);
     scene.all_refused(None, &details);
@@ -256,7 +256,7 @@ fn of_a_stopped_worker_a_stranger_hears_only_that_it_is_not_his() {
     scene.sandbox.run(&["worker", "stop", &scene.worker]).data_of("worker.stopped");
     let stale = json!({"controllerId": format!("={}", scene.controller), "recommendedAction": "str"});
     scene.all_refused(Some(&handle(&first)), &stale);
-    // The same from a daemon that has never had an actor for it.
+    // The same from a daemon that never had an actor for it.
     scene.sandbox.kill_daemon();
     scene.all_refused(Some(&handle(&first)), &stale);
     scene.sandbox.finish();

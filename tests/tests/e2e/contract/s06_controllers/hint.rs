@@ -1,4 +1,5 @@
-//! `.subagent/controller.json`, the hint: whom it leads to, and that nothing depends on it.
+//! `.subagent/controller.json`, the hint: which controller it selects, and that
+//! nothing depends on it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +19,7 @@ fn read(sandbox: &Sandbox) -> Value {
     serde_json::from_slice(&fs::read(path(sandbox)).unwrap()).unwrap()
 }
 
-/// The controller that `status` finds.
+/// Returns the controller that `status` finds.
 fn found(sandbox: &Sandbox) -> Value {
     sandbox.run(&["controller", "status"]).data()["controllerId"].clone()
 }
@@ -35,7 +36,7 @@ fn it_names_the_controller_and_holds_no_secret() {
     assert_eq!(fs::metadata(path(&sandbox)).unwrap().permissions().mode() & 0o777, 0o600);
     fs::remove_file(path(&sandbox)).unwrap();
     take_over(&sandbox);
-    assert_eq!(read(&sandbox), expected, "attach writes it too");
+    assert_eq!(read(&sandbox), expected, "attach must write it too");
     sandbox.finish();
 }
 
@@ -113,7 +114,7 @@ fn it_is_the_controllers_workspace_that_gets_it() {
     assert_eq!(attached["workspaceKey"], there["workspaceKey"]);
     assert_eq!(attached["hintPath"], there["hintPath"]);
     assert_eq!(fs::read(&hint).unwrap(), written);
-    assert_eq!(read(&sandbox)["controllerId"], here["controllerId"], "this workspace's own is left alone");
+    assert_eq!(read(&sandbox)["controllerId"], here["controllerId"], "this workspace's own hint must stay");
     assert_eq!(read(&sandbox)["workspaceKey"], key(&sandbox));
     sandbox.finish();
 }
@@ -134,7 +135,7 @@ fn one_that_was_copied_takes_the_controller_from_no_workspace() {
     let hint: Value =
         serde_json::from_slice(&fs::read(copy.join(".subagent/controller.json")).unwrap()).unwrap();
     assert_eq!(hint["controllerId"], second["controllerId"]);
-    // Also when the copy has a controller already.
+    // Also if the copy has a controller already.
     run(&["controller", "release", "--force"]).data_of("controller.released");
     fs::copy(path(&sandbox), copy.join(".subagent/controller.json")).unwrap();
     let again = run(&["controller", "init"]).data_of("controller.initialized");

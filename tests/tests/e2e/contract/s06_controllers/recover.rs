@@ -1,4 +1,4 @@
-//! `controller recover`.
+//! Tests of `controller recover` and its suggestions.
 
 use std::fs;
 
@@ -72,14 +72,14 @@ fn each_controller_is_shown_with_what_became_of_its_owner_the_newest_first() {
     assert_eq!((&one["count"], &one["workspaceFilter"]), (&json!(1), &json!(folders[1])));
     assert_eq!(one["items"][0]["controllerId"], data["items"][1]["controllerId"]);
 
-    // What is suggested works as it is, typed into a shell.
+    // The suggested action works unchanged in a shell.
     let action = one["items"][0]["suggestedAction"].as_str().unwrap().to_owned();
     assert!(action.starts_with("subagent controller attach --takeover "), "{action}");
     let program = sandbox.executable("subagent");
     let path = std::path::Path::new(&program).parent().unwrap().to_str().unwrap();
     let path = format!("{path}:{}", std::env::var("PATH").unwrap());
-    // With `exec`, for a caller whose session has lost its leader: then the owner is whoever started the command, and a
-    // shell in between would be over with it.
+    // With `exec`, for a caller whose session lost its leader. The owner is then the process that
+    // started the command, and a shell in between would end with it.
     let output = sandbox.command("sh").args(["-c", &format!("exec {action} --json")]).env("PATH", path).run();
     let attached = output.data_of("controller.attached");
     assert_eq!((&attached["workspaceKey"], &attached["owner"]["epoch"]), (&json!(folders[1]), &json!(2)));

@@ -1,4 +1,4 @@
-//! `controller release`.
+//! Tests of `controller release` and its effects.
 
 use serde_json::json;
 use subagent_tests::harness::{Sandbox, assert_shape, request};
@@ -22,9 +22,13 @@ fn the_owner_releases_and_a_second_time_there_is_nobody() {
     let nobody =
         json!({"controllerId": granted["controllerId"], "released": false, "reason": "NO_ACTIVE_OWNER"});
     assert_eq!(release(), nobody);
-    assert_eq!(sandbox.run(&RELEASE).data_of("controller.released"), nobody, "nor is a handle needed for it");
+    assert_eq!(
+        sandbox.run(&RELEASE).data_of("controller.released"),
+        nobody,
+        "it must not need a handle either"
+    );
     let next = sandbox.init();
-    assert_eq!(next["owner"]["epoch"], 2, "no epoch is given twice");
+    assert_eq!(next["owner"]["epoch"], 2, "no epoch may be granted twice");
     sandbox.finish();
 }
 
@@ -116,12 +120,9 @@ fn a_request_that_is_repeated_after_a_lost_answer_has_its_result() {
         sandbox.recorder().keep_secret(granted["data"]["owner"]["token"].as_str().unwrap());
     }
     let other = post("/v1/controllers/attach", "another", &attach);
-    assert_eq!(other["error"]["code"], "CONTROLLER_OWNERSHIP_CONFLICT", "that is a request of its own");
+    assert_eq!(other["error"]["code"], "CONTROLLER_OWNERSHIP_CONFLICT", "that is a separate request");
     take_over(&sandbox);
     let late = post("/v1/controllers/attach", "attach", &attach);
-    assert_eq!(
-        late["error"]["code"], "CONTROLLER_OWNERSHIP_CONFLICT",
-        "it does not take from the next owner"
-    );
+    assert_eq!(late["error"]["code"], "CONTROLLER_OWNERSHIP_CONFLICT", "it must not affect the next owner");
     sandbox.finish();
 }

@@ -1,4 +1,4 @@
-//! `controller status`.
+//! Tests of `controller status` and its fields.
 
 use serde_json::json;
 use subagent_tests::harness::{Sandbox, assert_shape};
@@ -87,7 +87,7 @@ fn the_callers_handle_is_valid_as_long_as_it_is_the_owners() {
         let reason = json!({"present": true, "valid": false, "reason": "ENV_EPOCH_NOT_INTEGER"});
         assert_eq!(worth(&changed(1, epoch)), reason, "{epoch}");
     }
-    // A whole number that nobody counts to is one all the same.
+    // An integer beyond the range is valid anyway.
     let far = worth(&changed(1, "99999999999999999999"));
     let shape = json!({"present": true, "valid": false, "controllerId": "ctl", "epoch": "int"});
     assert_shape(&far, &shape);

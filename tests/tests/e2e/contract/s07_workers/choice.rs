@@ -1,4 +1,4 @@
-//! Whose a new worker is, and what role and launcher it gets: which of several sources counts.
+//! The controller, role and launcher of a new worker: which of several sources applies.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use subagent_tests::harness::{Output, Sandbox, assert_shape};
 
 use super::text;
 
-/// A sandbox with a controller whose config has these launchers, which need not exist, and this besides.
+/// A sandbox with a controller and a config with these launchers, which need not exist, and more.
 fn configured(rest: &Value) -> Sandbox {
     let sandbox = Sandbox::new();
     configure(&sandbox, rest);

@@ -37,7 +37,7 @@ fn a_worker_goes_on_from_another_one_and_is_told_to_read_the_handoff() {
     let block = json!({"type": "resource_link", "name": "handoff.md", "mimeType": "text/markdown",
                        "uri": format!("file://{handoff}")});
     assert_eq!(sent["data"]["blocks"], json!([block]));
-    // It is a block of the protocol: the agent has understood it.
+    // It is a block of the protocol, which the agent has understood.
     let said: String =
         sandbox.events(new).iter().filter_map(|event| event["data"]["text"].as_str()).collect();
     assert!(said.contains(&format!("resource_link file://{handoff}")), "{said}");
@@ -68,11 +68,11 @@ fn a_worker_that_goes_on_has_the_rules_of_its_owner() {
     let second = go_on(&sandbox, &["--from-worker", text(&first["workerId"])]);
     assert_eq!(said(&second), rejected);
     let from = ["--from-worker", text(&second["worker"]["workerId"])];
-    assert_eq!(said(&go_on(&sandbox, &from)), rejected, "over any number of workers");
-    // Whoever says something else means it.
+    assert_eq!(said(&go_on(&sandbox, &from)), rejected, "across any number of workers");
+    // An explicit choice overrides it.
     let other = go_on(&sandbox, &[&from[..], &["--allow", "execute(git *)"]].concat());
     assert_eq!(said(&other).1, "permission: allow-once");
-    // A handoff is a document, which an agent may have written.
+    // A handoff is a document that an agent may have written.
     let file = text(&second["sourceHandoffPath"]);
     assert_eq!(said(&go_on(&sandbox, &["--from-handoff", file])).0, "approval.requested");
     let ruled = go_on(&sandbox, &["--from-handoff", file, "--deny", "execute(git push*)"]);
@@ -205,7 +205,7 @@ fn a_continue_that_cannot_start_its_worker_writes_no_handoff() {
 #[test]
 fn the_workspace_is_that_of_cwd_then_of_the_checkpoint_then_of_the_callers_folder() {
     let mut sandbox = Sandbox::new();
-    // The state dirs of the workspaces themselves.
+    // Uses the workspaces' own state directories.
     sandbox.remove_env("SUBAGENT_STATE_DIR");
     let folder = |name: &str| {
         fs::create_dir_all(sandbox.file(name).join(".subagent")).unwrap();

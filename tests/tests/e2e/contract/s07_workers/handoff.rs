@@ -1,4 +1,4 @@
-//! `worker handoff`: both files, whatever the worker is doing.
+//! `worker handoff`: both files, in any state of the worker.
 
 use std::collections::HashSet;
 use std::fs;
@@ -157,7 +157,7 @@ fn git_is_asked_for_what_changed_and_its_absence_is_said() {
 fn what_the_folders_git_config_names_is_not_run_by_a_handoff() {
     let (sandbox, worker) = Sandbox::with_worker();
     let ran = sandbox.file_name("ran");
-    // A filter of the folder, one whose name has an `=`, the same of a submodule, a monitor.
+    // A filter of the folder, one with `=` in its name, the same for a submodule, and a monitor.
     let script = r#"
         spy="sh -c 'env >> $RAN; cat'"
         git init -q . && git init -q sub
@@ -179,7 +179,7 @@ fn what_the_folders_git_config_names_is_not_run_by_a_handoff() {
     let files = section(&document, "## Files of Interest");
     assert!(files.contains("`file`\n") && files.contains("`odd`\n"), "{files}");
     assert!(!Path::new(&ran).exists(), "{}", fs::read_to_string(&ran).unwrap_or_default());
-    // The trap is one: git itself falls into it.
+    // The trap works: git itself runs it.
     let _ = sandbox.command("git").args(["status"]).env("RAN", &ran).run();
     assert!(Path::new(&ran).exists());
     sandbox.finish();

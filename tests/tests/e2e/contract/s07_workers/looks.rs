@@ -1,4 +1,4 @@
-//! `worker list` and `worker show`.
+//! The commands `worker list` and `worker show`.
 
 use serde_json::json;
 use subagent_tests::harness::{Sandbox, assert_shape};
@@ -21,7 +21,7 @@ fn a_list_is_newest_first_and_can_be_of_one_controller() {
     }
     started.reverse();
     let shown: Vec<&str> = items.iter().map(|item| text(&item["workerId"])).collect();
-    assert_eq!(shown, started, "also of those that were started in one second");
+    assert_eq!(shown, started, "also for workers started within one second");
     let other =
         sandbox.run(&["worker", "list", "--controller-id", "ctl_0000000000"]).data_of("worker.listed");
     assert_eq!(other["items"], json!([]));

@@ -1,4 +1,4 @@
-//! Section 7: starting, looking at, stopping, handing over, continuing and restarting workers.
+//! Section 7: starting, showing, stopping, handing over, continuing and restarting workers.
 
 mod choice;
 mod go_on;
@@ -12,7 +12,7 @@ mod stop;
 
 use serde_json::{Value, json};
 
-/// Data of `worker.started`, and what `worker.shown` has besides its agent.
+/// The fields of `worker.started`, and of `worker.shown` without its agent.
 fn shown() -> Value {
     let mut shape = listed();
     shape["recoveryState"] = "str".into();
@@ -21,7 +21,7 @@ fn shown() -> Value {
     shape
 }
 
-/// What both have in common with an item of `worker.listed`, whose further keys are additions.
+/// The common fields of both with `worker.listed`, whose other keys are additions.
 fn listed() -> Value {
     json!({
         "workerId": "w", "controllerId": "ctl", "label": "str", "launcher": "str", "role": "str", "state": "str",

@@ -1,4 +1,4 @@
-//! `worker restart`, which the reference has not.
+//! `worker restart`, which the reference does not have.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn an_open_turn_stands_in_the_way_unless_forced() {
 #[test]
 fn a_worker_in_error_is_tried_again() {
     let mut sandbox = Sandbox::new();
-    // The agent works only once its file is there.
+    // The agent works only once its file exists.
     let program = sandbox.executable("subagent");
     let script = format!("test -e {} && exec {program} demo-agent; exit 3", sandbox.file_name("go"));
     sandbox.launcher("late", subagent_tests::harness::Launcher::new("/bin/sh", ["-c", &script]));

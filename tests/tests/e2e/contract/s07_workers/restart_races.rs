@@ -1,4 +1,4 @@
-//! `worker restart` beside what else happens to its worker: messages, stops, repetitions, a daemon that dies.
+//! `worker restart` concurrent with messages, stops, repetitions and the death of a daemon.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use subagent_tests::harness::{Sandbox, request, wait_until};
 
 use super::text;
 
-/// Asks the daemon that runs now, with an idempotency key.
+/// Sends a request with an idempotency key to the running daemon.
 fn post(sandbox: &Sandbox, path: &str, key: &str) -> Value {
     let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     let socket = sandbox.daemon_info().unwrap().socket;
@@ -24,7 +24,7 @@ fn a_message_in_between_is_answered_by_the_new_runtime_and_an_old_error_is_not_t
     let runtime = sandbox.runtime(&worker);
     runtime.signal(Signal::SIGSTOP);
     let restart = sandbox.subagent(&["worker", "restart", &worker]).spawn();
-    // It was told to end, and is given some seconds more before it is killed.
+    // It was asked to end, and gets some more seconds before it is killed.
     wait_until("a runtime that does not answer", Duration::from_secs(20), || {
         (sandbox.show(&worker)["unresponsive"] == true).then_some(())
     });
@@ -64,7 +64,7 @@ fn a_repetition_has_the_first_result_also_when_the_worker_is_stopped() {
     let _ = sandbox.send_no_wait(&worker, "!sleep 60000");
     let canceled = post(&sandbox, &cancel, "cancel");
     assert_eq!(canceled["type"], "turn.canceled", "{canceled}");
-    // What goes wrong later is not the restart's.
+    // Later failures are not caused by the restart.
     let _ = sandbox.send_fails(&worker, "!crash 7", "BACKEND_UNAVAILABLE");
     let again = post(&sandbox, &restart, "restart");
     assert_eq!(again["type"], "worker.restarted", "{again}");

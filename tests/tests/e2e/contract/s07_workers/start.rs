@@ -1,4 +1,4 @@
-//! `worker start`: what is chosen, in which order it is checked, what is answered.
+//! `worker start`: defaults, the order of checks, and the output.
 
 use serde_json::json;
 use subagent_tests::harness::{Launcher, Sandbox, assert_shape};

@@ -1,4 +1,4 @@
-//! `worker stop`.
+//! Tests of `worker stop` and its output.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape};

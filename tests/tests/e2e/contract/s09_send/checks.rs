@@ -1,4 +1,4 @@
-//! What is checked before a message is sent, in which order, and the warning about shells.
+//! The checks before a message is sent, in order, and the warning about shells.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use subagent_tests::harness::{Output, Sandbox, assert_shape};
 
 use super::with_debug_worker;
 
-/// `send` with these flags; stdin holds `stdin`.
+/// Runs `send` with these flags and this standard input.
 fn send(sandbox: &Sandbox, flags: &[&str], stdin: &str) -> Output {
     sandbox.subagent(&["send"]).args(flags).stdin(stdin).run()
 }
@@ -39,7 +39,7 @@ fn a_worker_and_exactly_one_text_are_needed() {
     let missing = sandbox.file_name("none");
     let details = refused(&both(&["--text-file", &missing], ""), "INVALID_INPUT", "none");
     assert_shape(&details, &json!({"path": format!("={missing}"), "error": "str"}));
-    // Each of the four is enough, and is taken to the letter.
+    // Each of the four suffices and is taken verbatim.
     let texts: [(&[&str], &str, &str); 4] = [
         (&["--text", " a b "], "", " a b "),
         (&["--text-file", &file], "", "from a file"),
@@ -83,7 +83,7 @@ fn the_checks_come_in_their_order() {
     fs::write(sandbox.file("broken.yaml"), "launchers: [").unwrap();
     command.extend(["--config".to_owned(), sandbox.file_name("broken.yaml")]);
     let run = |command: &[String], stdin: &str| sandbox.command("subagent").args(command).stdin(stdin).run();
-    // Everything is wrong; each step takes away what was complained of.
+    // Everything is wrong; each step fixes the reported error.
     refused(&run(&command, "{"), "INVALID_INPUT", "JSON");
     refused(&run(&command, r#"{"worker": "w"}"#), "INVALID_INPUT", "not supported");
     refused(&run(&command, "{}"), "INVALID_INPUT", "worker");
@@ -112,7 +112,7 @@ fn a_wait_that_cannot_be_begins_no_turn() {
     let details = wrong.error("INVALID_ARGUMENT")["details"].clone();
     assert_shape(&details, &json!({"unknown": ["str"], "aliases": ["str"], "knownEventTypes": ["str"]}));
     assert_eq!(details["unknown"], json!(["turn.over"]));
-    // Also where nothing is waited for: the words are wrong all the same.
+    // Also without waiting: the words are wrong anyway.
     send(&sandbox, &[&of[..], &["--wait-until", "x", "--no-wait"]].concat(), "").error("INVALID_ARGUMENT");
     for flag in ["--wait-timeout-seconds", "--wait-no-progress-timeout-seconds"] {
         for wrong in ["-1", "x", "nan"] {
@@ -150,7 +150,7 @@ fn what_a_shell_may_have_changed_is_warned_of() {
     }
     let harmless = send(&sandbox, &[&of[..], &["--text", "a 'b' $C & d"]].concat(), "");
     assert_eq!(harmless.data().get("warnings"), None);
-    // From elsewhere than the command line no shell has seen it.
+    // No shell has seen a text from elsewhere than the command line.
     fs::write(sandbox.file("text"), risky).unwrap();
     let file = sandbox.file_name("text");
     let input = json!({"text": risky}).to_string();
@@ -184,7 +184,8 @@ fn the_warning_is_not_lost_when_sending_fails() {
     assert_eq!(timeout.error("WAIT_TIMEOUT")["details"]["warnings"][0]["code"], "TEXT_SHELL_PITFALL");
     let text = sandbox.command("subagent").args(["send", "--worker-id", "w_0000000000"]).args(risky).run();
     assert_eq!(text.status.code(), Some(1), "{text}");
-    let (warning, error) = text.stderr.split_once("Risk codes: pipeline\n").expect("the warning comes first");
+    let (warning, error) =
+        text.stderr.split_once("Risk codes: pipeline\n").expect("the warning must come first");
     assert!(warning.starts_with("Warning: ") && error.starts_with("WORKER_NOT_FOUND: "), "{text}");
     sandbox.finish();
 }

@@ -1,4 +1,4 @@
-//! Debug mode: workers without an agent, turns and permission requests that are simulated.
+//! Debug mode: workers without an agent, simulated turns and permission requests.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::{accepted, debug_worker, sent, types_of, waited, with_debug_worker};
 
 const STATUS: &str = "STATUS: turn accepted and completed in local runtime.";
 
-/// A launcher whose program is not installed, and the folder in the PATH where it would be.
+/// A launcher whose program is not installed, and its future folder in the PATH.
 fn not_installed(sandbox: &mut Sandbox) -> std::path::PathBuf {
     let bin = sandbox.file("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -152,7 +152,7 @@ fn an_agent_does_not_hear_of_simulated_turns() {
         }
     }
     assert_eq!(sandbox.touches("touched"), 0);
-    assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well", "numbers may be skipped");
+    assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well", "numbers may have gaps");
     assert_eq!(sandbox.runtime(&worker).pid, runtime.pid);
     sandbox.finish();
 }
@@ -241,7 +241,7 @@ fn a_strict_message_starts_the_agent_of_a_debug_worker() {
     let flags = ["--wait-until", "turn.completed", "--wait-timeout-seconds", "0"];
     let never = sandbox.sending(worker, "hello").args(flags).run();
     never.error("BACKEND_LAUNCHER");
-    // Installed later, into a folder of the PATH that the worker was started with.
+    // Installed later, in a folder of the worker's PATH.
     std::os::unix::fs::symlink(sandbox.executable("subagent"), bin.join("my-agent")).unwrap();
     sandbox.set_env("PATH", "/usr/bin:/bin");
     assert_eq!(sandbox.send(worker, "hello")["assistantText"], "hello");
@@ -250,7 +250,7 @@ fn a_strict_message_starts_the_agent_of_a_debug_worker() {
     assert_eq!(
         (count("worker.started"), count("worker.restarted")),
         (1, 0),
-        "its first agent is no second one"
+        "its first agent must not count as a restart"
     );
     let shown = sandbox.show(worker);
     assert!(shown["runtimePid"].is_u64() && shown["runtimeSocket"].is_string(), "{shown}");

@@ -1,4 +1,4 @@
-//! Many at once: one of them sends, and a repetition sends nothing.
+//! Many at once: one of them sends, and repetitions send nothing.
 
 use std::collections::BTreeSet;
 

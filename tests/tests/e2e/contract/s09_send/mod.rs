@@ -1,4 +1,4 @@
-//! `send`, strictly and in debug mode.
+//! The command `send`, strictly and in debug mode.
 
 mod checks;
 mod debug;
@@ -8,7 +8,7 @@ mod results;
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-/// Starts a worker without an agent and gives its id.
+/// Starts a worker without an agent and returns its id.
 pub(super) fn debug_worker(sandbox: &Sandbox) -> String {
     let started = sandbox.run(&["worker", "start", "--debug-mode"]).data_of("worker.started");
     started["workerId"].as_str().unwrap().to_owned()
@@ -22,24 +22,24 @@ pub(super) fn with_debug_worker() -> (Sandbox, String) {
     (sandbox, worker)
 }
 
-/// Data of a `send` with these flags.
+/// Returns the data of a `send` with these flags.
 pub(super) fn sent(sandbox: &Sandbox, worker: &str, flags: &[&str]) -> Value {
     sandbox.sending(worker, "hello").args(flags).run().data()
 }
 
-/// The types of the events of a turn, in order.
+/// Returns the types of a turn's events, in order.
 pub(super) fn types_of(sandbox: &Sandbox, worker: &str, turn: &Value) -> Vec<String> {
     let events = sandbox.events(worker);
     let own = events.iter().filter(|event| event["turnId"] == *turn);
     own.map(|event| event["type"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What `turn.accepted` holds.
+/// The fields of `turn.accepted`, as a pattern.
 pub(super) fn accepted() -> Value {
     json!({"workerId": "w", "turnId": "turn", "state": "str", "eventId": "ev", "acceptedEventId": "ev"})
 }
 
-/// What `turn.waited` holds.
+/// The fields of `turn.waited`, as a pattern.
 pub(super) fn waited() -> Value {
     let mut shape = accepted();
     let more = json!({

@@ -1,4 +1,4 @@
-//! What a message to an agent gives, with and without waiting, and when it is refused.
+//! The results of a message with and without waiting, and when it is refused.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape};
@@ -98,7 +98,7 @@ fn history_never_matches_and_a_timeout_leaves_the_turn() {
     let (sandbox, worker) = Sandbox::with_worker();
     let gate = sandbox.gate("turn");
     let sending = sandbox.sending(&worker, &gate.directive());
-    // The turn.started of this very turn is before the cursor.
+    // The turn.started event of this turn is before the cursor.
     let flags = ["--wait-until", "turn.started,turn.completed", "--wait-timeout-seconds", "0.3"];
     let error = sending.args(flags).run().error("WAIT_TIMEOUT");
     assert_eq!(error["retryable"], true);
@@ -113,7 +113,7 @@ fn history_never_matches_and_a_timeout_leaves_the_turn() {
         }),
     );
     let turn = &error["details"]["turnId"];
-    assert_eq!(sandbox.show(&worker)["activeTurnId"], *turn, "the turn goes on");
+    assert_eq!(sandbox.show(&worker)["activeTurnId"], *turn, "the turn must continue");
     gate.open();
     assert_eq!(
         sandbox.wait_after(&worker, &error["details"]["acceptedEventId"], "turn_end")["turnId"],
@@ -183,7 +183,7 @@ fn a_busy_worker_and_a_stopped_one_are_told_apart() {
             let error = sandbox.sending(&worker, "x").args(flags).run().error("WORKER_STOPPED");
             assert_eq!(error["details"], json!({"workerId": worker, "state": "stopped"}));
         }
-        // A daemon that has never known its actor says the same.
+        // A daemon that never had an actor for it returns the same.
         sandbox.kill_daemon();
     }
     sandbox.finish();

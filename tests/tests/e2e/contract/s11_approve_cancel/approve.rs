@@ -1,4 +1,4 @@
-//! Permission requests are answered: those of agents, and simulated ones.
+//! Answers to permission requests of agents, and to simulated ones.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ fn the_decision_cancelled_cancels_a_simulated_turn() {
     let event = &events_of(&sandbox, &worker, "approval.decided")[0]["data"];
     let decision = json!({"requestId": asked["requestId"], "decision": "cancelled", "optionId": "cancelled",
                           "alias": null, "note": "enough", "by": "owner"});
-    assert_eq!(*event, decision, "what there is none of is null");
+    assert_eq!(*event, decision, "absent values must be null");
     assert_eq!(sandbox.turn_end(&asked)["data"], json!({"turnId": asked["turnId"], "reason": "enough"}));
     sandbox.finish();
 }
@@ -90,7 +90,7 @@ fn option_id_counts_before_alias_before_decision() {
     assert!(details.as_object().unwrap().contains_key("alias"), "nulls are kept");
     let none = approve(&sandbox, &worker, &asked["requestId"], &[]).error("INVALID_APPROVAL_DECISION");
     assert_eq!(["decision", "optionId", "alias"].map(|key| &none["details"][key]), [&Value::Null; 3]);
-    // Only the alias: it is the decision that is told.
+    // Only the alias: the output contains the decision.
     let data =
         approve(&sandbox, &worker, &asked["requestId"], &["--alias", "deny"]).data_of("approval.decided");
     assert_eq!((&data["decision"], &data["alias"]), (&json!("deny"), &json!("deny")));
@@ -100,7 +100,8 @@ fn option_id_counts_before_alias_before_decision() {
 #[test]
 fn words_find_the_option_of_an_agent() {
     let (sandbox, worker) = Sandbox::with_worker();
-    // The demo's options are allow-once, allow-always and reject-once: the kinds decide, once before always.
+    // The demo's options are allow-once, allow-always and reject-once: the kinds
+    // decide, once before always.
     for (word, option) in [
         ("approve", "allow-once"),
         ("Accepted", "allow-once"),
@@ -224,7 +225,7 @@ fn of_fifty_answers_one_counts() {
         assert_eq!(won.len(), 1, "{won:#?}");
         for output in lost {
             let code = output.any_error()["code"].clone();
-            // Without a runtime the state is looked at first.
+            // Without a runtime, the state is checked first.
             let over = worker == &debug && code == "WORKER_NOT_WAITING_APPROVAL";
             assert!(code == "APPROVAL_NOT_PENDING" || over, "{output}");
         }
@@ -236,7 +237,7 @@ fn of_fifty_answers_one_counts() {
     sandbox.finish();
 }
 
-/// Asks as soon as it has a session, long before any prompt, and says so when it is answered.
+/// Requests a permission as soon as it has a session, before any prompt, and reports the answer.
 const ASKS_TOO_EARLY: &str = r#"
 while read -r line; do
     id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
@@ -266,7 +267,7 @@ fn what_is_asked_outside_of_a_turn_can_be_answered_after_the_next_one() {
         assert_eq!(sandbox.send(&worker, "x")["matchedEvent"]["type"], "turn.completed");
         assert_eq!(pending(&sandbox, &worker)[0]["requestId"], *request);
     }
-    // A daemon that is started anew knows it too.
+    // A restarted daemon knows it too.
     sandbox.kill_daemon();
     let decided = sandbox.approve(&worker, request, "allow").data_of("approval.decided");
     assert_shape(&decided, &self::decided());

@@ -1,4 +1,4 @@
-//! Turns are canceled: those of agents, and simulated ones.
+//! Cancels of agents' turns, and of simulated ones.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{events_of, pending};
 use crate::contract::at_once;
 use crate::contract::s09_send::{debug_worker, sent, types_of, with_debug_worker};
 
-/// For something to be seen.
+/// Time limit for an expected observation.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn cancel(sandbox: &Sandbox, worker: &str, reason: &[&str]) -> Value {
@@ -27,7 +27,7 @@ fn a_cancel_answers_what_was_asked_and_ends_the_turn() {
     let asked = [
         (&strict, sandbox.send(&strict, "!ask edit a file")),
         (&debug, sent(&sandbox, &debug, &["--request-approval"])),
-        // On a worker with a runtime, which hears nothing of it.
+        // On a worker with a runtime, which is not involved.
         (&strict, Value::Null),
     ];
     for (worker, asked) in asked {
@@ -130,7 +130,7 @@ fn fifty_cancels_end_a_turn_once() {
         let won = outputs.iter().filter(|output| output.status.success());
         let told: Vec<Value> = won.map(|output| output.data_of("turn.canceled")).collect();
         assert!(!told.is_empty());
-        assert!(told.iter().all(|data| *data == told[0]), "all are told of the same end: {told:#?}");
+        assert!(told.iter().all(|data| *data == told[0]), "all must report the same end: {told:#?}");
         assert_eq!(told[0]["turnId"], turn["turnId"]);
         for output in outputs.iter().filter(|output| !output.status.success()) {
             output.error("WORKER_NOT_RUNNING");
@@ -148,7 +148,7 @@ fn a_cancel_that_comes_too_late_says_how_the_turn_had_ended() {
         let text = format!("{}\n!touch {}", gate.directive(), sandbox.file_name(&touched));
         let sent = sandbox.send_no_wait(&worker, &text);
         let runtime = sandbox.runtime(&worker);
-        // The agent ends its turn, and nobody hears of it.
+        // The agent ends its turn while its runtime is stopped.
         runtime.signal(Signal::SIGSTOP);
         gate.open();
         wait_until("the end of the agent's work", PATIENCE, || {
@@ -160,7 +160,7 @@ fn a_cancel_that_comes_too_late_says_how_the_turn_had_ended() {
         let data = canceling.output().data_of("turn.canceled");
         let end = sandbox.turn_end(&sent);
         assert_eq!((&data["eventId"], &data["turnId"]), (&end["eventId"], &sent["turnId"]));
-        // Which of the two the runtime took first is its own business; both must be told as they were.
+        // The runtime may process either first; both must be reported as they happened.
         let shape = match end["type"].as_str().unwrap() {
             "turn.completed" => json!({
                 "workerId": "w", "state": "=idle", "eventId": "ev", "turnId": "turn", "alreadyTerminal": true,

@@ -1,4 +1,4 @@
-//! Errors of agents: what a failed start and a failed turn tell.
+//! Errors of agents: the details of a failed start and of a failed turn.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use subagent_tests::harness::{Sandbox, assert_shape};
 
 use super::script;
 
-/// Details of every start that fails.
+/// The details of every failed start, as a pattern.
 pub(super) fn failed_start() -> Value {
     json!({
         "workerId": "w", "command": ["str"], "socketPath": "str", "logPath": "str", "error": "str",
@@ -19,7 +19,7 @@ pub(super) fn failed_start() -> Value {
 #[test]
 fn a_start_that_fails_tells_the_last_words_of_this_run_and_may_be_tried_again() {
     let mut sandbox = Sandbox::new();
-    // Each run says something else.
+    // Each run prints something else.
     let count = sandbox.file_name("count");
     sandbox.launcher("broken", script(&format!("echo run >> {count}; wc -l < {count} >&2; exit 3")));
     sandbox.launcher("gone", script("exit 127"));
@@ -30,7 +30,7 @@ fn a_start_that_fails_tells_the_last_words_of_this_run_and_may_be_tried_again() 
     assert_eq!(error["details"]["logTail"].as_str().unwrap().trim(), "1");
     let worker = error["details"]["workerId"].as_str().unwrap();
     let again = sandbox.run(&["worker", "restart", worker]).error("BACKEND_UNAVAILABLE");
-    assert_eq!(again["details"]["logTail"].as_str().unwrap().trim(), "2", "not what an earlier run said");
+    assert_eq!(again["details"]["logTail"].as_str().unwrap().trim(), "2", "not the output of an earlier run");
     let log = fs::read_to_string(error["details"]["logPath"].as_str().unwrap()).unwrap();
     assert!(log.contains("1\n") && log.contains("2\n"), "{log}");
     let error = sandbox.run(&["worker", "start", "--launcher", "gone"]).error("BACKEND_LAUNCHER");

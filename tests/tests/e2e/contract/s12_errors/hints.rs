@@ -1,4 +1,4 @@
-//! What a person is told to do after an error, beside the error itself.
+//! The recommended action of an error, besides the error itself.
 
 use subagent_tests::harness::Sandbox;
 

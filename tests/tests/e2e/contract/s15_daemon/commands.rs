@@ -1,4 +1,4 @@
-//! `subagent daemon ...`: starting, stopping, replacing and looking at the daemon.
+//! `subagent daemon ...`: starting, stopping, replacing and showing the daemon.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn facts_and(key: &str, word: Value) -> Value {
 #[test]
 fn start_makes_sure_that_one_runs() {
     let mut sandbox = Sandbox::new();
-    // Whoever types `start` means it.
+    // An explicit `start` overrides it.
     sandbox.set_env("SUBAGENT_NO_AUTOSTART", "1");
     let first = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     assert_shape(&first, &facts_and("alreadyRunning", json!(false)));
@@ -153,7 +153,7 @@ fn a_daemon_in_the_foreground_is_not_restarted_behind_its_keepers_back() {
     assert_eq!(sandbox.run(&["daemon", "status"]).data_of("daemon.shown")["mode"], "foreground");
     let started = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     assert_eq!((&started["alreadyRunning"], &started["mode"]), (&json!(true), &json!("foreground")));
-    // Its end may be asked for.
+    // Its end may be requested.
     let stopped = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     assert_eq!(stopped["pid"], daemon.pid());
     assert_eq!(daemon.output().status.code(), Some(0));

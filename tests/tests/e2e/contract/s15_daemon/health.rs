@@ -1,4 +1,4 @@
-//! How `subagentd run` looks after the workers.
+//! How `subagentd run` supervises the workers.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn once_starts_a_dead_runtime_again_and_reports_it() {
     let _ = sandbox.send(&worker, "hello");
     let (old, runtime) = (sandbox.show(&worker), sandbox.runtime(&worker));
     subagentd(&sandbox, &["stop"]).text();
-    // Dead before anybody looks: nobody has noted its end.
+    // Dead before any check, so its end is not recorded.
     sandbox.kill(&runtime);
     let document = bare(&subagentd(&sandbox, &["run", "--once", "--json"]));
     assert_shape(&document, &payload("once", &json!([unhealthy()])));
@@ -71,19 +71,19 @@ fn a_dead_runtime_with_a_missing_launcher_is_one_failed_restart() {
     let (sandbox, worker, program) = with_removable_agent();
     fs::remove_file(program).unwrap();
     kill_runtime(&sandbox, &worker);
-    // The daemon that runs in the background is asked: it starts the runtime, and says what came of it.
+    // Asks the background daemon, which starts the runtime and returns the result.
     let document = bare(&subagentd(&sandbox, &["run", "--once", "--json"]));
     assert_shape(&document, &payload("once", &json!([unhealthy()])));
     assert_eq!(summary(&document), [1, 0, 1, 0, 1]);
     let item = &document["workerHealth"]["items"][0];
     assert_eq!(item["error"]["code"], "BACKEND_LAUNCHER", "{item}");
     assert_eq!(document["pid"], sandbox.daemon().pid);
-    // The same daemon is not to try again so soon.
+    // The same daemon must not retry so soon.
     let soon = bare(&subagentd(&sandbox, &["run", "--once", "--json"]));
     assert_shape(&soon, &payload("once", &json!([unhealthy()])));
     assert_eq!(summary(&soon), [1, 0, 1, 0, 0]);
     assert_eq!(soon["workerHealth"]["items"][0]["cooldown"], true);
-    // And without a daemon the same.
+    // The same without a daemon.
     subagentd(&sandbox, &["stop"]).text();
     let alone = bare(&subagentd(&sandbox, &["run", "--once", "--json"]));
     assert_eq!(summary(&alone), [1, 0, 1, 0, 1], "{alone:#}");
@@ -96,7 +96,7 @@ fn a_foreground_daemon_restarts_at_once_and_its_status_file_says_so() {
     let daemon = foreground(&sandbox, &["--heartbeat-seconds", "1", "--json"]);
     let old = sandbox.runtime(&worker);
     sandbox.kill(&old);
-    let told = wait_until("a heartbeat that tells of the restart", Duration::from_secs(30), || {
+    let told = wait_until("a heartbeat that reports the restart", Duration::from_secs(30), || {
         status_file(&sandbox).filter(|status| summary(status)[3] == 1)
     });
     assert_shape(&told, &payload("foreground", &json!([unhealthy()])));

@@ -1,4 +1,4 @@
-//! `subagentd`: what it prints, what it writes, and how it looks after the workers.
+//! `subagentd`: its output, its files, and its supervision of the workers.
 
 mod commands;
 mod health;
@@ -15,20 +15,20 @@ use subagent_tests::harness::{Launcher, Output, Running, Sandbox, assert_shape, 
 
 const STATUS_FILE: &str = "subagentd-status.json";
 
-/// `subagentd ARGS`.
+/// Runs `subagentd ARGS` to its end.
 #[track_caller]
 fn subagentd(sandbox: &Sandbox, args: &[&str]) -> Output {
     sandbox.command("subagentd").args(args).run()
 }
 
-/// The bare document of a success.
+/// Returns the bare document of a success.
 #[track_caller]
 fn bare(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{output}");
     output.document()
 }
 
-/// A daemon in the foreground, once it is ready.
+/// Starts a daemon in the foreground and waits until it is ready.
 #[track_caller]
 fn foreground(sandbox: &Sandbox, args: &[&str]) -> Running {
     let running =
@@ -49,7 +49,7 @@ fn status_file(sandbox: &Sandbox) -> Option<Value> {
     serde_json::from_slice(&fs::read(sandbox.state_dir().join(STATUS_FILE)).ok()?).ok()
 }
 
-/// The pattern of what `run` prints and writes. `items` are the workers.
+/// The pattern of the output of `run`. `items` are the workers.
 fn payload(mode: &str, items: &Value) -> Value {
     json!({
         "schemaVersion": "=v1", "pid": "int", "stateDir": "str", "dbPath": "str", "startedAt": "ts",

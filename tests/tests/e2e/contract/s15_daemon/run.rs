@@ -1,4 +1,4 @@
-//! `subagentd run`: what it prints and writes, and how it ends.
+//! `subagentd run`: its output, its file, and how it ends.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn once_without_workers_prints_the_payload_writes_it_and_ends() {
     assert_eq!(printed["stateDir"], sandbox.state_dir().to_str().unwrap());
     assert_eq!(printed["dbPath"], sandbox.state_dir().join("state.db").to_str().unwrap());
     assert_eq!(printed["monitorWorkers"], true);
-    assert_eq!(status_file(&sandbox).unwrap(), printed, "what is printed is what is written");
+    assert_eq!(status_file(&sandbox).unwrap(), printed, "output and file must be equal");
     assert!(sandbox.processes().is_empty());
     let text = subagentd(&sandbox, &["run", "--once", "--no-monitor-workers"]);
     assert_eq!(
@@ -32,11 +32,11 @@ fn the_status_file_is_indented_private_and_replaced_as_a_whole() {
     assert!(text.starts_with("{\n  \"dbPath\": "), "{text}");
     assert!(text.ends_with("}\n"), "{text}");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    // A reader never sees a part of it: whoever has it open keeps the old one.
+    // A reader never sees an incomplete file: an open file keeps the old content.
     let opened = fs::File::open(&path).unwrap();
     let first = status_file(&sandbox).unwrap();
     wait_until("a heartbeat", Duration::from_secs(20), || {
-        let now = status_file(&sandbox).expect("the file is whole at every moment");
+        let now = status_file(&sandbox).expect("the file must be complete at any moment");
         (now["lastHeartbeatAt"] != first["lastHeartbeatAt"]).then_some(())
     });
     assert_eq!(std::io::read_to_string(&opened).unwrap(), text);
@@ -62,7 +62,7 @@ fn where_proc_is_of_another_pid_namespace_no_daemon_starts() {
     for (program, arguments) in [(&daemon, &once[..]), (&command, &["daemon", "start", "--json"])] {
         let error = unshare(&[], program, arguments).error("DAEMON_START_FAILED");
         assert!(error["message"].as_str().unwrap().contains("/proc is of another pid namespace"), "{error}");
-        // A command looks there for a daemon that somebody else starts.
+        // A command looks there for a daemon that another process starts.
         assert!(program == &command || !sandbox.state_dir().exists());
     }
     assert_eq!(bare(&unshare(&["--mount-proc"], &daemon, &once))["mode"], "once");

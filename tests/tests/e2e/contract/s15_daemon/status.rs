@@ -1,4 +1,4 @@
-//! `subagentd status`.
+//! Tests of `subagentd status` and its output.
 
 use super::*;
 
@@ -81,7 +81,7 @@ fn a_damaged_status_file_is_none() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     assert_eq!(subagentd(&sandbox, &["status", "--json"]).document()["running"], false);
-    // What cannot be written is logged; the look itself is done.
+    // A write error is logged; the check itself succeeds.
     assert_shape(&bare(&subagentd(&sandbox, &["run", "--once", "--json"])), &payload("once", &json!([])));
     fs::remove_dir(&path).unwrap();
     sandbox.finish();

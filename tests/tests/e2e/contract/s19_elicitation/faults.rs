@@ -1,4 +1,5 @@
-//! A question waits for its answer, whoever dies in between; and a secret is kept no longer than it has to be.
+//! A question waits for its answer in spite of any dying process, and a secret is kept
+//! no longer than necessary.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
@@ -32,14 +33,14 @@ fn a_question_of_a_runtime_that_is_killed_is_lost() {
     sandbox.finish();
 }
 
-/// Every file below the state dir that has these bytes.
+/// Returns every file below the state directory that contains these bytes.
 fn files_with(folder: &std::path::Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
         match entry.file_type().unwrap() {
             kind if kind.is_dir() => found.extend(files_with(&path, bytes)),
-            // One that is gone by now has nothing in it.
+            // A file that is gone by now contains nothing.
             kind if kind.is_file() => {
                 let content = std::fs::read(&path).unwrap_or_default();
                 if content.windows(bytes.len()).any(|part| part == bytes) {
@@ -68,7 +69,7 @@ fn what_was_filled_in_reaches_the_agent_and_stays_nowhere() {
         let told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
         assert_eq!(told, json!({"action": "accept", "content": {"name": secret, "size": 2}}));
     }
-    // A job of the writer comes after what it does when it has nothing else to do.
+    // A job of the writer runs after its idle work.
     let _ = sandbox.send(&worker, "!say on");
     assert_eq!(files_with(sandbox.state_dir(), b"hunter2"), Vec::<std::path::PathBuf>::new());
     sandbox.finish();

@@ -1,4 +1,5 @@
-//! Questions that come from elsewhere than the turn: of sessions below the worker's own, of a request, or of no turn.
+//! Questions from outside the turn: of sessions below the worker's own, of a request,
+//! or without a turn.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
@@ -36,7 +37,7 @@ fn a_question_about_a_request_or_of_another_session_is_answered_like_any_other()
 #[test]
 fn a_question_outside_of_a_turn_is_kept_and_answered() {
     let (sandbox, worker) = Sandbox::with_worker();
-    // The agent asks in its last words of the turn; what it asks then belongs to no turn any more.
+    // The agent asks in the last output of the turn; its question then belongs to no turn.
     let late = json!({
         "jsonrpc": "2.0", "id": 4242, "method": "elicitation/create",
         "params": question(&json!({"sessionId": "SESSION"})),
@@ -98,12 +99,12 @@ fn a_session_below_the_workers_is_canceled_alone_where_the_agent_lets_it_be() {
     };
     let told = cancel("c 1/").data_of("childSession.canceled");
     assert_eq!(told, json!({"workerId": worker, "sessionId": "c 1/"}));
-    // As with those that were never heard of.
+    // The same as for unknown sessions.
     for session in ["c2", "c3"] {
         let error = cancel(session).error("SESSION_NOT_FOUND");
         assert_eq!(error["details"]["sessionId"], session);
     }
-    // The turn goes on, and what the agent said of the one is known.
+    // The turn continues, and the agent's report about one session is known.
     gate.open();
     let ended = sandbox.wait_after(&worker, cursor, "turn.completed");
     assert_eq!(ended["turnId"], accepted["turnId"]);

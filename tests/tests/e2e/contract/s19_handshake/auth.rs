@@ -1,4 +1,5 @@
-//! Workers whose agent wants a login: at its start, in the middle of its life, and with a way that the launcher names.
+//! Workers whose agent requires a login: at its start, later, and with a login
+//! method in the launcher.
 
 use std::fs;
 
@@ -8,7 +9,7 @@ use subagent_tests::harness::{Launcher, Sandbox};
 const LOGIN: [&str; 3] = ["launcher", "login", "agent"];
 const COMMAND: &str = "subagent launcher login agent";
 
-/// A world with the demo agent, which wants a login.
+/// A world with the demo agent, which requires a login.
 fn guest(more: impl FnOnce(Launcher) -> Launcher) -> Sandbox {
     let mut sandbox = Sandbox::new();
     let agent = sandbox.demo_agent(&["--needs-auth"]);
@@ -17,12 +18,12 @@ fn guest(more: impl FnOnce(Launcher) -> Launcher) -> Sandbox {
     sandbox
 }
 
-/// The login is worth nothing any more.
+/// Makes the login invalid.
 fn expire(sandbox: &Sandbox) {
     fs::remove_file(sandbox.file("sessions").join("logged-in")).unwrap();
 }
 
-/// The data of the last event of a type.
+/// Returns the data of the last event of a type.
 fn last(sandbox: &Sandbox, worker: &str, kind: &str) -> Value {
     let mut events = sandbox.events(worker).into_iter().rev();
     events.find(|event| event["type"] == kind).map(|mut event| event["data"].take()).unwrap_or_default()
@@ -34,7 +35,7 @@ fn a_worker_goes_on_after_a_login() {
     let error = sandbox.run(&["worker", "start", "--launcher", "agent"]).error("BACKEND_RPC_ERROR");
     assert_eq!(error["details"]["recommendedCommand"], COMMAND);
     let worker = error["details"]["workerId"].as_str().unwrap();
-    // What was said to it is not lost on the way: it says the same as long as nobody is logged in.
+    // The message is not lost: the error stays the same until the login.
     assert_eq!(sandbox.send_fails(worker, "hello", "BACKEND_RPC_ERROR")["recommendedCommand"], COMMAND);
     let _ = sandbox.run(&LOGIN).data_of("launcher.login");
     assert_eq!(sandbox.send(worker, "hello")["assistantText"], "hello");
@@ -55,13 +56,13 @@ fn a_login_that_has_expired_in_the_middle_loses_neither_session_nor_context() {
         (&json!(COMMAND), &json!("session/prompt"))
     );
     assert!(details["recommendedAction"].as_str().unwrap().contains("send the message again"), "{details}");
-    // Without the login the agent that is started for it gives no session, and none is made in place of the old one.
+    // Without the login the newly started agent opens no session, and the old one is not replaced.
     let details = sandbox.send_fails(&worker, "again", "BACKEND_RPC_ERROR");
     assert_eq!(
         (&details["recommendedCommand"], &details["method"]),
         (&json!(COMMAND), &json!("session/resume"))
     );
-    // However often.
+    // The same for every repetition.
     for _ in 0..2 {
         let _ = sandbox.send_fails(&worker, "again", "BACKEND_RPC_ERROR");
     }
@@ -80,13 +81,13 @@ fn the_way_that_the_launcher_names_is_gone_by_the_agent_itself() {
     let sandbox = guest(|agent| agent.key("authMethod", json!("demo-login")));
     let worker = sandbox.start("agent");
     let runtime = sandbox.runtime(&worker);
-    // In a turn too; but nobody sends a message twice.
+    // In a turn too, but the message is not sent twice.
     let output = sandbox.sending(&worker, "!error -32000 Login expired").run();
     let error = output.error("BACKEND_RPC_ERROR");
     assert_eq!((&error["retryable"], &error["details"]["loggedIn"]), (&json!(true), &json!(true)), "{error}");
     assert_eq!(error["details"]["recommendedCommand"], Value::Null);
     assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
-    assert_eq!(sandbox.runtime(&worker).pid, runtime.pid, "it need not be started anew");
+    assert_eq!(sandbox.runtime(&worker).pid, runtime.pid, "it must not be restarted");
     assert!(sandbox.run(&LOGIN).data_of("launcher.login")["loggedIn"] == true);
     sandbox.finish();
 }
@@ -100,7 +101,7 @@ fn a_way_that_the_agent_cannot_go_by_itself_is_told() {
         error["details"]["recommendedAction"].as_str().unwrap().contains("authMethod telepathy"),
         "{error}"
     );
-    // `launcher login` takes the same one unless another is named.
+    // `launcher login` uses the same method unless another one is named.
     let error = sandbox.run(&LOGIN).error("INVALID_ARGUMENT");
     assert_eq!(error["details"]["authMethods"][0]["id"], "demo-login");
     let login = [&LOGIN[..], &["--method", "demo-login"]].concat();

@@ -1,4 +1,4 @@
-//! `launcher login` and `launcher logout`.
+//! The commands `launcher login` and `launcher logout`.
 
 use std::fs;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn the_agent_logs_in_by_itself_when_it_offers_one_way() {
     );
     let text = sandbox.command("subagent").args(LOGIN).run();
     assert_eq!(text.text(), "name: agent\nmethod: demo-login\nloggedIn: true\n");
-    // What it said before it was logged in counts no more.
+    // Its output before the login does not count.
     let data = sandbox.run(&["launcher", "show", "agent"]).data_of("launcher.shown");
     assert_eq!(data["handshake"], Value::Null);
     nothing_left(&sandbox);
@@ -106,7 +106,7 @@ fn an_older_kind_of_method_names_the_command_for_the_terminal() {
     let command =
         json!({"command": program, "args": ["--log-in", file], "env": {"LOGIN_WORD": "older"}, "label": "L"});
     let methods = json!([{"id": "old", "name": "Old", "_meta": {"terminal-auth": command}}]);
-    // The launcher's own arguments are no part of it.
+    // The launcher's own arguments are not included.
     let agent =
         sandbox.test_agent("hostile-agent", &["--answer", "initialize", &initialize(&methods, &json!({}))]);
     sandbox.launcher("agent", agent);
@@ -127,7 +127,7 @@ fn a_login_that_is_refused_hangs_or_is_not_offered_is_an_error() {
     sandbox.finish();
     let sandbox = impatient(&["--answer", "initialize", &one, "--hang", "authenticate"]);
     let output = sandbox.run(&[&LOGIN[..], &["--timeout-seconds", "0.5"]].concat());
-    // What the agent says meanwhile may tell where to go.
+    // The agent's output may contain instructions.
     assert!(output.stderr.contains("hostile-agent: last words"), "{output}");
     let error: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
@@ -156,7 +156,7 @@ fn a_command_that_is_suspended_does_not_hold_up_the_end_of_its_agent() {
     let login = sandbox.subagent(&[&LOGIN[..], &["--timeout-seconds", "3"]].concat()).spawn();
     wait_until("the agent to be asked", DEADLINE, || sandbox.file("asked").exists().then_some(()));
     login.signal(Signal::SIGSTOP);
-    // It writes more than fits into any pipe, and nobody reads it.
+    // It writes more than fits into any pipe, and the output is not read.
     gate.open();
     let floods =
         || sandbox.processes().into_iter().find(|process| process.command_line().contains("until ["));

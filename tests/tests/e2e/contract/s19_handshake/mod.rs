@@ -1,4 +1,5 @@
-//! Asking an agent without a worker: what it is, logins, its sessions. Nothing is left in any case.
+//! Questions to an agent without a worker: its identity, logins, its sessions. No process is
+//! left in any case.
 
 mod auth;
 mod login;
@@ -9,7 +10,7 @@ mod sessions;
 use serde_json::Value;
 use subagent_tests::harness::{Launcher, Sandbox};
 
-/// A world with the hostile agent, told what becomes of its requests.
+/// A world with the hostile agent and scripted requests.
 fn scripted(flags: &[&str]) -> Sandbox {
     let mut sandbox = Sandbox::new();
     let agent = sandbox.test_agent("hostile-agent", flags);
@@ -17,7 +18,7 @@ fn scripted(flags: &[&str]) -> Sandbox {
     sandbox
 }
 
-/// The same with an agent that does not get long to answer.
+/// The same with an agent that gets little time to answer.
 fn impatient(flags: &[&str]) -> Sandbox {
     let mut sandbox = Sandbox::new();
     let agent = hurried(sandbox.test_agent("hostile-agent", flags));
@@ -29,7 +30,7 @@ fn hurried(agent: Launcher) -> Launcher {
     agent.startup_seconds(1.0)
 }
 
-/// No process, and no folder for a session.
+/// Checks that there is no process and no folder for a session.
 #[track_caller]
 fn nothing_left(sandbox: &Sandbox) {
     let left: Vec<_> =
@@ -38,7 +39,7 @@ fn nothing_left(sandbox: &Sandbox) {
     assert!(sandbox.processes().is_empty(), "{:?}", sandbox.processes());
 }
 
-/// The names of the phases that were gone through.
+/// Returns the names of the completed phases.
 fn phases(value: &Value) -> Vec<&str> {
     value["phases"].as_array().unwrap().iter().map(|phase| phase["phase"].as_str().unwrap()).collect()
 }

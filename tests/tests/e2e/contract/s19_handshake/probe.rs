@@ -1,4 +1,4 @@
-//! `launcher probe --handshake`.
+//! Tests of `launcher probe --handshake` and its output.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use super::{hurried, impatient, nothing_left, phases, scripted};
 
 const PROBE: [&str; 4] = ["launcher", "probe", "agent", "--handshake"];
 
-/// The shape of the data about the demo agent.
+/// The pattern of the data about the demo agent.
 fn shape(raw: bool) -> Value {
     let mut shape = json!({
         "agent": {"name": "str", "title": "str?", "version": "str"},

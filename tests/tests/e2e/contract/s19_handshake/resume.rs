@@ -5,12 +5,12 @@ use subagent_tests::harness::Sandbox;
 
 use super::{hurried, scripted};
 
-/// `initialize` of an agent with these capabilities.
+/// Returns the `initialize` response of an agent with these capabilities.
 fn offers(capabilities: &Value) -> String {
     json!({"protocolVersion": 1, "agentCapabilities": capabilities}).to_string()
 }
 
-/// The data of all events of a type.
+/// Returns the data of all events of a type.
 fn of_type(sandbox: &Sandbox, worker: &str, kind: &str) -> Vec<Value> {
     let events = sandbox.events(worker).into_iter().filter(|event| event["type"] == kind);
     events.map(|mut event| event["data"].take()).collect()
@@ -26,7 +26,7 @@ fn a_worker_takes_up_a_session_that_the_agent_has_kept() {
     let started = sandbox.run(&args).data_of("worker.started");
     assert_eq!((&started["sessionId"], &started["state"]), (&json!(session), &json!("idle")));
     let worker = started["workerId"].as_str().unwrap();
-    // Its first session is its start, whichever way it came.
+    // Its first session is its start, however it was opened.
     assert_eq!(
         of_type(&sandbox, worker, "worker.started"),
         [json!({"session": "resumed", "contextLost": false})]
@@ -73,11 +73,11 @@ fn a_session_that_the_agent_does_not_know_is_never_silently_another_one() {
     assert_eq!(error["details"]["sessionId"], "demo-0000");
     let worker = error["details"]["workerId"].as_str().unwrap();
     assert_eq!(sandbox.show(worker)["state"], "error");
-    // Trying again is trying the same.
+    // A retry does the same again.
     sandbox.run(&["worker", "restart", worker]).error("SESSION_NOT_FOUND");
     sandbox.sending(worker, "hello").run().error("SESSION_NOT_FOUND");
     assert!(of_type(&sandbox, worker, "worker.started").is_empty());
-    // An empty one counts as not given, as everywhere.
+    // An empty id counts as absent, as everywhere.
     assert!(sandbox.run(&[&start[..], &[""]].concat()).data_of("worker.started")["sessionId"].is_string());
     for wrong in
         [&[&start[..], &["s", "--debug-mode"]].concat(), &[&start[..], &[&*"x".repeat(5000)]].concat()]
@@ -100,13 +100,13 @@ fn a_session_that_another_worker_has_is_not_taken_up() {
     let details = &error["details"];
     assert_eq!((&details["workerId"], &details["sessionId"]), (&json!(first), &json!(session)), "{error}");
     assert!(error["message"].as_str().unwrap().contains(&first), "{error}");
-    // Nor while its agent is gone: it takes the session up again with the next message.
+    // Nor while its agent is gone: the agent resumes the session with the next message.
     let runtime = sandbox.runtime(&first);
     sandbox.kill(&runtime);
     run(&sandbox, "demo").error("SESSION_IN_USE");
     let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
-    assert_eq!(listed["count"], 1, "nothing is left of the attempts");
-    // Another agent may have the same id for a session of its own.
+    assert_eq!(listed["count"], 1, "no process of the attempts may be left");
+    // Another agent may have a session with the same id.
     let other = sandbox.demo_agent(&["--slow-start", "0"]);
     sandbox.launcher("other", other);
     let _ = run(&sandbox, "other").data_of("worker.started");
@@ -137,14 +137,14 @@ fn a_session_whose_agent_hangs_is_given_up_at_the_next_start() {
     let worker = sandbox.start("agent");
     let error = sandbox.run(&["worker", "restart", &worker]).error("BACKEND_TIMEOUT");
     assert_eq!(error["details"]["phase"], "session/load");
-    // It has its session still; the next start does without.
+    // It still has its session; the next start works without it.
     assert_eq!(sandbox.show(&worker)["state"], "idle");
     let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
     let expected = json!({
         "session": "new", "contextLost": true, "contextLostReason": "session/load: no answer within 1 s",
     });
     assert_eq!(of_type(&sandbox, &worker, "worker.restarted"), [expected]);
-    // And the one after it begins as if nothing had been.
+    // The start after that is not affected.
     sandbox.run(&["worker", "restart", &worker]).error("BACKEND_TIMEOUT");
     sandbox.finish();
 }
@@ -183,7 +183,7 @@ fn each_phase_of_a_start_may_have_a_deadline_of_its_own() {
         let worker = error["details"]["workerId"].as_str().unwrap();
         let _ = sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
     }
-    // What is short enough for the whole start is so for a phase of it.
+    // A limit that suits the whole start also suits one phase.
     let agent = hurried(sandbox.test_agent("hostile-agent", &["--hang", "initialize"])).phase_seconds(20.0);
     sandbox.launcher("agent", agent);
     sandbox.run(&["worker", "start", "--launcher", "agent"]).error("BACKEND_TIMEOUT");

@@ -1,4 +1,4 @@
-//! `session list` and `session delete`.
+//! The commands `session list` and `session delete`.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;

@@ -1,4 +1,4 @@
-//! `send --attach`: what goes along with a message, in the form that the agent takes.
+//! `send --attach`: attachments of a message, in the form that the agent accepts.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,8 @@ use subagent_tests::harness::{Sandbox, assert_shape};
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
 const WAV: &[u8] = b"RIFF\x04\0\0\0WAVE";
 
-/// A world with a worker whose agent takes these kinds, and the files `notes.md`, `a b.png`, `a.wav` and `a.bin`.
+/// A world with a worker whose agent accepts these kinds, and the files `notes.md`, `a
+/// b.png`, `a.wav` and `a.bin`.
 fn taking(what: &str) -> (Sandbox, String) {
     let mut sandbox = Sandbox::new();
     let agent = sandbox.test_agent("sdk-agent", &["--takes", what]);
@@ -24,7 +25,7 @@ fn taking(what: &str) -> (Sandbox, String) {
     (sandbox, worker)
 }
 
-/// The blocks that the agent got behind the text, from what it says of its prompt.
+/// Returns the blocks after the text that the agent received, from its report of the prompt.
 fn blocks(waited: &Value) -> Vec<Value> {
     let text = waited["assistantText"].as_str().unwrap();
     let list = text.strip_suffix("blocks ").unwrap();
@@ -110,7 +111,7 @@ fn attachments_outlive_the_daemon_and_wait_for_an_agent() {
     let events = sandbox.events(&worker);
     let text = events.iter().find(|event| event["type"] == "progress.message").unwrap();
     assert!(text["data"]["text"].as_str().unwrap().contains("iVBORw0KGgpyZXN0"), "{text}");
-    // Other content is another message.
+    // Different content is another message.
     sandbox.run(&args).error("IDEMPOTENCY_CONFLICT");
     sandbox.finish();
 }
@@ -137,7 +138,7 @@ fn what_cannot_be_read_is_told_before_anything_is_sent() {
     }
     fs::File::create(workspace.join("large")).unwrap().set_len(1 << 40).unwrap();
     let waited = send(&sandbox, &worker, &["--attach", "large", "--attach", "link"]);
-    assert_eq!(blocks(&waited)[0]["size"], 1_u64 << 40, "of what is linked nothing is read");
+    assert_eq!(blocks(&waited)[0]["size"], 1_u64 << 40, "linked files must not be read");
     fs::write(workspace.join("text"), "x".repeat(64 * 1024 * 1024 + 1)).unwrap();
     let args = ["send", "--worker-id", &worker, "--text", "x", "--attach", "text"];
     let error = sandbox.run(&args).error("PAYLOAD_TOO_LARGE");

@@ -1,4 +1,4 @@
-//! What is chosen counts: now, for the next agent, and after every loss.
+//! Chosen options apply now, to the next agent, and after every loss.
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape};
@@ -76,21 +76,21 @@ fn a_living_agent_is_told_at_once_and_its_successors_too() {
     let config = json!({"access": "plan", "llm": "large", "fast": true, "effort": "low"});
     assert_eq!(data["current"]["configOptions"], config);
     assert_eq!(says(&sandbox, &worker), "plan/large/low/true");
-    // An option that only the new model has; given as JSON.
+    // An option that only the new model has, given as JSON.
     let input = json!({"workerId": worker, "configOptions": {"effort": "high", "fast": false}}).to_string();
     let data = sandbox.subagent(&["worker", "set", "--input", "-"]).stdin(input).run().data_of("worker.set");
     assert_eq!(data["chosen"]["configOptions"], json!({"effort": "high", "fast": false}));
     sandbox.kill(&sandbox.runtime(&worker));
-    assert_eq!(says(&sandbox, &worker), "plan/large/high/false", "the next agent is told the same");
+    assert_eq!(says(&sandbox, &worker), "plan/large/high/false", "the next agent must get the same options");
     sandbox.kill_daemon();
     sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
-    assert_eq!(says(&sandbox, &worker), "plan/large/high/false", "and so it is by the next daemon");
+    assert_eq!(says(&sandbox, &worker), "plan/large/high/false", "the same with the next daemon");
     sandbox.finish();
 }
 
 #[test]
 fn what_is_set_is_what_is_shown() {
-    // The demo agent says it in its answer alone.
+    // The demo agent reports it only in its response.
     let (sandbox, worker) = Sandbox::with_worker();
     let shown = |worker: &str| {
         let agent = sandbox.show(worker)["agent"].clone();
@@ -140,7 +140,7 @@ fn what_is_taken_back_is_the_next_agents_own_business_again() {
     let worker = started(&sandbox, &["--set", "fast=true"]);
     let data = set(&sandbox, &worker, &["--set", "fast="]);
     assert_eq!((&data["applied"], &data["chosen"]), (&json!(false), &json!({})));
-    assert_eq!(says(&sandbox, &worker), "ask/small/low/true", "the agent that lives is not touched");
+    assert_eq!(says(&sandbox, &worker), "ask/small/low/true", "the live agent must not be affected");
     sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
     assert_eq!(says(&sandbox, &worker), "ask/small/low/false");
     sandbox.finish();
@@ -153,11 +153,7 @@ fn an_agent_with_modes_alone_is_set_by_the_older_method() {
     assert_eq!(says(&sandbox, &worker), "plan/small/low/false");
     let data = set(&sandbox, &worker, &["--mode", "ask"]);
     assert_eq!(data["current"], json!({"mode": "ask", "model": null, "configOptions": {}}));
-    assert_eq!(
-        sandbox.show(&worker)["agent"]["mode"],
-        "ask",
-        "the answer is enough, no update has to follow"
-    );
+    assert_eq!(sandbox.show(&worker)["agent"]["mode"], "ask", "the response suffices without an update");
     let events = sandbox.events(&worker);
     assert!(events.iter().any(|event| event["data"]["method"] == "session/set_mode"), "{events:?}");
     sandbox.finish();
@@ -184,7 +180,7 @@ fn what_is_forgotten_stays_chosen_when_the_rest_is_refused() {
         (&data["applied"], &data["chosen"]["configOptions"]),
         (&json!(true), &json!({"fast": "true"}))
     );
-    // And so it is for the next agent.
+    // It also applies to the next agent.
     let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
     let data = set(&sandbox, &worker, &["--set", "fast=false"]);
     assert_eq!(data["chosen"]["configOptions"], json!({"fast": "false"}));

@@ -1,4 +1,4 @@
-//! MCP servers and additional directories: what an agent's sessions are asked for with.
+//! MCP servers and additional directories: the parameters of agents' sessions.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use subagent_tests::harness::Sandbox;
 
 const SECRET: &str = "s3cr3t-of-this-test";
 
-/// A world with a launcher `sdk` that takes these things and has a server in its config.
+/// A world with a launcher `sdk` that accepts these and has a server in its config.
 fn taking(what: &str) -> Sandbox {
     let mut sandbox = Sandbox::new();
     let servers = json!({
@@ -35,7 +35,7 @@ fn servers_and_folders_are_there_for_every_session_of_the_worker() {
     let file = json!({"mcpServers": {
         "two": {"type": "http", "url": "http://127.0.0.1/${SECRET:-}", "headers": {"Authorization": "Bearer ${SECRET}"}},
     }});
-    // The address would be shown by the agent.
+    // The agent would print the address.
     let file = file.to_string().replace("/${SECRET:-}", "/mcp");
     fs::write(sandbox.workspace().join("mcp.json"), file).unwrap();
     fs::create_dir(sandbox.workspace().join("more")).unwrap();
@@ -52,7 +52,7 @@ fn servers_and_folders_are_there_for_every_session_of_the_worker() {
     says(&sandbox.send(&worker, "place"));
     sandbox.kill(&sandbox.runtime(&worker));
     sandbox.kill_daemon();
-    // Whoever comes next needs neither the file nor the variable.
+    // Later starts need neither the file nor the variable.
     fs::remove_file(sandbox.workspace().join("mcp.json")).unwrap();
     says(
         &sandbox
@@ -86,7 +86,7 @@ fn what_an_agent_cannot_use_fails_its_start() {
     sandbox.finish();
 }
 
-/// Removes what is kept of the agents' environments, as a reboot does.
+/// Removes the stored environments of agents, as a reboot does.
 fn forget_environments(sandbox: &Sandbox) {
     for entry in fs::read_dir(sandbox.file("run/subagent")).unwrap() {
         let path = entry.unwrap().path();
@@ -104,7 +104,7 @@ fn after_a_reboot_a_worker_gets_its_servers_again_and_no_others() {
     let kept = json!({"one": {"command": "sh", "args": ["-c", "x"]}, "two": {"command": "none"}});
     for (servers, lost) in [(json!({"one": kept["one"]}), true), (kept, false)] {
         forget_environments(&sandbox);
-        // The config has one more than there was when the worker was started.
+        // The config has one more than at the worker's start.
         let mut servers = servers;
         servers["added"] = json!({"command": "sh"});
         let state = sandbox.file_name("sdk-sessions");

@@ -1,4 +1,4 @@
-//! What cannot be chosen gets an error that says what can.
+//! Rejected choices get an error that lists the valid ones.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ fn what_a_living_agent_does_not_have_changes_nothing() {
     );
     assert_eq!(says(&sandbox, &worker), "plan/small/low/false");
     sandbox.kill(&sandbox.runtime(&worker));
-    assert_eq!(says(&sandbox, &worker), "plan/small/low/false", "what was refused is not tried again");
+    assert_eq!(says(&sandbox, &worker), "plan/small/low/false", "a refused choice must not be retried");
     let failed = told(&sandbox, &worker).into_iter().filter(|(option, _)| option == "model").count();
     assert_eq!(failed, 1);
     sandbox.finish();
@@ -156,7 +156,7 @@ fn a_key_that_is_on_its_way_takes_no_other_request() {
             });
         }
         let next = || answers.recv_timeout(Duration::from_secs(20)).unwrap();
-        // One of them waits for the agent, whichever was first.
+        // One of them waits for the agent, independent of the order.
         assert_eq!(next()["error"]["code"], "IDEMPOTENCY_CONFLICT");
         let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
         assert_ne!(next()["error"]["code"], "IDEMPOTENCY_CONFLICT");
