@@ -1,6 +1,7 @@
-//! Bytes that nobody should send: a corpus of good ones, what is done to them, and the bounds that a reader must keep.
+//! Invalid input: a corpus of valid bytes, ways to damage them, and the limits that
+//! a parser must keep.
 //!
-//! For tests of readers, wherever they are. A failure prints the seed and the beginning of the input.
+//! For tests of parsers in all crates. A failure prints the seed and the beginning of the input.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,26 +16,26 @@ use std::time::{Duration, Instant};
 
 use crate::{Random, say, times};
 
-/// What agents write, shortened from what real ones wrote.
+/// Lines of agents, shortened from real ones.
 pub const AGENT: &[u8] = include_bytes!("../fixtures/bytes/agent.ndjson");
-/// Frames of a daemon.
+/// Frames of a daemon to a runtime.
 pub const TO_RUNTIME: &[u8] = include_bytes!("../fixtures/bytes/to-runtime.ndjson");
-/// Frames of a runtime.
+/// Frames of a runtime to a daemon.
 pub const FROM_RUNTIME: &[u8] = include_bytes!("../fixtures/bytes/from-runtime.ndjson");
 /// The JSON of journal records.
 pub const RECORDS: &[u8] = include_bytes!("../fixtures/bytes/records.ndjson");
-/// A config file.
+/// The content of a config file.
 pub const CONFIG: &[u8] = include_bytes!("../fixtures/bytes/config.yaml");
-/// The object of `--input`.
+/// The JSON object of `--input`.
 pub const INPUT: &[u8] = include_bytes!("../fixtures/bytes/input.json");
 
-/// Inputs of an ordinary run, for each reader.
+/// Number of inputs per parser in an ordinary run.
 pub const INPUTS: usize = 1_000;
-/// The longest that one input may take, on a machine that does other things too.
+/// Time limit for one input, even on a busy machine.
 const LONGEST: Duration = Duration::from_secs(10);
-/// The most memory that all of a run may add, in KiB. The longest input has about a MiB.
-const MOST_KIB: u64 = 256 * 1024;
-/// How much of an input is shown.
+/// Maximum growth of memory over a whole run, in KiB. The longest input has about 1 MiB.
+const MAX_KIB: u64 = 256 * 1024;
+/// Number of bytes shown of an input.
 const SHOWN: usize = 1500;
 
 const TOKENS: &[&[u8]] = &[
@@ -89,23 +90,23 @@ const TOKENS: &[&[u8]] = &[
     b"\xe2\x80\xae",
 ];
 
-/// Makes bad bytes of good ones.
+/// Damages valid bytes at random.
 #[derive(Debug)]
 pub struct Mutator {
     random: Random,
 }
 
 impl Mutator {
-    /// With these random numbers.
+    /// Creates a mutator with this random generator.
     #[must_use]
     pub const fn new(random: Random) -> Self {
         Self { random }
     }
 
-    /// A damaged input made of one or two of these.
+    /// Returns a damaged input made from one or two of these.
     pub fn damage(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = self.random.pick(corpus).clone();
-        // One damage finds what many hide, and the other way round.
+        // Single faults reveal errors that many hide, and vice versa.
         for _ in 0..=self.random.below(6) {
             self.once(&mut bytes, corpus);
         }
@@ -169,7 +170,7 @@ impl Mutator {
     }
 }
 
-/// Shows an input when its reader panics.
+/// Shows an input when its parser panics.
 struct Shown<'a>(&'a [u8]);
 
 impl Drop for Shown<'_> {
@@ -181,8 +182,9 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// Lets a reader read [`INPUTS`] damaged inputs (times `SUBAGENT_FAULTS`), each within the bounds of time and memory.
-/// Memory is the process's, so the test runs [`crate::in_own_process`].
+/// Runs a parser on [`INPUTS`] damaged inputs (times `SUBAGENT_FAULTS`), each
+/// within the limits of time and memory. Memory is measured for the whole process,
+/// so the test runs [`crate::in_own_process`].
 pub fn attack(corpus: &[Vec<u8>], mut read: impl FnMut(&[u8])) {
     let mut mutator = Mutator::new(Random::announced());
     for good in corpus {
@@ -197,19 +199,19 @@ pub fn attack(corpus: &[Vec<u8>], mut read: impl FnMut(&[u8])) {
         let took = started.elapsed();
         assert!(took < LONGEST, "one input took {took:?}");
         let more = peak_memory().saturating_sub(before);
-        assert!(more < MOST_KIB, "the inputs took {more} KiB of memory");
+        assert!(more < MAX_KIB, "the inputs took {more} KiB of memory");
     }
     say(&format!("faults: {} damaged inputs for one reader", times(INPUTS)));
 }
 
-/// The most memory that this process ever had, in KiB.
+/// Returns the peak memory of this process, in KiB.
 fn peak_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// The lines of a text, each with its end.
+/// Returns the lines of a text, each with its end.
 #[must_use]
 pub fn lines(text: &[u8]) -> Vec<Vec<u8>> {
     text.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()

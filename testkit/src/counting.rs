@@ -1,5 +1,5 @@
-//! An allocator that counts, for test executables that want to know how often something allocates:
-//! `#[global_allocator] static ALLOCATOR: Counting = Counting;`
+//! An allocator that counts, for test executables that measure allocations: `#[global_allocator]
+//! static ALLOCATOR: Counting = Counting;`
 //!
 //! It counts for the whole process, so a test that measures runs [`crate::in_own_process`].
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 static COUNT: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// The system's allocator, counted.
+/// The system's allocator with counters.
 #[derive(Debug)]
 pub struct Counting;
 
@@ -18,7 +18,7 @@ fn count(bytes: usize) {
     BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
 }
 
-// SAFETY: everything is the system's allocator's; counting allocates nothing.
+// SAFETY: everything is passed to the system's allocator; counting allocates nothing.
 #[allow(unsafe_code, reason = "an allocator is an unsafe trait")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -41,7 +41,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Does something `times` times; how many allocations, and how many bytes of them, that took each time, in whole numbers.
+/// Runs `something` `times` times. Returns the allocations and their bytes per
+/// run, as whole numbers.
 pub fn allocations(times: u64, mut something: impl FnMut()) -> (u64, u64) {
     let before = (COUNT.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
     for _ in 0..times {

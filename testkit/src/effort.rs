@@ -1,6 +1,6 @@
-//! How much a randomised suite does in an ordinary run, and in a long one.
+//! The amount of work of a randomized suite, in an ordinary and in a long run.
 
-/// The variable with the factor of the long run, usually 20.
+/// The variable with the factor of a long run, usually 20.
 const FACTOR: &str = "SUBAGENT_FAULTS";
 
 /// Returns `count` times the factor in `SUBAGENT_FAULTS`, or `count` without that variable.

@@ -14,8 +14,8 @@ pub use effort::times;
 pub use own_process::in_own_process;
 pub use random::Random;
 
-/// Prints a line past the capture of a passing test: counts, seeds, and what was skipped.
+/// Prints a line even if a passing test's output is captured: counts, seeds, and skipped tests.
 pub fn say(line: &str) {
-    // A closed stderr is no reason to fail a test.
+    // A closed stderr must not fail a test.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

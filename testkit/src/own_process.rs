@@ -1,4 +1,4 @@
-//! A process of its own for a test that measures its whole process.
+//! A separate process for a test that measures its whole process.
 
 use std::env;
 use std::process::Command;
@@ -17,7 +17,8 @@ const ALONE: &str = "SUBAGENT_TEST_ALONE";
 pub fn in_own_process(test: impl FnOnce()) {
     let thread = thread::current();
     let name = thread.name().unwrap();
-    // With one thread for all tests libtest may use the main thread: nothing runs beside the test then.
+    // With one thread for all tests, libtest may use the main thread: then no
+    // other test runs meanwhile.
     if env::var_os(ALONE).is_some() || name == "main" {
         return test();
     }

@@ -1,4 +1,5 @@
-//! Numbers that look random and come again with the same seed (SplitMix64): a run that failed can be repeated.
+//! Pseudo-random numbers that repeat with the same seed (SplitMix64), so that a failed
+//! run can be repeated.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's tool: it stops at what is wrong")]
 
@@ -7,21 +8,23 @@ use std::hash::{BuildHasher, RandomState};
 /// The variable that sets the seed.
 const SEED: &str = "SUBAGENT_TEST_SEED";
 
-/// A generator.
+/// A generator of pseudo-random numbers.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator with this seed.
+    /// Creates a generator with this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// With the seed of `SUBAGENT_TEST_SEED`, else with another one each time; prints it.
+    /// Creates a generator with the seed in `SUBAGENT_TEST_SEED`, or a new one each time,
+    /// and prints the seed.
     ///
     /// # Panics
-    /// When the variable holds no number.
+    ///
+    /// If the variable is not a number.
     #[must_use]
     pub fn announced() -> Self {
         let seed = match std::env::var(SEED) {
@@ -32,7 +35,7 @@ impl Random {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number of the sequence.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -41,18 +44,18 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.number() % end
     }
 
-    /// One of these; there is at least one.
+    /// Returns one of these; there must be at least one.
     pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         let index = usize::try_from(self.below(all.len() as u64)).unwrap();
         &all[index]
     }
 
-    /// Puts them in another order.
+    /// Changes the order at random.
     pub fn shuffle<T>(&mut self, all: &mut [T]) {
         for end in (1..all.len()).rev() {
             let other = usize::try_from(self.below(end as u64 + 1)).unwrap();
