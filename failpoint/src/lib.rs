@@ -1,18 +1,20 @@
-//! Places where a test makes the process die, leave, hang, fail or break its word, to prove that nothing is lost there
-//! and that the checks would notice if it were.
+//! Failpoints: a test makes the process die, exit, hang, fail or violate an invariant here. This
+//! proves that nothing is lost, and that the checks would notice a loss.
 //!
-//! Must not exist in an ordinary build: without the feature `enabled` every call compiles to nothing. With it,
-//! `SUBAGENT_FAILPOINTS="name=abort;name2=exit(3);name3=hang;name4=error"` in the environment of the process arms them;
-//! with `SUBAGENT_FAILPOINTS_ONCE=FILE` beside it, only the process that can make that file carries anything out, so
-//! that the one that is started afterwards lives; its pid is in the file. `hang` stops the thread that comes there,
-//! `wait` until somebody removes that file, and
-//! `error(28)` fails with that number of the system instead of `EIO`. `name=abort@3` is carried out when the point is
-//! passed for the third time, by whichever process: each passing adds a byte to `FILE.name`.
+//! Must not exist in an ordinary build: without the feature `enabled` every call compiles to
+//! nothing. With it, `SUBAGENT_FAILPOINTS="name=abort;name2=exit(3);name3=hang;name4=error"` in the
+//! environment of the process arms them.
+//!
+//! With `SUBAGENT_FAILPOINTS_ONCE=FILE` too, only the process that can create that file carries out
+//! a fault, so that its successor lives; the file contains its pid. `hang` stops the thread, `wait`
+//! stops it until that file is removed, and `error(28)` fails with that system error instead of
+//! `EIO`. `name=abort@3` applies to the third pass through the point, in any process: each pass
+//! adds a byte to `FILE.name`.
 
 use std::ffi::OsString;
 use std::io;
 
-/// Carries out whatever is armed under this name. Nothing can fail here: `error` is for [`check`].
+/// Carries out the fault armed under this name. Nothing can fail here: `error` is for [`check`].
 #[inline]
 pub fn hit(name: &str) {
     #[cfg(feature = "enabled")]
@@ -20,10 +22,11 @@ pub fn hit(name: &str) {
     let _ = name;
 }
 
-/// As [`hit`], in front of something that can fail.
+/// Like [`hit`], before an operation that can fail.
 ///
 /// # Errors
-/// `EIO`, or what it says, if `error` is armed under this name.
+///
+/// `EIO`, or the given error, if `error` is armed under this name.
 #[inline]
 pub fn check(name: &str) -> io::Result<()> {
     #[cfg(feature = "enabled")]
@@ -34,7 +37,8 @@ pub fn check(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this build is to break its word here: `SUBAGENT_SABOTAGE` lists the names. Proves that a check turns red.
+/// Whether this build has to violate an invariant here: `SUBAGENT_SABOTAGE` lists the names. Proves
+/// that a check can fail.
 #[inline]
 #[must_use]
 pub fn sabotaged(name: &str) -> bool {
@@ -47,8 +51,8 @@ pub fn sabotaged(name: &str) -> bool {
     }
 }
 
-/// What a process must be given by whoever starts it with an environment of its own, so that what is armed is armed
-/// in it too. Nothing in an ordinary build.
+/// Returns the variables that a process with its own environment needs, so that it has the same
+/// armed failpoints. Empty in an ordinary build.
 pub fn armed_with() -> impl Iterator<Item = (OsString, OsString)> {
     #[cfg(feature = "enabled")]
     let names: &[&str] = &["SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE", "SUBAGENT_SABOTAGE"];
@@ -95,7 +99,7 @@ mod armed {
             let Ok(mut made) = OpenOptions::new().write(true).create_new(true).open(&file) else {
                 return Outcome::GoOn;
             };
-            // Who reads it waits for the end of the line.
+            // A reader waits for the end of the line.
             let _ = made.write_all(format!("{}\n", std::process::id()).as_bytes());
             while action == "wait" && Path::new(&file).exists() {
                 std::thread::park_timeout(Duration::from_millis(5));
@@ -104,8 +108,8 @@ mod armed {
         carry_out(action)
     }
 
-    /// How often this point was passed, this time included: the place of the byte that this passing adds, which nobody
-    /// else can have.
+    /// Returns the number of passes through this point, including this one. This pass adds the byte
+    /// at that position, which is unique.
     fn passed(file: &OsStr, name: &str) -> io::Result<u64> {
         let mut path = file.to_owned();
         path.push(format!(".{name}"));
