@@ -1,7 +1,8 @@
 //! Sends one message to a webhook, and ends.
 //!
-//! TLS, DNS and what foreign servers say stay in this process, which has a deadline and little memory.
-//! Must not: decide which URLs are allowed, follow redirects, read a body, name a URL or a secret in its output.
+//! TLS, DNS and responses of foreign servers stay in this process, which has a deadline and
+//! little memory. Must not decide which URLs are allowed, follow redirects, read a body, or print
+//! a URL or a secret.
 
 mod post;
 mod signature;
@@ -20,10 +21,10 @@ const MAX_REQUEST: u64 = 4 * 1024 * 1024;
 /// Reads a [`WebhookPost`] from standard input and writes a
 /// [`WebhookAnswer`](subagent_protocol::webhook::WebhookAnswer) to standard output.
 ///
-/// Exits with 2 when it cannot read the one or write the other.
+/// Exits with 2 if it cannot read the one or write the other.
 #[must_use]
 pub fn main() -> ExitCode {
-    // Without the limit it works as well.
+    // It also works without the limit.
     let _ = setrlimit(Resource::RLIMIT_AS, MAX_MEMORY, MAX_MEMORY);
     let mut request = Vec::new();
     if std::io::stdin().take(MAX_REQUEST).read_to_end(&mut request).is_err() {

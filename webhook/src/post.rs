@@ -8,7 +8,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::signature;
 
-/// Sends the message once. Redirects are not followed, and no body is read.
+/// Sends the message once. Does not follow redirects, and reads no body.
 pub(crate) fn send(request: &WebhookPost) -> WebhookAnswer {
     let failed = |error: String| WebhookAnswer::Failed { error };
     let mut post = agent(Duration::from_millis(request.timeout_ms))
@@ -53,7 +53,7 @@ fn agent(timeout: Duration) -> ureq::Agent {
         .into()
 }
 
-/// What went wrong, without the URL: it may hold a secret.
+/// Describes the error without the URL, which may contain a secret.
 fn describe(error: &ureq::Error) -> String {
     match error {
         ureq::Error::BadUri(_) => "the URL is not valid".to_owned(),

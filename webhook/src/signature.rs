@@ -5,9 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// The value of `webhook-signature`: `v1,` and the HMAC-SHA256 of `id.timestamp.body` in base64.
+/// Returns the value of `webhook-signature`: `v1,` and the HMAC-SHA256
+/// of `id.timestamp.body` in base64.
 ///
-/// A secret that begins with `whsec_` is base64; any other is taken as it is.
+/// A secret that begins with `whsec_` is base64; any other is used as it is.
 pub(crate) fn sign(secret: &str, id: &str, timestamp: u64, body: &str) -> Result<String, String> {
     let key = match secret.strip_prefix("whsec_") {
         Some(encoded) => {
