@@ -1,4 +1,4 @@
-//! The arguments of bubblewrap for a sandbox. Looks at files, starts nothing.
+//! The arguments of bubblewrap for a sandbox. Inspects files and starts nothing.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,7 +9,7 @@ use subagent_protocol::sandbox::{Network, Sandbox, SandboxSpec};
 
 use super::files;
 
-/// What is mounted at a path. Of two at one path the last one here counts.
+/// The mount at a path. The last variant takes precedence over earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Mount {
     Read,
@@ -17,7 +17,8 @@ enum Mount {
     Hide,
 }
 
-/// The arguments before those of the command. `needed` are files without which the command cannot start.
+/// Returns the arguments before those of the command. `needed` are files without which
+/// the command cannot start.
 pub(crate) fn arguments(sandbox: &Sandbox, cwd: &Path, needed: &[PathBuf]) -> io::Result<Vec<OsString>> {
     let mut args = Args::default();
     args.words(&["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"]);
@@ -47,7 +48,7 @@ pub(crate) fn arguments(sandbox: &Sandbox, cwd: &Path, needed: &[PathBuf]) -> io
             }
         }
     }
-    // Last: what may be written deeper in them needs a folder there.
+    // Last: a writable path deeper in them needs a folder there.
     for path in covers {
         args.one("--remount-ro", &path);
     }
@@ -59,7 +60,7 @@ pub(crate) fn arguments(sandbox: &Sandbox, cwd: &Path, needed: &[PathBuf]) -> io
     Ok(args.0)
 }
 
-/// What is mounted where, folders before what is in them.
+/// Returns the mounts by path, folders before their content.
 fn mounts(spec: &SandboxSpec, needed: &[PathBuf]) -> Vec<(PathBuf, Mount)> {
     let read = spec.read.iter().flat_map(|read| read.iter().chain(needed));
     let of = |mount| move |path: &PathBuf| (path.clone(), mount);
@@ -88,7 +89,7 @@ impl Args {
         self.0.extend([option.into(), path.into(), path.into()]);
     }
 
-    /// `/bin`, `/lib` and the like, where they are links: programs and their loader are found by these names.
+    /// Links such as `/bin` and `/lib`: programs and their loader are found by these names.
     fn top_level_links(&mut self) -> io::Result<()> {
         for entry in std::fs::read_dir("/")? {
             let path = entry?.path();

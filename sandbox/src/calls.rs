@@ -1,8 +1,9 @@
-//! The filter of system calls: what neither Landlock nor namespaces limit.
+//! The filter of system calls, for what neither Landlock nor namespaces limit.
 //!
-//! Unix sockets by path lead to programs of the user that obey any process of the user: the session bus, `tmux`, a container
-//! engine, this daemon. Nothing in the kernel tells one path from another there, so sockets of that family cannot be made
-//! (`socketpair` can). `io_uring` makes sockets without a system call, and the keyrings are shared with the user's session.
+//! Unix sockets by path lead to the user's programs that accept any process of the user: the
+//! session bus, `tmux`, a container engine, this daemon. The kernel cannot distinguish paths there,
+//! so sockets of that family cannot be created (`socketpair` can). `io_uring` creates sockets
+//! without a system call, and the keyrings are shared with the user's session.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +15,7 @@ use seccompiler::{
 };
 use subagent_protocol::sandbox::Network;
 
-/// Calls that are refused with all arguments.
+/// Calls that are refused with any arguments.
 const REFUSED: [i64; 4] =
     [libc::SYS_io_uring_setup, libc::SYS_add_key, libc::SYS_keyctl, libc::SYS_request_key];
 /// The families of sockets that a network needs.
@@ -25,10 +26,11 @@ const OTHER_NUMBERS: &[i64] = &[0x4000_0000];
 #[cfg(not(target_arch = "x86_64"))]
 const OTHER_NUMBERS: &[i64] = &[];
 
-/// Confines this process, which has one thread, and all that it starts.
+/// Confines this process, which has one thread, and all its later descendants.
 ///
 /// # Errors
-/// The system's, and on processors for which there is no filter.
+///
+/// The system's error, or an error on processors without a filter.
 pub(crate) fn apply(network: Network) -> io::Result<()> {
     let program = program(network).map_err(io::Error::other)?;
     apply_filter(&program).map_err(io::Error::other)

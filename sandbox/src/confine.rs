@@ -1,7 +1,8 @@
 //! `confine SANDBOX -- COMMAND ARGS...`: becomes the command, inside the sandbox.
 //!
-//! With bubblewrap it becomes that first, which starts it again inside of the namespaces: Landlock forbids to mount, so it
-//! comes last. Must not run anything that the agent chose before everything is applied.
+//! With bubblewrap it becomes that first, which restarts it inside the namespaces:
+//! Landlock forbids mounts, so it is applied last. Must not run anything that the agent
+//! chose before everything is applied.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,14 +20,14 @@ use subagent_protocol::sandbox::Sandbox;
 
 use super::{COMMAND_ENV, CONFINE, bubblewrap, calls, rules};
 
-/// The exit code when the sandbox cannot be applied.
+/// The exit code if the sandbox cannot be applied.
 const NOT_CONFINED: u8 = 126;
-/// The exit code when the command cannot be started in it.
+/// The exit code if the command cannot be started in the sandbox.
 const NOT_STARTED: u8 = 127;
-/// In place of the sandbox's text, ahead of it: the namespaces are made.
+/// An argument before the sandbox's text: the namespaces exist already.
 const INSIDE: &str = "--inside";
 
-/// Runs it; `args` are those after `confine`. Returns only when something failed.
+/// Runs it; `args` follow `confine`. Returns only after a failure.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(call) = Call::of(args) else { return failed(NOT_CONFINED, "it is started by the guard alone") };
     let confined = match &call.sandbox.layers.bubblewrap {
@@ -69,22 +70,23 @@ impl Call {
         Some(Self { inside, text, sandbox, command: args.next()?, args: args.collect() })
     }
 
-    /// The path that must be readable for the command to start, also outside of the listed readable paths.
+    /// The path that must be readable for the command to start, also outside of
+    /// the listed readable paths.
     fn needed(&self) -> Option<PathBuf> {
         let program = Path::new(&self.command);
         program.is_absolute().then(|| program.canonicalize().ok()).flatten()
     }
 }
 
-/// Becomes bubblewrap, which starts this program inside. Gives why that failed.
+/// Becomes bubblewrap, which starts this program inside. Returns why that failed.
 fn enter(call: &Call, program: &Path) -> io::Result<io::Error> {
     make_written(&call.sandbox);
     let own = File::open("/proc/self/exe")?;
     keep_open(&own)?;
-    // SIGTERM is for the agent. Bubblewrap would end at once and take it along.
+    // SIGTERM is for the agent. Bubblewrap would end at once, together with the agent.
     set_sigterm(SigHandler::SigIgn)?;
     let cwd = std::env::current_dir()?;
-    // By the descriptor: inside, its path may be hidden or another file by now.
+    // By descriptor: inside, its path may be hidden or lead to another file.
     let again = format!("/proc/self/fd/{}", own.as_raw_fd());
     let error = Command::new(program)
         .args(bubblewrap::arguments(&call.sandbox, &cwd, call.needed().as_slice())?)
@@ -97,7 +99,7 @@ fn enter(call: &Call, program: &Path) -> io::Result<io::Error> {
     Err(io::Error::new(error.kind(), format!("cannot start {}: {error}", program.display())))
 }
 
-/// Confines this process and becomes the command. Gives why it could not be started.
+/// Confines this process and becomes the command. Returns why it could not be started.
 fn apply(call: &Call) -> io::Result<io::Error> {
     if !call.inside {
         make_written(&call.sandbox);
@@ -120,17 +122,17 @@ fn apply(call: &Call) -> io::Result<io::Error> {
     Ok(command.exec())
 }
 
-/// Makes folders that may be written and are not there yet: an agent that may write only in them could not.
+/// Creates missing writable folders: an agent that may write only in them could not create them.
 fn make_written(sandbox: &Sandbox) {
     for path in &sandbox.spec.write {
-        // It is there, or the user could not make it either: then there is nothing to write to.
+        // It exists, or the user could not create it either: then there is nothing to write to.
         let _ = std::fs::create_dir(path);
     }
 }
 
 #[allow(unsafe_code)]
 fn set_sigterm(handler: SigHandler) -> io::Result<()> {
-    // SAFETY: no handler of ours runs: the signal is ignored, or has the system's own action.
+    // SAFETY: no handler of ours runs: the signal is ignored, or has the system's default action.
     unsafe { signal(Signal::SIGTERM, handler) }?;
     Ok(())
 }
@@ -140,7 +142,8 @@ fn keep_open(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes everything but the standard streams when the command starts: a descriptor needs no path.
+/// Closes everything except the standard streams when the command starts: a
+/// descriptor needs no path.
 #[allow(unsafe_code)]
 fn close_others() -> io::Result<()> {
     let mut open = Vec::new();
@@ -148,13 +151,15 @@ fn close_others() -> io::Result<()> {
         open.extend(entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
     }
     for fd in open.into_iter().filter(|fd| *fd > 2) {
-        // SAFETY: used for one fcntl(), which answers EBADF if it is not open; that of the listing is closed by now.
+        // SAFETY: used for one fcntl(), which returns EBADF if it is not open; that of the listing
+        // is closed by now.
         let _ = fcntl(unsafe { BorrowedFd::borrow_raw(fd) }, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
     }
     Ok(())
 }
 
-/// Gives up every capability for good: root's agents would load a kernel module, read a disk, or leave by a namespace.
+/// Drops every capability permanently: root's agents could otherwise load a kernel module, read a
+/// disk, or escape by a namespace.
 fn drop_capabilities() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     let none = CapabilitySet::empty();

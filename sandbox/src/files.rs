@@ -1,6 +1,7 @@
-//! Opens the paths of a sandbox without following a link, and finds what lies around hidden ones.
+//! Opens the paths of a sandbox without following links, and finds what surrounds hidden ones.
 //!
-//! The paths were free of links when they were resolved. A link that is there now was put there since, and is not followed.
+//! The paths were free of links when they were resolved. A link that exists now was created later,
+//! and is not followed.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,16 +14,16 @@ use rustix::io::Errno;
 
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A file or folder, held open.
+/// A file or folder that is held open.
 pub(crate) struct Held {
     pub(crate) fd: OwnedFd,
     pub(crate) kind: FileType,
 }
 
-/// Opens a path, if there is something.
+/// Opens a path, if it exists.
 pub(crate) fn open(path: &Path) -> io::Result<Option<Held>> {
     let opened = match openat2(CWD, path, LOOK, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // Kernels before 5.6: at least the last name is no link.
+        // Kernels before 5.6: ensures only that the last name is not a link.
         Err(Errno::NOSYS) => openat(CWD, path, LOOK, Mode::empty()),
         opened => opened,
     };
@@ -38,8 +39,8 @@ fn kind(fd: &OwnedFd) -> Result<FileType, Errno> {
     Ok(FileType::from_raw_mode(fstat(fd)?.st_mode))
 }
 
-/// Calls `grant` for everything below a path, and the path itself, that is neither hidden nor above something hidden:
-/// together that is all that is there now and not hidden.
+/// Calls `grant` for a path and everything below it that is neither hidden nor above something
+/// hidden. Together this is everything that exists now and is not hidden.
 pub(crate) fn around(
     path: &Path,
     hidden: &[PathBuf],
@@ -67,7 +68,7 @@ fn walk(
     let listed = openat(&held.fd, ".", flags, Mode::empty());
     let listed = match listed {
         Ok(listed) => listed,
-        // What the user may not list, or what is no folder, is not granted.
+        // Folders that the user may not list, and other files, are not granted.
         Err(Errno::ACCESS | Errno::NOTDIR) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
@@ -82,7 +83,7 @@ fn walk(
                 let kind = kind(&fd)?;
                 walk(&path.join(name), Held { fd, kind }, hidden, grant)?;
             }
-            // It went away meanwhile, or is not the user's to look at.
+            // It was removed meanwhile, or the user may not inspect it.
             Err(Errno::NOENT | Errno::ACCESS) => {}
             Err(error) => return Err(error.into()),
         }

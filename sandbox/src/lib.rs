@@ -1,10 +1,13 @@
-//! Confines an agent and everything below it to what a [`Sandbox`](subagent_protocol::sandbox::Sandbox) allows.
+//! Confines an agent and all its descendants to what a
+//! [`Sandbox`](subagent_protocol::sandbox::Sandbox) allows.
 //!
-//! Two layers, both applied where the machine has them: Landlock (files, TCP, signals, abstract sockets) and bubblewrap
-//! (namespaces: hidden things are not there). In both, a filter of system calls takes away what neither limits: unix
-//! sockets by path, the keyrings, `io_uring`. No capability is kept, also by root.
+//! Two layers, both applied if the machine has them: Landlock (files, TCP, signals, abstract
+//! sockets) and bubblewrap (namespaces: hidden files do not exist there). In both, a filter of
+//! system calls removes what neither limits: unix sockets by path, the keyrings, `io_uring`. No
+//! capability is kept, even by root.
 //!
-//! Must not decide what is allowed (the config does), and never start anything with less than was asked for.
+//! Must not decide what is allowed (the config does), and must never start anything with
+//! less confinement than requested.
 
 mod machine;
 
@@ -31,20 +34,20 @@ pub use machine::{Machine, find};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The word with which [`main`] is called.
+/// The argument that selects [`main`].
 pub const CONFINE: &str = "confine";
-/// Begins the name of a variable that is for the confined command alone: it is given on without this, once the sandbox
-/// is applied. Otherwise an agent could choose what runs before that.
+/// Prefix of environment variables for the confined command only. The prefix is removed once the
+/// sandbox is applied. Otherwise an agent could choose what runs before that.
 pub const COMMAND_ENV: &str = "SUBAGENT_COMMAND_ENV_";
 
-/// The arguments with which a program that calls [`main`] runs a command in a sandbox.
+/// Returns the arguments with which a program that calls [`main`] runs a command in a sandbox.
 #[must_use]
 pub fn arguments(sandbox: &str, command: &std::ffi::OsStr, args: &[OsString]) -> Vec<OsString> {
     let own = [CONFINE, sandbox, "--"].map(OsString::from);
     own.into_iter().chain([command.to_owned()]).chain(args.iter().cloned()).collect()
 }
 
-/// Whether one path is the other one, or below it.
+/// Whether a path equals one of the folders, or is below it.
 fn within(path: &Path, folders: &[std::path::PathBuf]) -> bool {
     folders.iter().any(|folder| path.starts_with(folder))
 }

@@ -1,4 +1,4 @@
-//! What this machine can enforce, and which layers a sandbox gets here.
+//! The capabilities of this machine, and the layers of a sandbox here.
 
 use std::path::{Path, PathBuf};
 
@@ -8,22 +8,23 @@ use subagent_protocol::{Code, Error, Result};
 #[cfg(target_os = "linux")]
 use super::trial::works;
 
-/// Landlock alone is enough from this version on: before it, signals to processes outside are not limited.
+/// Landlock alone suffices from this version on: earlier ones do not limit
+/// signals to processes outside.
 const LANDLOCK_ALONE: u32 = 6;
 /// The name of the program bubblewrap.
 const BWRAP: &str = "bwrap";
 
-/// What was found here.
+/// The sandbox features of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// The version of Landlock's interface whose rights can be used, or why there is none.
+    /// The usable version of Landlock's interface, or why there is none.
     pub landlock: std::result::Result<u32, String>,
     /// The program bubblewrap, or why it cannot be used.
     pub bubblewrap: std::result::Result<PathBuf, String>,
 }
 
-/// Finds bubblewrap in the folders of a `PATH`. Relative folders, and those in `untrusted` paths, are skipped: an agent may
-/// have put a program of this name there.
+/// Finds bubblewrap in the folders of a `PATH`. Skips relative folders and those in `untrusted`
+/// paths: an agent may have put a program with this name there.
 #[must_use]
 pub fn find(path: &std::ffi::OsStr, untrusted: &[PathBuf]) -> Option<PathBuf> {
     let candidates = std::env::split_paths(path).filter(|folder| folder.is_absolute());
@@ -35,7 +36,7 @@ pub fn find(path: &std::ffi::OsStr, untrusted: &[PathBuf]) -> Option<PathBuf> {
 }
 
 impl Machine {
-    /// Looks at this machine. Starts bubblewrap once, to see whether it may make namespaces.
+    /// Inspects this machine. Starts bubblewrap once, to check whether it may create namespaces.
     #[must_use]
     pub fn look(bubblewrap: Option<&Path>) -> Self {
         let bubblewrap = match bubblewrap {
@@ -45,10 +46,11 @@ impl Machine {
         Self { landlock: landlock(), bubblewrap }
     }
 
-    /// The layers for a sandbox, in which the paths `always` are hidden, too.
+    /// Returns the layers for a sandbox that also hides the paths `always`.
     ///
     /// # Errors
-    /// `SANDBOX_UNAVAILABLE{missing}` when this machine cannot enforce it.
+    ///
+    /// `SANDBOX_UNAVAILABLE{missing}` if this machine cannot enforce it.
     pub fn layers(&self, spec: &SandboxSpec, always: &[PathBuf]) -> Result<Layers> {
         if let Ok(program) = &self.bubblewrap {
             return Ok(Layers { landlock: self.landlock.clone().ok(), bubblewrap: Some(program.clone()) });
@@ -89,7 +91,7 @@ impl Machine {
     }
 }
 
-/// The error for what cannot be enforced.
+/// The error for a sandbox that cannot be enforced.
 pub(crate) fn unavailable(message: String) -> Error {
     Error::new(Code::SandboxUnavailable, message)
 }

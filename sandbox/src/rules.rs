@@ -1,7 +1,8 @@
-//! Landlock: the rules of a sandbox, and which version of it this kernel has.
+//! Landlock: the rules of a sandbox, and the kernel's version of Landlock.
 //!
-//! Rules allow; nothing takes back what a rule on a folder above allows. So what is hidden is left out by allowing what
-//! lies around it. Names of files and what `stat` says are not protected by Landlock.
+//! Rules allow, and nothing revokes what a rule on a parent folder allows. Hidden paths are
+//! therefore omitted by allowing what surrounds them. Landlock does not protect file names and
+//! the results of `stat`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,17 +32,18 @@ fn ruleset(abi: ABI, tcp: bool) -> Result<Ruleset, RulesetError> {
     if abi >= ABI::V6 { ruleset.scope(Scope::from_all(abi)) } else { Ok(ruleset) }
 }
 
-/// The newest version that this kernel has, of those that are used.
+/// Returns the newest of these versions that this kernel has.
 pub(crate) fn version() -> Option<u32> {
     let known = |(_, abi): &&(u32, ABI)| ruleset(*abi, true).and_then(Ruleset::create).is_ok();
     VERSIONS.iter().find(known).map(|(version, _)| *version)
 }
 
-/// Confines this process, which has one thread, and all that it starts. `needed` are files without which the command cannot
-/// start.
+/// Confines this process, which has one thread, and all its later descendants. `needed` are files
+/// without which the command cannot start.
 ///
 /// # Errors
-/// The system's; and when the kernel has less than the sandbox was planned with.
+///
+/// The system's error, or an error if the kernel has less than the sandbox was planned with.
 pub(crate) fn apply(sandbox: &Sandbox, version: u32, needed: &[PathBuf]) -> io::Result<()> {
     let known = VERSIONS.iter().find(|(number, _)| *number == version);
     let abi = known.map(|(_, abi)| *abi).ok_or_else(|| io::Error::other("unknown version of Landlock"))?;
@@ -54,7 +56,7 @@ pub(crate) fn apply(sandbox: &Sandbox, version: u32, needed: &[PathBuf]) -> io::
 }
 
 struct Rules {
-    /// Taken while a rule is added.
+    /// `None` while a rule is added.
     created: Option<RulesetCreated>,
     abi: ABI,
 }
@@ -67,19 +69,20 @@ impl Rules {
         let listed = spec.read.as_ref().map(|read| [&read[..], needed, &["/proc".into()]].concat());
         let readable = listed.as_deref().unwrap_or(&everything);
         if sandbox.layers.bubblewrap.is_some() {
-            // What is hidden is not there, and `/dev` is the agent's own. What comes later beside it can be read.
+            // Hidden files do not exist, and `/dev` is the agent's own. Files created later beside
+            // it can be read.
             self.allow(Path::new("/dev"), all)?;
             for path in readable {
                 self.allow(path, read)?;
             }
         } else {
-            // `/dev` has the disks, and the terminals of others.
+            // `/dev` contains the disks, and the terminals of others.
             let hidden = [&spec.hide[..], &["/dev".into()]].concat();
             for device in DEVICES {
                 self.allow(&Path::new("/dev").join(device), all)?;
             }
             if spec.read.is_none() {
-                // Names may be listed everywhere: `stat` tells them anyway.
+                // Names may be listed everywhere: `stat` reveals them anyway.
                 self.allow(Path::new("/"), AccessFs::ReadDir.into())?;
             }
             for path in readable {

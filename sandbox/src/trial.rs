@@ -1,4 +1,4 @@
-//! A trial run of bubblewrap: whether it can make the namespaces that a sandbox uses.
+//! A trial run of bubblewrap: whether it can create the namespaces of a sandbox.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -10,10 +10,10 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// How long the trial may take. It takes a few milliseconds.
+/// Time limit of the trial, which takes a few milliseconds.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs the program once. The error is its own text, or why it was not run to its end.
+/// Runs the program once. The error is its own text, or why it did not run to its end.
 pub(crate) fn works(program: &Path) -> Result<(), String> {
     match run(program, LIMIT) {
         Ok(None) => Ok(()),
@@ -22,7 +22,7 @@ pub(crate) fn works(program: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns why the program has failed, if it has.
+/// Returns why the program failed, if it did.
 fn run(program: &Path, limit: Duration) -> io::Result<Option<String>> {
     let (mut said, stderr) = io::pipe()?;
     let mut child = Command::new(program)
@@ -44,7 +44,7 @@ fn run(program: &Path, limit: Duration) -> io::Result<Option<String>> {
     if status.success() {
         return Ok(None);
     }
-    // A process that it left behind may hold the pipe open, so this does not read to the end.
+    // A remaining process may hold the pipe open, so this does not read to the end.
     let mut bytes = [0; 4096];
     let length = if is_readable(said.as_fd(), Duration::ZERO)? { said.read(&mut bytes)? } else { 0 };
     Ok(Some(String::from_utf8_lossy(&bytes[..length]).trim().to_owned()))
