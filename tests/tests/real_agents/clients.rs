@@ -5,9 +5,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, Sandbox, executables};
+use subagent_tests::harness::{Command, Sandbox, executables, wait_until};
 use subagent_tests::model_server::{Asked, ModelRequest, ModelServer};
 use subagent_tests::real_agent::RealAgent;
 
@@ -45,15 +46,11 @@ impl Row {
     }
 }
 
-/// Whether the document says that the client shows forms of servers when it runs so.
-fn shows_forms(title: &str) -> bool {
+/// Returns what the document says about forms of servers in this client.
+fn forms(title: &str) -> String {
     let text = document();
     let row = text.lines().find_map(|line| line.strip_prefix(&format!("| {title} | "))).unwrap();
-    match row.trim_end_matches(" |").rsplit(" | ").next() {
-        Some("yes") => true,
-        Some("no") => false,
-        other => panic!("the last cell of {title}: {other:?}"),
-    }
+    row.trim_end_matches(" |").rsplit(" | ").next().unwrap().to_owned()
 }
 
 /// Returns a shell of a user who has this agent and `subagent`.
@@ -132,13 +129,23 @@ impl Manager {
         Self { models, sandbox, agent, row }
     }
 
+    /// What the client has written to its server.
+    fn said(&self) -> Vec<Value> {
+        let said = fs::read_to_string(self.sandbox.file("said-to-mcp")).unwrap();
+        said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
     /// Whether the client has said to its server that it shows forms.
     fn offers_forms(&self) -> bool {
-        let said = fs::read_to_string(self.sandbox.file("said-to-mcp")).unwrap();
-        let messages = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let mut initialized = messages.filter(|message| message["method"] == "initialize");
-        let first = initialized.next().expect("a client initializes its server");
-        !first["params"]["capabilities"]["elicitation"].is_null()
+        let said = self.said();
+        let mut capabilities = said.iter().filter_map(|message| {
+            let params = &message["params"];
+            // From the revision of 2026-07-28 on, each request has them in place of `initialize`.
+            let in_each = &params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+            [&params["capabilities"], in_each].into_iter().find(|found| found.is_object())
+        });
+        let first = capabilities.next().expect("a client tells its capabilities");
+        !first["elicitation"].is_null()
     }
 
     /// Runs the client with this prompt. Returns the output of its tools.
@@ -160,6 +167,7 @@ fn tried(name: &'static str, title: &str) {
     gives_a_task(name, title);
     manages_a_worker(name, title);
     lands_once(name, title);
+    waits_for_an_answer(name, title);
 }
 
 /// Returns the first id of this kind in a text, with any quoting.
@@ -190,7 +198,36 @@ fn manages_a_worker(name: &'static str, title: &str) {
     assert_eq!(told.len(), 6, "{told:#?}");
     assert!(told[4].contains("completed") && told[4].contains("built"), "{told:#?}");
     assert!(told[5].contains("stopped"), "{told:#?}");
-    assert_eq!(manager.offers_forms(), shows_forms(title), "docs/delegation.md, {title}");
+    manager.sandbox.finish();
+}
+
+/// A task asks while the client waits for it. Without a user who answers its form, the owner answers.
+fn waits_for_an_answer(name: &'static str, title: &str) {
+    let manager = Manager::new(name, title);
+    let sandbox = &manager.sandbox;
+    define_scout(sandbox);
+    let task = json!({"agent": "scout", "description": "Ask", "prompt": "!ask execute make all\nfound it"});
+    let told = thread::scope(|scope| {
+        let client = scope.spawn(|| manager.run(&format!("MCP: subagent/task {task}")));
+        let question = wait_until("the question of the task", DEADLINE, || {
+            let open = sandbox.run(&["approval", "list"]);
+            let open = open.status.success().then(|| open.data_of("inbox.listed"))?;
+            Some(open["items"][0].clone()).filter(|question| question["requestId"].is_string())
+        });
+        sandbox.approve(question["workerId"].as_str().unwrap(), &question["requestId"], "allow").data();
+        client.join().unwrap()
+    });
+    let [result] = &told[..] else { panic!("one call, and one result: {told:?}") };
+    assert!(result.contains("found it"), "{result}");
+    let said = manager.said();
+    let answer = said.iter().find_map(|message| message["result"]["action"].as_str());
+    let cell = match (manager.offers_forms(), answer) {
+        (false, _) => "no",
+        (true, None) => "yes, in a protocol without requests of servers",
+        (true, Some("decline")) => "yes; it declines each by itself",
+        (true, Some(other)) => panic!("{title} answers a form by itself: {other}"),
+    };
+    assert_eq!(cell, forms(title), "docs/delegation.md, {title}");
     manager.sandbox.finish();
 }
 
@@ -232,12 +269,16 @@ fn lands_once(name: &'static str, title: &str) {
     manager.sandbox.finish();
 }
 
-fn gives_a_task(name: &'static str, title: &str) {
-    let manager = Manager::new(name, title);
-    let Manager { sandbox, agent, .. } = &manager;
+fn define_scout(sandbox: &Sandbox) {
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("scout.md"), "---\ndescription: Finds things\nlauncher: demo\n---\n").unwrap();
+}
+
+fn gives_a_task(name: &'static str, title: &str) {
+    let manager = Manager::new(name, title);
+    let Manager { sandbox, agent, .. } = &manager;
+    define_scout(sandbox);
     if name == "claude" {
         // For the others, the packages' versions are their own.
         let version = shell(sandbox, agent, "claude --version").run();
