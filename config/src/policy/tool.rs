@@ -103,9 +103,20 @@ impl fmt::Display for Kind {
 const NAMES: &[(&[Kind], &[&str])] = &[
     (
         &[Kind::Read],
-        &["Read", "read_file", "read_many_files", "NotebookRead", "list_dir", "list_directory", "LS", "list"],
+        &[
+            "Read",
+            "read_file",
+            "read_many_files",
+            "NotebookRead",
+            "list_dir",
+            "list_directory",
+            "LS",
+            "list",
+            "ReadMediaFile",
+            "read_text_file",
+        ],
     ),
-    (&[Kind::Search], &["Grep", "Glob", "grep_files", "search_file_content", "glob", "grep"]),
+    (&[Kind::Search], &["Grep", "Glob", "grep_files", "search_file_content", "grep_search", "glob", "grep"]),
     (
         &[Kind::Edit, Kind::Delete, Kind::Move],
         &[
@@ -114,6 +125,7 @@ const NAMES: &[(&[Kind], &[&str])] = &[
             "MultiEdit",
             "NotebookEdit",
             "write_file",
+            "write_text_file",
             "edit_file",
             "multiedit",
             "patch",
@@ -140,6 +152,7 @@ const NAMES: &[(&[Kind], &[&str])] = &[
         &[
             "WebFetch",
             "WebSearch",
+            "FetchURL",
             "web_fetch",
             "web_search",
             "webfetch",
@@ -148,8 +161,8 @@ const NAMES: &[(&[Kind], &[&str])] = &[
             "google_web_search",
         ],
     ),
-    (&[Kind::Task], &["Task", "Agent", "task"]),
-    (&[Kind::Todo], &["TodoWrite", "TodoRead", "todowrite", "todoread", "write_todos"]),
+    (&[Kind::Task], &["Task", "Agent", "task", "invoke_agent"]),
+    (&[Kind::Todo], &["TodoWrite", "TodoRead", "TodoList", "todowrite", "todoread", "write_todos"]),
 ];
 
 /// The tools of the server for tasks. What else a server of that name has is none: it may be somebody else's.

@@ -44,11 +44,13 @@ pub(crate) fn taken_for_mcp(world: &World) -> String {
     let offered = world.models.offered();
     let own = offered.iter().filter(|name| !name.contains("echo"));
     let rules = ["--allow", "*", "--deny", "mcp__elsewhere__*"];
-    let answer = |name: &str| {
+    let is_asked = |name: &str| {
         let test = [&["policy", "test", name], rules.as_slice()].concat();
-        world.run(&test).data_of("policy.tested")["action"].take()
+        let tested = world.run(&test).data_of("policy.tested");
+        // What is of a kind is judged by what it is about.
+        tested["action"] != "allow" && tested["judged"][0]["kind"] == "other"
     };
-    let asked: Vec<_> = own.filter(|name| answer(name) != "allow").map(|name| format!("`{name}`")).collect();
+    let asked: Vec<_> = own.filter(|name| is_asked(name)).map(|name| format!("`{name}`")).collect();
     if asked.is_empty() { "none".into() } else { asked.join(", ") }
 }
 
