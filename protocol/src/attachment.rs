@@ -1,56 +1,57 @@
-//! A file that goes along with a message, as it was read when the message was sent.
+//! A file attached to a message, as read when the message was sent.
 //!
-//! In which form an agent gets it is decided when it is given to the agent, whose capabilities are certain only then.
+//! The form for the agent is chosen when it gets the file, because its capabilities
+//! are certain only then.
 
 use serde::{Deserialize, Serialize};
 
 use crate::bytes64::Bytes64;
 
-/// One file.
+/// One file that is attached to a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Attachment {
-    /// Its name, for people.
+    /// The file's name for display.
     pub name: String,
-    /// Where it was, `file://...`.
+    /// Original location, as `file://...`.
     pub uri: String,
-    /// What it is, if that could be told.
+    /// MIME type, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub size: u64,
-    /// What was read of it.
+    /// Content that was read.
     #[serde(flatten)]
     pub content: Content,
 }
 
-/// What was read of a file.
+/// The content read from a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum Content {
-    /// Text: embedded where the agent takes that, else a link.
+    /// Text: embedded if the agent accepts that, otherwise a link.
     Text {
-        /// All of it.
+        /// The complete text of the file.
         text: String,
     },
-    /// A picture: for agents that take pictures alone.
+    /// An image, for agents that accept images only.
     Image {
-        /// All of it, in base64.
+        /// The complete data in base64.
         data: Bytes64,
     },
-    /// Sound: for agents that take sound alone.
+    /// Audio, for agents that accept audio only.
     Audio {
-        /// All of it, in base64.
+        /// The complete data in base64.
         data: Bytes64,
     },
-    /// Anything else: the agent is told where it is.
+    /// Anything else: the agent gets only its location.
     Link,
 }
 
 impl Content {
-    /// The word for it.
+    /// Returns the name of the kind.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -61,7 +62,7 @@ impl Content {
         }
     }
 
-    /// How many bytes were read; `None` if nothing was.
+    /// Returns the bytes that were read; `None` if there are none.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {

@@ -1,6 +1,7 @@
-//! Budgets: how much a worker with its tasks, or all workers of a controller, may use, and how much they have used.
+//! Budgets: limits and usage of a worker with its tasks, or of all workers of a controller.
 //!
-//! Pure. What an agent does not report is unknown and never 0; what it reports is taken as a bounded number or not at all.
+//! Pure. Unreported usage is unknown and never 0. Reported usage counts as a bounded number,
+//! or not at all.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,35 +11,35 @@ use crate::fields;
 use crate::ids::{ControllerId, WorkerId};
 use crate::state::words;
 
-/// The highest limit of turns, tokens and milliseconds, and the most that an agent is believed at a time.
+/// Highest limit of turns, tokens and milliseconds, and highest accepted report.
 pub const MOST: u64 = 1_000_000_000_000_000;
 /// The highest limit of a cost.
 pub const MOST_COST: f64 = 1_000_000_000.0;
-/// Parts of a cost's unit in which it is counted.
+/// Number of counted parts in one unit of cost.
 const MICROS: f64 = 1_000_000.0;
-/// A longer text names no currency.
-const MOST_CURRENCY_CHARS: usize = 16;
+/// Maximum length of a currency's name; longer ones are ignored.
+const MAX_CURRENCY_CHARS: usize = 16;
 
 words! {
-    /// What is limited.
+    /// The quantity that a limit bounds.
     Budget {
-        /// Turns that were accepted.
+        /// Number of turns that were accepted.
         Turns = "turns",
-        /// The time in which turns were open and nobody was waited for.
+        /// Time with an open turn that waits for no answer.
         WallTime = "wallTime",
-        /// Tokens, as agents report them at the end of a turn.
+        /// Tokens, as reported by agents at the end of a turn.
         Tokens = "tokens",
-        /// What agents say that their sessions cost.
+        /// Cost of sessions, as reported by agents.
         Cost = "cost",
     }
 }
 
 words! {
-    /// Whose budget it is.
+    /// The owner of a budget.
     Scope {
-        /// One worker's. What tasks below it use of time, tokens and cost is used of it, too.
+        /// A single worker. Time, tokens and cost of the tasks below it count too.
         Worker = "worker",
-        /// That of all workers of a controller together.
+        /// All workers of a controller together.
         Controller = "controller",
     }
 }
@@ -48,77 +49,78 @@ words! {
     OnLimit {
         /// The next turn is refused.
         Refuse = "refuse",
-        /// The open turn is canceled, too.
+        /// The open turn is canceled too.
         Cancel = "cancel",
-        /// An event says so, and work goes on.
+        /// An event reports it, and work continues.
         Warn = "warn",
     }
 }
 
 words! {
-    /// What happens when it is not known how much of a budget was used.
+    /// What happens if the usage of a budget is unknown.
     OnUnknown {
         /// The next turn is refused.
         Refuse = "refuse",
-        /// An event says so once.
+        /// An event reports it once.
         Warn = "warn",
     }
 }
 
-/// How much may be used. What is absent is not limited.
+/// The limits of a budget. Absent ones are unlimited.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Limits {
-    /// Turns.
+    /// Maximum number of turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u64>,
-    /// The time in which turns are open and nobody is waited for, in milliseconds.
+    /// Maximum time with an open turn that waits for no answer, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_time_ms: Option<u64>,
-    /// Tokens.
+    /// Maximum number of tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Cost, in the currency that the agents report.
+    /// Maximum cost, in the currency that the agents report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// What happens when one is used up; without it the next turn is refused.
+    /// What happens at a limit; if absent, the next turn is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_limit: Option<OnLimit>,
-    /// What happens when it is unknown how much was used; without it an event says so.
+    /// What happens if the usage is unknown; if absent, an event reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_unknown: Option<OnUnknown>,
 }
 
 impl Limits {
-    /// Whether nothing is said.
+    /// Whether no field is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether nothing is limited.
+    /// Whether there is no limit.
     #[must_use]
     pub fn is_boundless(&self) -> bool {
         self.turns.is_none() && self.wall_time_ms.is_none() && self.tokens.is_none() && self.cost.is_none()
     }
 
-    /// What happens when a budget is used up.
+    /// Returns what happens when a budget is used up.
     #[must_use]
     pub fn on_limit(&self) -> OnLimit {
         self.on_limit.unwrap_or(OnLimit::Refuse)
     }
 
-    /// What happens when it is unknown how much was used.
+    /// Returns what happens if the usage is unknown.
     #[must_use]
     pub fn on_unknown(&self) -> OnUnknown {
         self.on_unknown.unwrap_or(OnUnknown::Warn)
     }
 
-    /// Checks limits that came from outside.
+    /// Checks limits from outside.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{field}`.
+    ///
+    /// `INVALID_ARGUMENT{field}` for the first invalid limit.
     pub fn check(&self) -> Result<()> {
         let counts = [("turns", self.turns), ("wallTimeMs", self.wall_time_ms), ("tokens", self.tokens)];
         for (name, count) in counts {
@@ -142,37 +144,37 @@ fn wrong(name: &str, wanted: &str) -> Error {
     Error::new(Code::InvalidArgument, format!("{field} must be {wanted}")).with("field", field)
 }
 
-/// A change of limits: what is absent stays, null takes a limit away.
+/// A change of limits: absent fields stay, null removes a limit.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct LimitsChange {
-    /// Turns.
-    #[serde(deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    /// Maximum number of turns.
+    #[serde(deserialize_with = "present_option", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
     pub turns: Option<Option<u64>>,
-    /// Time, in milliseconds.
-    #[serde(deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    /// Maximum time in milliseconds.
+    #[serde(deserialize_with = "present_option", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
     pub wall_time_ms: Option<Option<u64>>,
-    /// Tokens.
-    #[serde(deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    /// Maximum number of tokens.
+    #[serde(deserialize_with = "present_option", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
     pub tokens: Option<Option<u64>>,
-    /// Cost.
-    #[serde(deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    /// Maximum cost, in the reported currency.
+    #[serde(deserialize_with = "present_option", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
     pub cost: Option<Option<f64>>,
-    /// What happens when one is used up.
+    /// What happens at a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_limit: Option<OnLimit>,
-    /// What happens when it is unknown how much was used.
+    /// What happens if the usage is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_unknown: Option<OnUnknown>,
 }
 
-/// A value that is there, null included.
-fn told<'de, D, T>(deserializer: D) -> std::result::Result<Option<Option<T>>, D::Error>
+/// Deserializes a present value, including null.
+fn present_option<'de, D, T>(deserializer: D) -> std::result::Result<Option<Option<T>>, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: Deserialize<'de>,
@@ -187,7 +189,7 @@ impl LimitsChange {
         *self == Self::default()
     }
 
-    /// The limits with this change.
+    /// Returns the limits with this change.
     #[must_use]
     pub fn over(&self, before: &Limits) -> Limits {
         Limits {
@@ -201,28 +203,28 @@ impl LimitsChange {
     }
 }
 
-/// An amount of money, in millionths of its unit.
+/// An amount of money in millionths of its unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Money {
-    /// How much.
+    /// Millionths of the currency's unit.
     pub micros: u64,
-    /// Of what.
+    /// Name of the currency.
     pub currency: String,
 }
 
 impl Money {
-    /// What an agent says that its session has cost so far, from the `cost` of a `usage_update`.
+    /// Returns the cost of an agent's session so far, from the `cost` of a `usage_update`.
     #[must_use]
     pub fn of(cost: &Value) -> Option<Self> {
         let micros = micros(cost["amount"].as_f64()?)?;
         let currency = cost["currency"].as_str()?.trim();
         let plain = currency.chars().all(|letter| letter.is_ascii_alphanumeric());
-        let named = plain && (1..=MOST_CURRENCY_CHARS).contains(&currency.len());
+        let named = plain && (1..=MAX_CURRENCY_CHARS).contains(&currency.len());
         named.then(|| Self { micros, currency: currency.to_owned() })
     }
 }
 
-/// An amount as it is counted; `None` for what is none.
+/// Returns an amount in millionths; `None` if it is invalid.
 #[must_use]
 pub fn micros(amount: f64) -> Option<u64> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and MOST")]
@@ -230,90 +232,90 @@ pub fn micros(amount: f64) -> Option<u64> {
     (amount.is_finite() && amount >= 0.0).then(|| counted(amount))
 }
 
-/// How many tokens a turn took, from the answer to its prompt; `None` if that does not say it.
+/// Returns the tokens of a turn, from the response to its prompt; `None` if they are not reported.
 #[must_use]
 pub fn tokens(usage: Option<&Value>, meta: Option<&Value>) -> Option<u64> {
     const PARTS: [&str; 5] =
         ["inputTokens", "outputTokens", "thoughtTokens", "cachedReadTokens", "cachedWriteTokens"];
-    let told = fields::usage_of_turn(usage, meta)?;
-    match told.get("totalTokens") {
+    let reported = fields::usage_of_turn(usage, meta)?;
+    match reported.get("totalTokens") {
         Some(total) => count(total),
         None => {
-            let parts: Vec<&Value> = PARTS.iter().filter_map(|part| told.get(*part)).collect();
+            let parts: Vec<&Value> = PARTS.iter().filter_map(|part| reported.get(*part)).collect();
             let sum = parts.iter().try_fold(0, |sum: u64, part| Some(sum.saturating_add(count(part)?)));
             sum.filter(|_| !parts.is_empty()).map(|sum| sum.min(MOST))
         }
     }
 }
 
-/// A number that an agent reports, as it is counted; `None` for a negative one and for anything else.
+/// Returns a number that an agent reported; `None` for a negative one and for other types.
 #[must_use]
-pub fn count(told: &Value) -> Option<u64> {
+pub fn count(reported: &Value) -> Option<u64> {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "it saturates, and is not negative"
     )]
     let whole = |number: f64| (number >= 0.0).then_some(number as u64);
-    told.as_u64().or_else(|| whole(told.as_f64()?)).map(|count| count.min(MOST))
+    reported.as_u64().or_else(|| whole(reported.as_f64()?)).map(|count| count.min(MOST))
 }
 
-/// How much of a budget was used.
+/// The usage of a budget.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Used {
-    /// How much, as far as it is known; null if nothing was ever reported of what was done.
+    /// The known usage; null if no usage was ever reported.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
     pub used: Value,
-    /// The limit; null if there is none.
+    /// The limit; null without one.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
     pub limit: Value,
-    /// `turns`, `seconds`, `tokens`, or a currency; null as long as none was reported.
+    /// `turns`, `seconds`, `tokens`, or a currency; null until one was reported.
     pub unit: Option<String>,
-    /// Turns of which it is not known how much they used. They are not in `used`.
+    /// Number of turns with unknown usage, which are not in `used`.
     pub unreported: u64,
-    /// Of a worker: how much of it it used itself, if tasks below it have used some too.
+    /// For a worker: its own part, if tasks below it have used some too.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
     pub own: Option<Value>,
 }
 
-/// A value that is there, null included.
+/// Deserializes a present value, including null.
 fn present<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// What a worker with the tasks below it, or all workers of a controller, have used, and what they may use.
+/// Usage and limits of a worker with the tasks below it, or of all workers of a controller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetView {
     /// Turns that were accepted.
     pub turns: Used,
-    /// The time in which turns were open and nobody was waited for.
+    /// Time with an open turn that waits for no answer.
     pub wall_time: Used,
-    /// Tokens.
+    /// Tokens that were reported.
     pub tokens: Used,
-    /// Cost.
+    /// Cost that was reported.
     pub cost: Used,
-    /// What happens when one is used up.
+    /// What happens at a limit.
     pub on_limit: OnLimit,
-    /// What happens when it is unknown how much was used.
+    /// What happens if the usage is unknown.
     pub on_unknown: OnUnknown,
 }
 
-/// A worker's budget.
+/// The budget of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerBudget {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// Its label.
+    /// Label of the worker.
     pub label: String,
-    /// Its budget.
+    /// The worker's usage and its limits.
     #[serde(flatten)]
     pub budget: BudgetView,
 }
@@ -323,15 +325,15 @@ pub struct WorkerBudget {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetsShown {
-    /// The controller.
+    /// Id of the controller.
     pub controller_id: ControllerId,
-    /// What all of its workers together have used, those that were removed too.
+    /// Usage of all of its workers together, including removed ones.
     pub controller: BudgetView,
     /// Its workers, newest first.
     pub workers: Vec<WorkerBudget>,
 }
 
-/// A number of milliseconds as seconds.
+/// Converts milliseconds to seconds.
 #[must_use]
 pub fn seconds(millis: u64) -> Value {
     #[allow(clippy::cast_precision_loss, reason = "a time that is shown")]
@@ -341,7 +343,7 @@ pub fn seconds(millis: u64) -> Value {
     }
 }
 
-/// A counted amount of money as a number of its unit.
+/// Converts millionths to units of the currency.
 #[must_use]
 pub fn amount(micros: u64) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "an amount that is shown")]
@@ -425,9 +427,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_number_of_an_agent_is_more_than_the_most(number in any::<f64>()) {
-            let told = json!({"totalTokens": number, "amount": number, "currency": "X"});
-            prop_assert!(tokens(Some(&told), None).is_none_or(|count| count <= MOST));
-            prop_assert!(Money::of(&told).is_none_or(|money| money.micros <= MOST));
+            let reported = json!({"totalTokens": number, "amount": number, "currency": "X"});
+            prop_assert!(tokens(Some(&reported), None).is_none_or(|count| count <= MOST));
+            prop_assert!(Money::of(&reported).is_none_or(|money| money.micros <= MOST));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The sessions that an agent runs below its own, from the updates in which it tells of them (`subagent_update`).
+//! The sessions below an agent's own, from the updates that report them (`subagent_update`).
 //!
-//! Each update is a patch: what it leaves out stays as it was, null takes it back. Nothing here fails.
+//! Each update is a patch: absent values stay, null removes them. Nothing here fails.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,30 +10,30 @@ use crate::surrogates;
 /// The kind of such an update.
 pub const UPDATE: &str = "subagent_update";
 
-/// So many are shown, those that were heard of last.
+/// Maximum number of sessions shown, the most recently reported ones.
 pub const MOST: usize = 100;
-/// Longer words are not shown.
-const MOST_LETTERS: usize = 1000;
+/// Maximum length of a text; longer ones are not shown.
+const MAX_CHARS: usize = 1000;
 
-/// One of them.
+/// A session below an agent's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ChildSession {
     /// The agent's id of it.
     pub session_id: String,
-    /// Its title.
+    /// Title of the session.
     pub title: Option<String>,
-    /// What it is doing, in the agent's word (`running`, `idle`, `requires_action`, ...); null if it does not say.
+    /// The agent's name of its state (`running`, `idle`, `requires_action`, ...); null if unknown.
     pub state: Option<String>,
 }
 
-/// All that were told of, in the order in which they were last heard of.
+/// The reported sessions, in the order of their last report.
 #[derive(Debug, Default)]
 pub struct Children(Vec<ChildSession>);
 
 impl Children {
-    /// Takes the `params` of such an update.
+    /// Takes the `params` of an update.
     pub fn see(&mut self, params: &str) {
         let Ok(params) = surrogates::parse::<Value>(params) else { return };
         let update = &params["update"];
@@ -52,7 +52,7 @@ impl Children {
         self.0.push(child);
     }
 
-    /// All of them.
+    /// Returns the most recently reported sessions.
     #[must_use]
     pub fn finish(self) -> Vec<ChildSession> {
         self.0
@@ -60,7 +60,7 @@ impl Children {
 }
 
 fn short(word: &str) -> String {
-    word.chars().take(MOST_LETTERS).collect()
+    word.chars().take(MAX_CHARS).collect()
 }
 
 #[cfg(test)]

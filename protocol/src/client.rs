@@ -1,7 +1,9 @@
-//! What an agent asked of its client (`fs/*`, `terminal/*`): the bodies of its records, and what people see of them.
+//! Client requests of an agent (`fs/*`, `terminal/*`): the bodies of their records,
+//! and their public view.
 //!
-//! The parameters stand in the journal as the agent sent them. Of the answers only small facts do: never what a file
-//! holds. Nothing here fails: what is not understood is left out, and stays in the raw text.
+//! The journal contains the parameters as the agent sent them. Of the responses it contains only
+//! small facts, never the content of a file. Nothing here fails: unknown data is omitted and stays
+//! in the raw text.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -13,12 +15,12 @@ use crate::surrogates;
 pub const FS: &str = "fs";
 /// The kind of a `progress.update` about a terminal.
 pub const TERMINAL: &str = "terminal";
-/// The `method` of a [`TerminalExited`], which is no request.
+/// The `method` of a [`TerminalExited`], which is not a request.
 pub const TERMINAL_EXITED: &str = "terminal.exited";
 /// ACP's code for a request that the agent withdrew.
 pub const REQUEST_CANCELLED: i32 = -32800;
 
-/// The kind that a method of the client belongs to, `None` for one that is none.
+/// Returns the kind of a client method; `None` for other methods.
 #[must_use]
 pub fn kind_of(method: &str) -> Option<&'static str> {
     match method {
@@ -32,69 +34,69 @@ pub fn kind_of(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Body of [`crate::record::RecordType::ClientRequest`]: written before anything of it is carried out.
+/// Body of [`crate::record::RecordType::ClientRequest`]: written before the request is carried out.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientRequest {
-    /// Names the request in its response: 1, 2, 3, ... in each runtime.
+    /// Number for the response: 1, 2, 3, ... in each runtime.
     pub call: u64,
-    /// The method.
+    /// Name of the method.
     pub method: String,
     /// Its parameters as the agent sent them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<Box<RawValue>>,
 }
 
-/// Body of [`crate::record::RecordType::ClientResponse`]: written before the answer is.
+/// Body of [`crate::record::RecordType::ClientResponse`]: written before the response is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientResponse {
-    /// Which request.
+    /// Number of the request.
     pub call: u64,
-    /// Its method.
+    /// Method of the request.
     pub method: String,
-    /// What is known of its outcome.
+    /// Known facts about the outcome.
     #[serde(flatten)]
     pub facts: Facts,
-    /// Why it failed, if it did.
+    /// The error of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
 }
 
-/// Small facts about what was done.
+/// Small facts about an outcome.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Facts {
     /// The file, as the agent named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// How much was read from it, or written to it.
+    /// Number of bytes read or written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The terminal.
+    /// Id of the terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal_id: Option<String>,
-    /// How its command ended, if it has.
+    /// Exit status of its command, if it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_status: Option<ExitStatus>,
 }
 
-/// The error that the agent was answered.
+/// The error that was returned to the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Failure {
-    /// The JSON-RPC code.
+    /// The JSON-RPC error code.
     pub code: i32,
-    /// What was wrong.
+    /// Description of the error.
     pub message: String,
 }
 
-/// How a command ended: one of both, or neither where that could not be learnt.
+/// How a command ended: one of both, or neither if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExitStatus {
-    /// Its exit code.
+    /// The command's exit code.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(required))]
     pub exit_code: Option<u32>,
@@ -104,21 +106,21 @@ pub struct ExitStatus {
     pub signal: Option<String>,
 }
 
-/// Body of [`crate::record::RecordType::TerminalExited`].
+/// Body of [`crate::record::RecordType::TerminalExited`], written at a command's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminalExited {
-    /// Which terminal.
+    /// Id of the terminal.
     pub terminal_id: String,
     /// How its command ended.
     pub exit_status: ExitStatus,
-    /// How much it had printed by then.
+    /// Number of bytes printed by then.
     pub output_bytes: u64,
-    /// The end of that, at most 4 KiB.
+    /// The end of the output, at most 4 KiB.
     pub tail: String,
 }
 
-/// The `data` of the event of a [`ClientRequest`].
+/// Returns the `data` of the event of a [`ClientRequest`].
 #[must_use]
 pub(crate) fn request_data(payload: &str) -> Value {
     let Ok(request) = surrogates::parse::<ClientRequest>(payload) else { return json!({}) };
@@ -144,7 +146,7 @@ pub(crate) fn request_data(payload: &str) -> Value {
     data.into()
 }
 
-/// The `data` of the event of a [`ClientResponse`].
+/// Returns the `data` of the event of a [`ClientResponse`].
 #[must_use]
 pub(crate) fn response_data(payload: &str) -> Value {
     let Ok(response) = surrogates::parse::<ClientResponse>(payload) else { return json!({}) };
@@ -164,7 +166,7 @@ pub(crate) fn response_data(payload: &str) -> Value {
     data.into()
 }
 
-/// The `data` of the event of a [`TerminalExited`].
+/// Returns the `data` of the event of a [`TerminalExited`].
 #[must_use]
 pub(crate) fn exited_data(payload: &str) -> Value {
     let Ok(exited) = surrogates::parse::<TerminalExited>(payload) else { return json!({}) };

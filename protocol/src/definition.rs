@@ -1,5 +1,5 @@
-//! The definition of an agent as it travels and is stored: resolved once, at the start of its worker. Nothing that is
-//! changed in its file afterwards changes anything of the worker.
+//! The resolved definition of an agent, as it is sent and stored. It is resolved once, when its
+//! worker starts; later changes of its file have no effect.
 
 use std::path::PathBuf;
 
@@ -9,91 +9,92 @@ use serde_json::{Value, json};
 use crate::options::Options;
 use crate::policy::PolicyLayer;
 
-/// The longest prompt of a definition with its skills, in bytes.
+/// Maximum length of a definition's prompt with its skills, in bytes.
 pub const MOST_PROMPT_BYTES: usize = 1024 * 1024;
 
-/// What a worker is besides its launcher.
+/// The definition of a worker's agent, apart from its launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentSpec {
-    /// Its name.
+    /// Name of the definition.
     pub name: String,
-    /// `command`, `project`, `user` or `built_in`; `caller` of a task that has no definition.
+    /// `command`, `project`, `user` or `built_in`; `caller` for a task without a definition.
     pub level: String,
-    /// The file of the definition, if it is one.
+    /// The file of the definition, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// What is added to the agent's own prompt.
+    /// Text added to the agent's own prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,
-    /// The model that it should have where the agent offers it, by its id or its name.
+    /// The preferred model by id or name, used if the agent offers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The mode of its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// What of the definition is not carried out.
+    /// Keys of the definition without effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_honoured: Vec<NotHonoured>,
 }
 
-/// Another definition for a worker that has a session, resolved by the caller. Its rules take the place of those of the
-/// definition before; what the config, flags and decisions say stays.
+/// Another definition for a worker with a session, resolved by the caller. Its rules replace those
+/// of the former definition; rules from config, flags and decisions stay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentChange {
-    /// The definition.
+    /// The agent as the definition describes it.
     pub agent: AgentSpec,
-    /// Its rules.
+    /// The rules of the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer: Option<PolicyLayer>,
-    /// Mode and model that the config has for the launcher: for a definition without them.
+    /// Mode and model from the launcher's config, for definitions without them.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub configured: Options,
-    /// The workspace of its rules, absolute; only for a worker that has no rules yet.
+    /// Absolute workspace of its rules; only for a worker without rules so far.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub workspace: PathBuf,
-    /// The owner's home, for `~/` and `$HOME/` in its rules; only for a worker that has no rules yet.
+    /// The owner's home, for `~/` and `$HOME/` in its rules; only for a worker
+    /// without rules so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub home: Option<PathBuf>,
 }
 
-/// A key of a definition that is not carried out.
+/// A key of a definition without effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NotHonoured {
-    /// The key.
+    /// Name of the key.
     pub key: String,
-    /// Its value, as it was written.
+    /// Its value, as written.
     pub value: Value,
-    /// Why.
+    /// Why it has no effect.
     pub reason: String,
 }
 
-/// What a runtime is told of the definition.
+/// The part of the definition for a runtime.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Instructions {
-    /// The agent's name.
+    /// Name of the agent.
     pub name: String,
-    /// What is added to the agent's own prompt; nothing of one without.
+    /// Text added to the agent's own prompt; may be empty.
     pub prompt: String,
-    /// Whether the session that is to be restored holds it already.
+    /// Whether the session to be restored contains it already.
     pub told: bool,
-    /// Whether it takes the place of an earlier one that the session may hold.
+    /// Whether it replaces an earlier one that the session may contain.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,
-    /// The model that it should have, if it is offered.
+    /// The preferred model, used if offered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
 
 impl Instructions {
-    /// The prompt as it stands before what the user says.
+    /// Returns the prompt as the block before the user's text.
     #[must_use]
     pub fn block(&self) -> Value {
         let Self { name, prompt, .. } = self;
@@ -110,15 +111,15 @@ impl Instructions {
         json!({"type": "text", "text": text})
     }
 
-    /// The same as ACP's `systemPrompt`.
+    /// Returns the prompt as ACP's `systemPrompt`.
     #[must_use]
     pub fn system_prompt(&self) -> Value {
         json!({"mode": "append", "content": [{"type": "text", "text": self.prompt}]})
     }
 }
 
-/// Whether a prompt that was answered with this `stopReason` is part of what the agent knows of its session from then on.
-/// One that was canceled need not be, and one that was refused is not, as ACP says.
+/// Whether a prompt that ended with this `stopReason` is part of the session's context. According
+/// to ACP, a canceled one may be missing and a refused one is missing.
 #[must_use]
 pub fn is_kept(stop_reason: Option<&str>) -> bool {
     !matches!(stop_reason, Some("cancelled" | "refusal"))

@@ -1,5 +1,5 @@
-//! What a worker that gives work to other agents was started with: where their definitions and launchers are looked for, and
-//! how many tasks there may be below it. Fixed at its start; the files that it names are read anew for each task.
+//! The delegation settings of a worker: where definitions and launchers are found, and the limits
+//! of tasks below it. Fixed at its start; the files are read again for each task.
 
 use std::path::PathBuf;
 
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Code, Error, Result};
 
-/// How deep tasks of tasks go, where nobody says otherwise. A root is 0.
+/// Default maximum depth of tasks. A root has depth 0.
 pub const DEPTH: u32 = 5;
-/// How many tasks of a root run at the same time.
+/// Default maximum number of running tasks per root.
 pub const ACTIVE: u32 = 6;
-/// How many tasks a root has in all.
+/// Default maximum number of tasks per root.
 pub const TASKS: u32 = 100;
-/// For how many hours a task that has ended can be resumed.
+/// Default time in hours in which an ended task can be resumed.
 pub const TTL_HOURS: u32 = 24;
-/// How many tokens of a result its caller gets.
+/// Default maximum number of result tokens for the caller.
 pub const RESULT_TOKENS: u32 = 8_192;
-/// The highest of each of these, in the same order.
+/// The upper bounds of these, in the same order.
 pub const MOST: [u32; 5] = [100, 1_000, 100_000, 24 * 366, 1_000_000];
 
 /// Limits of the tasks below a root.
@@ -25,15 +25,15 @@ pub const MOST: [u32; 5] = [100, 1_000, 100_000, 24 * 366, 1_000_000];
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskLimits {
-    /// How deep tasks of tasks go.
+    /// Maximum depth of nested tasks.
     pub max_depth: u32,
-    /// How many run at the same time; the others wait.
+    /// Maximum number of running tasks; others wait.
     pub max_active: u32,
-    /// How many there are in all.
+    /// Maximum number of tasks in total.
     pub max_tasks: u32,
-    /// For how many hours one that has ended can be resumed.
+    /// Time in hours in which an ended task can be resumed.
     pub task_ttl_hours: u32,
-    /// How many tokens of a result its caller gets, where the definition of its agent says nothing.
+    /// Maximum number of result tokens for the caller, unless the agent's definition sets one.
     pub result_max_tokens: u32,
 }
 
@@ -50,10 +50,11 @@ impl Default for TaskLimits {
 }
 
 impl TaskLimits {
-    /// Checks limits that came from outside.
+    /// Checks limits from outside.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{field}`.
+    ///
+    /// `INVALID_ARGUMENT{field}` for the first invalid limit.
     pub fn check(&self) -> Result<()> {
         let all = [
             ("maxDepth", self.max_depth),
@@ -72,33 +73,34 @@ impl TaskLimits {
     }
 }
 
-/// That a worker may give tasks to other agents, and what they are made of.
+/// Permission to delegate, with the sources of definitions and launchers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DelegationSpec {
-    /// The workspace whose definitions count, absolute.
+    /// Absolute workspace whose definitions apply.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub workspace: PathBuf,
-    /// The home of the owner, whose definitions count, too.
+    /// Home of the owner, whose definitions apply too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub home: Option<PathBuf>,
-    /// The config file, absolute; without it there was none, and there is none for its tasks.
+    /// Absolute path of the config file; if absent, tasks have none either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub config: Option<PathBuf>,
-    /// The user's own config file, absolute, where `config` is that of a project over it.
+    /// Absolute path of the user's own config file, if `config` is a project's on top of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub user_config: Option<PathBuf>,
     /// `--agents`: definitions, as JSON text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents: Option<String>,
-    /// How many tasks there may be.
+    /// Limits of the tasks.
     #[serde(flatten)]
     pub limits: TaskLimits,
-    /// SHA-256 of the token with which its agent gives tasks, in hex. The daemon makes it; what a client says is not taken.
+    /// SHA-256 of the agent's token for tasks, in hex. The daemon creates it and
+    /// ignores a client's value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_hash: Option<String>,
 }

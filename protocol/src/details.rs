@@ -1,6 +1,7 @@
-//! What an agent has reported of itself and of its session, put together record by record: the agent of `worker show`.
+//! The facts that an agent reported about itself and its session, merged record by record: the
+//! agent of `worker show`.
 //!
-//! Pure. Must not guess: what an agent does not report stays unknown. Every text and list is cut to a bound.
+//! Pure. Must not guess: unreported values stay unknown. Every text and list has a limit.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,9 +12,9 @@ use crate::options::OptionValue;
 use crate::record::{Notification, OptionSet, Record, RecordType, Session, TurnEnd};
 use crate::surrogates;
 
-/// So many options of a session are told, and so much of a text.
-const MOST_OPTIONS: usize = 64;
-const MOST_CHARS: usize = 256;
+/// Maximum number of session options kept; `MAX_CHARS` limits each text.
+const MAX_OPTIONS: usize = 64;
+const MAX_CHARS: usize = 256;
 
 /// An option of the session with its value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,34 +23,34 @@ const MOST_CHARS: usize = 256;
 pub struct ConfigOption {
     /// The agent's id of it.
     pub id: String,
-    /// What to call it for people.
+    /// The option's title for display.
     pub name: Option<String>,
-    /// ACP's `mode`, `model`, `thought_level`, ..., or another word of the agent.
+    /// ACP's `mode`, `model`, `thought_level`, ..., or another name of the agent's.
     pub category: Option<String>,
-    /// Its value now: a text or a boolean; null if it is anything else.
+    /// Present value: a text or a boolean; null for other types.
     pub current_value: Value,
 }
 
-/// What the session has cost.
+/// The cost of the session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Cost {
-    /// How much.
+    /// The amount in this currency.
     pub amount: f64,
-    /// Of what, as ISO 4217 has it.
+    /// The currency as ISO 4217 code.
     pub currency: String,
 }
 
-/// The notification by which an agent reports how it is logged in (an extension of ACP that agents share).
+/// The notification by which an agent reports its login (a common extension of ACP).
 pub const AUTH_STATUS_UPDATE: &str = "_auth/status_update";
 
-/// How an agent is logged in, as it reports by [`AUTH_STATUS_UPDATE`].
+/// How an agent is logged in, as reported by [`AUTH_STATUS_UPDATE`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuthStatus {
-    /// `none`, `account`, `api_key`, `gateway`, or another word of the agent.
+    /// `none`, `account`, `api_key`, `gateway`, or another name of the agent's.
     pub kind: String,
-    /// The same for people, in the agent's words.
+    /// The same for display, in the agent's words.
     pub label: Option<String>,
 }
 
@@ -59,36 +60,36 @@ impl AuthStatus {
         Some(Self { kind: short(&status["kind"])?, label: short(&status["label"]) })
     }
 
-    /// Whether the agent says that it is not logged in.
+    /// Whether the agent reports that it is not logged in.
     #[must_use]
     pub fn is_logged_out(&self) -> bool {
         self.kind == "none"
     }
 }
 
-/// What is true of a session, whichever process has it.
+/// Facts about a session, independent of the process that has it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OfSession {
-    /// What the agent calls it.
+    /// The agent's title of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Tokens in the context.
+    /// Number of tokens in the context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_used: Option<u64>,
-    /// Tokens that fit into it.
+    /// Size of the context in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_size: Option<u64>,
-    /// What it has cost.
+    /// Cost of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
-    /// Tokens by name, as the answer to the last prompt counted them.
+    /// Tokens by name, from the response to the last prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Value>,
 }
 
 impl OfSession {
-    /// What is known here, and of the rest what was known earlier.
+    /// Returns these facts, completed with earlier ones.
     fn over(self, earlier: Self) -> Self {
         Self {
             title: self.title.or(earlier.title),
@@ -100,20 +101,20 @@ impl OfSession {
     }
 }
 
-/// What an agent has reported.
+/// The facts that an agent reported.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Details {
-    /// `agentInfo` of `initialize`.
+    /// Name in `agentInfo` of `initialize`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The same.
+    /// Version in `agentInfo` of `initialize`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The mode that is on.
+    /// Id of the present mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// The model that is used.
+    /// Id of the present model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The options of the session.
@@ -122,26 +123,26 @@ pub struct Details {
     /// How the agent is logged in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_status: Option<AuthStatus>,
-    /// What is true of the session.
+    /// Facts about the session.
     #[serde(flatten)]
     pub session: OfSession,
-    /// Whether the agent has said that it can load or resume a session.
+    /// Whether the agent declared that it can load or resume sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restores: Option<bool>,
-    /// Its id, as soon as there is one.
+    /// Id of the session, once it exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<String>,
-    /// What was known of the session that an earlier process had, until it is clear whether it is the same one.
+    /// Facts about an earlier process's session, until it is clear whether it is the same one.
     #[serde(skip_serializing_if = "Option::is_none")]
     earlier: Option<(String, OfSession)>,
 }
 
-/// What a record says of it.
+/// The information in a record.
 #[derive(Debug)]
 pub enum Report {
-    /// Another process: nothing is known of it yet.
+    /// Another process started; nothing is known of it yet.
     AgentStarted,
-    /// It has a session.
+    /// The process has a session.
     Session(Box<Session>),
     /// An update of this kind, as it is shown.
     Update(&'static str, Map<String, Value>),
@@ -149,12 +150,12 @@ pub enum Report {
     Set(Box<OptionSet>),
     /// Tokens of a turn.
     Tokens(Value),
-    /// How it is logged in.
+    /// The login of the agent.
     Auth(AuthStatus),
 }
 
 impl Report {
-    /// Reads a record; `None` for one that says nothing of it, which costs next to nothing.
+    /// Parses a record; `None` for an irrelevant one, at almost no cost.
     #[must_use]
     pub fn of(record: &Record<'_>) -> Option<Self> {
         let text = || record.b.map_or("null", serde_json::value::RawValue::get);
@@ -167,8 +168,8 @@ impl Report {
                 Some(Self::Update(kind, fields::of(kind, &surrogates::parse(text()).ok()?)))
             }
             RecordType::Notification if text().contains(AUTH_STATUS_UPDATE) => {
-                let told: Notification = surrogates::parse(text()).ok()?;
-                let params = told.params.filter(|_| told.method == AUTH_STATUS_UPDATE)?;
+                let notification: Notification = surrogates::parse(text()).ok()?;
+                let params = notification.params.filter(|_| notification.method == AUTH_STATUS_UPDATE)?;
                 AuthStatus::of(&value(&params)).map(Self::Auth)
             }
             RecordType::OptionSet => Some(Self::Set(Box::new(surrogates::parse(text()).ok()?))),
@@ -182,7 +183,7 @@ impl Report {
         }
     }
 
-    /// Of a session, whether its agent has said that it can take it up again.
+    /// Whether the session's agent declared that it can restore the session.
     #[must_use]
     pub fn restores(&self) -> Option<bool> {
         match self {
@@ -192,7 +193,7 @@ impl Report {
     }
 }
 
-/// Unknown is no: what is not offered is not relied on.
+/// Unknown counts as no: features that are not offered are not used.
 fn restores(session: &Session) -> bool {
     let capabilities = &value(&session.agent)["agentCapabilities"];
     let resume = &capabilities["sessionCapabilities"]["resume"];
@@ -200,7 +201,7 @@ fn restores(session: &Session) -> bool {
 }
 
 impl Details {
-    /// What is known after this report.
+    /// Applies this report to the details.
     pub fn take(&mut self, report: Report) {
         match report {
             Report::AgentStarted => {
@@ -228,7 +229,8 @@ impl Details {
         }
         self.session_id = Some(session.session_id.clone());
         let Some(opened) = session.opened.as_deref().map(value) else { return };
-        // What came as an update before the answer, or was set before its record, is newer than the answer, or the same.
+        // An earlier update, or an option set before its record, is at least as
+        // new as the response.
         let (mode, model) = (self.mode.take(), self.model.take());
         self.mode = short(&opened["modes"]["currentModeId"]);
         self.model = short(&opened["models"]["currentModelId"]);
@@ -238,12 +240,12 @@ impl Details {
         (self.mode, self.model) = (mode.or(self.mode.take()), model.or(self.model.take()));
     }
 
-    /// What is set now, after an option was set: not every agent says so in an update.
+    /// Applies an option that was set: not every agent sends an update.
     fn set(&mut self, set: &OptionSet) {
         if let Some(result) = set.result.as_deref() {
             self.options(&surrogates::parse::<Value>(result.get()).unwrap_or(Value::Null)["configOptions"]);
         }
-        let now = |text: &Option<String>| text.as_ref().map(|text| text.chars().take(MOST_CHARS).collect());
+        let now = |text: &Option<String>| text.as_ref().map(|text| text.chars().take(MAX_CHARS).collect());
         self.mode = now(&set.current.mode).or(self.mode.take());
         self.model = now(&set.current.model).or(self.model.take());
         for option in self.config_options.iter_mut().flatten() {
@@ -274,10 +276,10 @@ impl Details {
         }
     }
 
-    /// All options: an agent always reports the whole list.
+    /// Applies a list of options, which is always complete.
     fn options(&mut self, options: &Value) {
         let Some(options) = options.as_array() else { return };
-        let known: Vec<ConfigOption> = options.iter().take(MOST_OPTIONS).filter_map(config_option).collect();
+        let known: Vec<ConfigOption> = options.iter().take(MAX_OPTIONS).filter_map(config_option).collect();
         for (category, own) in [("mode", &mut self.mode), ("model", &mut self.model)] {
             let of_category = known
                 .iter()
@@ -309,7 +311,7 @@ fn value(raw: &RawValue) -> Value {
 }
 
 fn short(text: &Value) -> Option<String> {
-    text.as_str().map(|text| text.chars().take(MOST_CHARS).collect())
+    text.as_str().map(|text| text.chars().take(MAX_CHARS).collect())
 }
 
 #[cfg(test)]

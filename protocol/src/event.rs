@@ -1,8 +1,8 @@
-//! Events: their types, and how the `data` and `raw` that users see are derived from what is stored.
+//! Events: their types, and how the public `data` and `raw` are derived from stored data.
 //!
-//! An event that a runtime wrote is stored as the raw body of its record; `data` is a pure function of it,
-//! computed on read, so that a better function needs no migration. An event that the daemon wrote is stored as
-//! its `data`.
+//! An event of a runtime is stored as the raw body of its record. `data` is a pure function of
+//! it, computed on read, so that a better function needs no migration. An event of the daemon is
+//! stored as its `data`.
 
 use std::borrow::Cow;
 
@@ -22,13 +22,14 @@ use crate::surrogates;
 use crate::time::Timestamp;
 use crate::{client, fields};
 
-mod asked;
 mod line;
+mod permission;
 
 pub use line::Below;
 
 words! {
-    /// The type of an event. Those that begin with `runtime.` are the journal's own and are never shown.
+    /// The type of an event. Types that begin with `runtime.` are internal to the
+    /// journal and never shown.
     EventType {
         /// A turn was accepted.
         TurnStarted = "turn.started",
@@ -36,141 +37,143 @@ words! {
         MessageSent = "message.sent",
         /// Text of the agent.
         ProgressMessage = "progress.message",
-        /// Anything else that the agent reported.
+        /// Any other report of the agent.
         ProgressUpdate = "progress.update",
-        /// The agent asks for a permission.
+        /// The agent requests a permission.
         ApprovalRequested = "approval.requested",
-        /// Somebody decided.
+        /// The permission request was decided.
         ApprovalDecided = "approval.decided",
         /// The runtime that asked is gone.
         ApprovalLost = "approval.lost",
-        /// The agent has done without asking what a rule denies.
+        /// The agent did something without asking that a rule denies.
         PolicyViolated = "policy.violated",
         /// A budget is used up.
         BudgetExceeded = "budget.exceeded",
-        /// Of a turn that is over it is not known how much of a budget it used.
+        /// A turn has ended with unknown usage of a budget.
         BudgetUnknown = "budget.unknown",
-        /// Somebody has changed limits.
+        /// Limits of a worker were changed.
         BudgetChanged = "budget.changed",
-        /// The deadline passed.
+        /// The request reached its deadline.
         ApprovalExpired = "approval.expired",
         /// The agent withdrew it, or the worker was stopped.
         ApprovalCanceled = "approval.canceled",
-        /// The agent asks its user something.
+        /// The agent asks its user a question.
         ElicitationRequested = "elicitation.requested",
-        /// Somebody answered.
+        /// The elicitation was answered.
         ElicitationAnswered = "elicitation.answered",
         /// The runtime that asked is gone.
         ElicitationLost = "elicitation.lost",
         /// The agent withdrew it, or the worker was stopped.
         ElicitationCanceled = "elicitation.canceled",
-        /// The git worktree of the worker was made.
+        /// The git worktree of the worker was created.
         WorktreeCreated = "worktree.created",
-        /// Its changes were brought to another branch.
+        /// Its changes landed on another branch.
         WorktreeLanded = "worktree.landed",
-        /// It was removed; a ref keeps what was in it.
+        /// It was removed; a ref keeps its content.
         WorktreeRetired = "worktree.retired",
-        /// It was removed: nothing was in it.
+        /// It was removed without content.
         WorktreeRemoved = "worktree.removed",
-        /// Its changes and those of the target are about the same lines: nothing was changed.
+        /// Its changes conflict with the target's: nothing was changed.
         WorktreeConflict = "worktree.conflict",
-        /// A schedule has given the worker its task or a message.
+        /// A schedule gave the worker its task or a message.
         ScheduleFired = "schedule.fired",
-        /// The schedule that started the worker last does not fire any more.
+        /// The schedule that last started the worker was paused.
         SchedulePaused = "schedule.paused",
-        /// A turn ended well.
+        /// A turn ended with success.
         TurnCompleted = "turn.completed",
-        /// A turn failed.
+        /// A turn ended with a failure.
         TurnFailed = "turn.failed",
         /// A turn was canceled.
         TurnCanceled = "turn.canceled",
-        /// A message waits for the end of the turns before it.
+        /// A message waits for the turns before it.
         TurnQueued = "turn.queued",
-        /// A message that waits has another place.
+        /// A queued message has another position.
         TurnMoved = "turn.moved",
-        /// A message that waited is not sent.
+        /// A queued message was dropped.
         TurnDropped = "turn.dropped",
-        /// What waits is not sent until somebody says so.
+        /// The queue is paused until it is resumed.
         QueuePaused = "queue.paused",
-        /// It is sent again.
+        /// The queue was resumed.
         QueueResumed = "queue.resumed",
         /// The worker has its first session.
         WorkerStarted = "worker.started",
-        /// The agent has a session, and the definition that its worker was started with holds for it.
+        /// The agent has a session, and its worker's definition applies to it.
         AgentApplied = "agent.applied",
-        /// The owner has given the worker another definition with a message: it holds from this turn on.
+        /// The owner changed the worker's definition with a message: it applies from this turn on.
         AgentChanged = "agent.changed",
-        /// Another runtime has a session, for a worker that was shown as started before.
+        /// Another runtime has a session, for a worker that was reported as started before.
         WorkerRestarted = "worker.restarted",
-        /// The agent was idle for long, and has ended until it is needed again.
+        /// The agent was idle for long, and has ended until it is needed.
         WorkerHibernated = "worker.hibernated",
         /// The runtime is gone.
         WorkerLost = "worker.lost",
-        /// The worker was stopped and nothing of it is left.
+        /// The worker was stopped, and no process of it is left.
         WorkerStopped = "worker.stopped",
         /// A notification about the worker cannot be delivered.
         NotificationFailed = "notification.failed",
-        /// Somebody below this worker asked for what only its owner may do.
+        /// A process below this worker made a request reserved for its owner.
         WorkerForbidden = "worker.forbidden",
         /// A hook failed, or does not run.
         HookFailed = "hook.failed",
-        /// The worker was made for a task of another worker, or of a manager.
+        /// The worker was created for a task of another worker, or of a manager.
         SubagentSpawned = "subagent.spawned",
         /// A prompt of the worker's task has made another tool call.
         SubagentProgress = "subagent.progress",
-        /// The task of the worker ended well.
+        /// The task of the worker ended with success.
         SubagentCompleted = "subagent.completed",
-        /// It failed, was lost, or has used up what it might use.
+        /// The task failed, was lost, or reached a limit.
         SubagentFailed = "subagent.failed",
-        /// Somebody canceled it.
+        /// The task was canceled.
         SubagentCancelled = "subagent.cancelled",
         /// Another event of a task below the worker, in the stream of the worker. Never stored.
         SubagentEvent = "subagent.event",
         /// Records of the journal are missing.
         JournalGap = "journal.gap",
-        /// See [`RecordType::Segment`].
+        /// See [`RecordType::Segment`] for its meaning.
         RuntimeSegment = "runtime.segment",
-        /// See [`RecordType::Sealed`].
+        /// See [`RecordType::Sealed`] for its meaning.
         RuntimeSealed = "runtime.sealed",
-        /// See [`RecordType::AgentStarted`].
+        /// See [`RecordType::AgentStarted`] for its meaning.
         RuntimeAgentStarted = "runtime.agent_started",
-        /// See [`RecordType::StartFailed`].
+        /// See [`RecordType::StartFailed`] for its meaning.
         RuntimeStartFailed = "runtime.start_failed",
-        /// See [`RecordType::Dispatching`].
+        /// See [`RecordType::Dispatching`] for its meaning.
         RuntimeDispatching = "runtime.turn_dispatching",
-        /// A permission request that waits for hooks. If it becomes a question or is decided, `approval.requested` follows.
+        /// A permission request that waits for hooks. If it becomes a question or
+        /// is decided, `approval.requested` follows.
         RuntimeApprovalHeld = "runtime.approval_held",
-        /// See [`RecordType::ApprovalClosed`].
+        /// See [`RecordType::ApprovalClosed`] for its meaning.
         RuntimeApprovalClosed = "runtime.approval_closed",
-        /// See [`RecordType::AnswerWritten`].
+        /// See [`RecordType::AnswerWritten`] for its meaning.
         RuntimeAnswerWritten = "runtime.answer_written",
-        /// See [`RecordType::CancelRequested`].
+        /// See [`RecordType::CancelRequested`] for its meaning.
         RuntimeCancelRequested = "runtime.cancel_requested",
-        /// See [`RecordType::TurnEnd`].
+        /// See [`RecordType::TurnEnd`] for its meaning.
         RuntimeTurnEnd = "runtime.turn_end",
-        /// See [`RecordType::Terminating`].
+        /// See [`RecordType::Terminating`] for its meaning.
         RuntimeTerminating = "runtime.terminating",
-        /// See [`RecordType::AgentExited`].
+        /// See [`RecordType::AgentExited`] for its meaning.
         RuntimeAgentExited = "runtime.agent_exited",
-        /// See [`RecordType::Ended`].
+        /// See [`RecordType::Ended`] for its meaning.
         RuntimeEnded = "runtime.ended",
     }
 }
 
 impl EventType {
-    /// Whether the event is the journal's own and never shown.
+    /// Whether the event is internal to the journal and never shown.
     #[must_use]
     pub fn is_internal(self) -> bool {
         self.as_str().starts_with("runtime.")
     }
 
-    /// Whether a worker may have such an event, and somebody may see it: then he may wait for it, too.
+    /// Whether clients can see the event in a worker's stream, and therefore wait for it.
     #[must_use]
     pub fn is_of_workers(self) -> bool {
         !self.is_internal() && self != Self::SubagentEvent
     }
 
-    /// Whether the event says how the task of its worker stands: whoever watches a worker above that sees it as well.
+    /// Whether the event reports the state of the worker's task, which watchers of workers
+    /// above it see too.
     #[must_use]
     pub const fn is_of_tasks(self) -> bool {
         matches!(
@@ -183,14 +186,14 @@ impl EventType {
         )
     }
 
-    /// Whether the event asks the owner something.
+    /// Whether the event is a question to the owner.
     #[must_use]
     pub const fn is_question(self) -> bool {
         matches!(self, Self::ApprovalRequested | Self::ElicitationRequested)
     }
 
-    /// Whether the streams of the workers above a task also have the event: it says how the task stands, asks the owner
-    /// something, says what became of a question, or reports a violation.
+    /// Whether the streams of workers above a task also contain the event: it reports the task's
+    /// state, a question, a question's outcome, or a violation.
     #[must_use]
     pub const fn reaches_ancestors(self) -> bool {
         self.is_of_tasks()
@@ -199,7 +202,7 @@ impl EventType {
             || matches!(self, Self::PolicyViolated)
     }
 
-    /// Whether the event says what became of a question.
+    /// Whether the event reports the outcome of a question.
     #[must_use]
     pub const fn is_about_question(self) -> bool {
         matches!(
@@ -214,7 +217,7 @@ impl EventType {
         )
     }
 
-    /// Whether the event is progress of a turn: it says nothing about where the turn stands.
+    /// Whether the event is progress of a turn, which does not affect the turn's state.
     #[must_use]
     pub const fn is_progress(self) -> bool {
         matches!(self, Self::ProgressMessage | Self::ProgressUpdate)
@@ -227,24 +230,24 @@ impl EventType {
     }
 }
 
-/// An event as it is stored; `P` is the payload, borrowed where it need not be kept.
+/// An event as it is stored; `P` is the payload, borrowed where possible.
 #[derive(Debug, Clone)]
 pub struct StoredEvent<P = String> {
-    /// Its place among all events of the state dir.
+    /// Its position among all events of the state directory.
     pub seq: i64,
-    /// When it was written.
+    /// Time when it was written.
     pub at: Timestamp,
-    /// Its type.
+    /// Type of the event.
     pub event_type: EventType,
     /// The kind of a `progress.update`.
     pub kind: Option<String>,
     /// The turn that it belongs to.
     pub turn_id: Option<TurnId>,
-    /// Who carries that turn out.
+    /// What executes that turn.
     pub carrier: Carrier,
-    /// The type of the record that it came from; `None` for the daemon's own.
+    /// The type of its record; `None` for the daemon's own events.
     pub record: Option<RecordType>,
-    /// The record's body, or the `data` of the daemon's own.
+    /// The record's body, or the `data` of the daemon's own event.
     pub payload: P,
 }
 
@@ -253,27 +256,27 @@ pub struct StoredEvent<P = String> {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Always `v1`.
+    /// The schema version, always `v1`.
     pub schema_version: String,
-    /// The public cursor.
+    /// The id, which is also a cursor.
     pub event_id: EventId,
-    /// When it was written.
+    /// Time when it was written.
     pub ts: Timestamp,
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// Its type.
+    /// Type of the event.
     #[serde(rename = "type")]
     pub event_type: EventType,
-    /// Its facts.
+    /// Data of the event.
     pub data: Value,
     /// The turn that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// Of a question of a task, or what became of it, where a worker above the task is watched or waited for: the names
+    /// For a task's question or its outcome, in the stream of a worker above the task: the names
     /// from the root to the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Vec<String>>,
-    /// What it was derived from, if that was asked for.
+    /// Its source data, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<Value>,
 }
@@ -283,7 +286,7 @@ impl<P: AsRef<str>> StoredEvent<P> {
         self.payload.as_ref()
     }
 
-    /// The event as it is shown; with `raw` also what it was derived from.
+    /// Returns the event as it is shown; with `raw` also its source data.
     #[must_use]
     pub fn view(&self, worker_id: &WorkerId, raw: bool) -> Event {
         Event {
@@ -299,7 +302,8 @@ impl<P: AsRef<str>> StoredEvent<P> {
         }
     }
 
-    /// The facts of the event. A payload that cannot be read gives `{}`: one bad row must not stop a reader.
+    /// Returns the data of the event. An unreadable payload gives `{}`: one bad row must
+    /// not stop a reader.
     #[must_use]
     pub fn data(&self) -> Value {
         let Some(record) = self.record else {
@@ -421,7 +425,7 @@ impl<P: AsRef<str>> StoredEvent<P> {
     }
 }
 
-/// What is shown of a piece of the agent's text. It may be long: it is not copied.
+/// Returns the data of a piece of the agent's text. It may be long, so it is not copied.
 fn message_data(text: Cow<'_, str>) -> Value {
     let mut data = Map::new();
     data.insert("role".to_owned(), "assistant".into());
@@ -429,7 +433,7 @@ fn message_data(text: Cow<'_, str>) -> Value {
     Value::Object(data)
 }
 
-/// What is shown of a message: of its attachments what they are, not what is in them.
+/// Returns the data of a message, without the content of its attachments.
 fn without_contents(mut message: Value) -> Value {
     let attachments = message.get_mut("attachments").and_then(Value::as_array_mut);
     for attachment in attachments.into_iter().flatten() {
@@ -440,7 +444,7 @@ fn without_contents(mut message: Value) -> Value {
     message
 }
 
-/// The kind of progress that an option which was set is shown as.
+/// Returns the progress kind of an option that was set.
 #[must_use]
 pub const fn option_kind(choice: &Choice) -> &'static str {
     match choice {
@@ -466,7 +470,7 @@ fn option_set_data(set: &OptionSet) -> Value {
     data
 }
 
-/// Says that a session below the worker's own asks.
+/// Adds the session below the worker's own that asks.
 fn name_child(data: &mut Value, child: Child) {
     for (key, value) in [("sessionId", child.session_id), ("sessionTitle", child.session_title)] {
         if let Some(value) = value {
@@ -495,58 +499,60 @@ const fn session_method(origin: SessionOrigin) -> &'static str {
     }
 }
 
-/// One answer that a permission request offers.
+/// A possible answer to a permission request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalOption {
-    /// The agent's `optionId`.
+    /// The agent's `optionId`, verbatim.
     pub id: String,
     /// The id in lower case.
     pub alias: String,
-    /// What to show to a person.
+    /// The option's text for display.
     pub label: String,
     /// ACP's `kind` (`allow_once`, ...), in the agent's spelling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 }
 
-/// The lenient view of the `params` of `session/request_permission`, or what the daemon itself asked.
+/// The lenient view of the `params` of `session/request_permission`, or of
+/// the daemon's own request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ApprovalView {
-    /// A sentence for people: what kind of tool wants to do what.
+    /// A sentence for people: the kind of tool and its action.
     pub message: String,
-    /// The answers that are offered; never empty (without any, `allow` and `deny` are assumed).
+    /// The possible answers; never empty (by default `allow` and `deny`).
     pub options: Vec<ApprovalOption>,
-    /// What it is asked for, as far as the request or the `tool_call` before it says: the fields of
-    /// [`crate::data::progress::ToolCall`] but its status. Some agents never speak of the call elsewhere.
+    /// The subject, as far as the request or the `tool_call` before it contains it: the
+    /// fields of [`crate::data::progress::ToolCall`] except its status. Some agents do not
+    /// report the call elsewhere.
     #[serde(default)]
     pub tool_call: Map<String, Value>,
 }
 
 impl ApprovalView {
-    /// Reads the `params`; whatever is not understood is left out.
+    /// Parses the `params`; unknown data is omitted.
     #[must_use]
     pub fn of(params: &str) -> Self {
         Self::read(params, None)
     }
 
-    /// Reads a request, and where it says nothing, what the agent told of the tool call before.
+    /// Parses a request, completed with the agent's earlier data about the tool call.
     #[must_use]
     pub fn of_record(asked: &ApprovalRequested) -> Self {
-        Self::read(asked.params.get(), asked.tool_call.as_deref().map(|told| told.get()))
+        Self::read(asked.params.get(), asked.tool_call.as_deref().map(|earlier| earlier.get()))
     }
 
-    fn read(params: &str, told: Option<&str>) -> Self {
+    fn read(params: &str, earlier: Option<&str>) -> Self {
         let mut params: Value = surrogates::parse(params).unwrap_or(Value::Null);
-        if let Some(told) = told
-            && let Value::Object(told) = surrogates::parse(told).unwrap_or(Value::Null)
+        if let Some(earlier) = earlier
+            && let Value::Object(earlier) = surrogates::parse(earlier).unwrap_or(Value::Null)
             && let Some(call) = params.get_mut("toolCall").and_then(Value::as_object_mut)
         {
-            asked::complete(call, told);
+            permission::complete(call, earlier);
         }
         let call = &params["toolCall"];
-        let message = asked::message(call);
+        let message = permission::message(call);
         let mut options: Vec<ApprovalOption> = params["options"]
             .as_array()
             .into_iter()

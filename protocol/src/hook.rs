@@ -1,4 +1,5 @@
-//! Hooks: commands of the user that run before or after what a worker does. The shape is that of Claude Code.
+//! Hooks: commands of the user that run before or after a worker's actions,
+//! in Claude Code's format.
 //!
 //! The hooks of a worker are resolved once, at its start, and stored with it.
 
@@ -9,17 +10,18 @@ use serde::{Deserialize, Serialize};
 use crate::ids::EventId;
 use crate::state::words;
 
-/// How long a hook may take if its configuration does not say, in milliseconds.
+/// Default time limit of a hook, in milliseconds.
 pub const DEFAULT_TIMEOUT_MS: u64 = 60_000;
 
 words! {
-    /// When a hook runs.
+    /// The event that runs a hook.
     HookEvent {
         /// A session of the worker's agent begins or is resumed.
         SessionStart = "SessionStart",
         /// A message is sent to the worker. The hook may refuse it.
         UserPromptSubmit = "UserPromptSubmit",
-        /// The agent asks whether it may call a tool. The hook may deny the call, before rules allow it.
+        /// The agent requests permission to call a tool. The hook may deny the call
+        /// before rules allow it.
         PreToolUse = "PreToolUse",
         /// A tool call has ended.
         PostToolUse = "PostToolUse",
@@ -31,9 +33,9 @@ words! {
         SubagentStop = "SubagentStop",
         /// A turn has ended.
         Stop = "Stop",
-        /// The owner is notified of something.
+        /// The owner is being notified.
         Notification = "Notification",
-        /// The worker got a git worktree of its own.
+        /// The worker got its own git worktree.
         WorktreeCreate = "WorktreeCreate",
         /// The worker's git worktree was removed.
         WorktreeRemove = "WorktreeRemove",
@@ -41,13 +43,13 @@ words! {
 }
 
 impl HookEvent {
-    /// Whether the hook may deny what an agent does.
+    /// Whether the hook may deny an agent's action.
     #[must_use]
     pub const fn narrows_calls(self) -> bool {
         matches!(self, Self::PreToolUse | Self::ApprovalRequested)
     }
 
-    /// Whether the daemon waits for the hook: its answer may narrow what is allowed.
+    /// Whether the daemon waits for the hook, because its answer may narrow what is allowed.
     #[must_use]
     pub const fn is_before(self) -> bool {
         matches!(self, Self::UserPromptSubmit | Self::PreToolUse | Self::ApprovalRequested)
@@ -55,22 +57,24 @@ impl HookEvent {
 }
 
 words! {
-    /// Who wrote a hook.
+    /// The origin of a hook.
     HookOrigin {
-        /// The user's config file. Only such a hook may allow what would be asked.
+        /// The user's config file. Only its hooks may allow an action that
+        /// would otherwise be asked.
         User = "user",
         /// A config file of a project, which an agent can write.
         Project = "project",
         /// The file of an agent's definition.
         Definition = "definition",
-        /// A definition in `--agents` of the command that started the worker. It needs no trust: only the owner starts
-        /// workers.
+        /// A definition in `--agents` of the command that started the worker. It needs no trust,
+        /// because only the owner starts workers.
         Command = "command",
     }
 }
 
 impl HookOrigin {
-    /// Whether its hooks run only while the owner trusts the content of their file: agents can write it.
+    /// Whether its hooks run only while the owner trusts the file's content, because agents
+    /// can write the file.
     #[must_use]
     pub const fn needs_trust(self) -> bool {
         match self {
@@ -85,47 +89,47 @@ impl HookOrigin {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Hook {
-    /// When it runs.
+    /// The event that runs it.
     pub event: HookEvent,
-    /// Which tools, sources or kinds it is for; all of them if it is absent.
+    /// The tools, sources or kinds it applies to; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matcher: Option<String>,
-    /// A line for `sh -c`.
+    /// The command line for `sh -c`.
     pub command: String,
-    /// The deadline in milliseconds.
+    /// The time limit in milliseconds.
     pub timeout_ms: u64,
-    /// Who wrote it.
+    /// Origin of the hook.
     pub origin: HookOrigin,
-    /// The file that it stands in.
+    /// The file that contains it.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub file: PathBuf,
-    /// SHA-256 of that file's content when the worker was started, in lowercase hexadecimal.
+    /// SHA-256 of that file's content at the worker's start, in lowercase hexadecimal.
     pub sha256: String,
 }
 
-/// Data of `hook.failed`: a hook that failed, said what counts for nothing, or does not run.
+/// Data of `hook.failed`: a hook that failed, gave an ineffective answer, or does not run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HookFailed {
-    /// For what it was to run.
+    /// The event it was intended for.
     pub event: HookEvent,
-    /// Its command.
+    /// Command line of the hook.
     pub command: String,
-    /// The file that it stands in.
+    /// The file that contains it.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub file: PathBuf,
-    /// Who wrote it.
+    /// Origin of the hook.
     pub origin: HookOrigin,
-    /// What went wrong, and what to do about it.
+    /// What went wrong, and what to do.
     pub reason: String,
-    /// The event that it ran for.
+    /// Id of the event that it ran for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_event_id: Option<EventId>,
 }
 
 impl HookFailed {
-    /// The failure of this hook.
+    /// Creates the failure of this hook.
     #[must_use]
     pub fn of(hook: &Hook, reason: String, for_event_id: Option<EventId>) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! What a hook reads from its standard input: one JSON object. Fields that Claude Code has keep its names, ours are
-//! beside them.
+//! The standard input of a hook: one JSON object. Fields that Claude Code has keep its
+//! names; ours are additional.
 
 use std::path::PathBuf;
 
@@ -9,44 +9,45 @@ use serde_json::Value;
 use crate::hook::HookEvent;
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
 
-/// The input of a hook. A field is absent where the event has none.
+/// The input of a hook. Fields that do not apply to the event are absent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HookInput {
-    /// Why the hook runs.
+    /// The event that runs the hook.
     pub hook_event_name: HookEvent,
     /// The agent's id of its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Where the agent works. The hook itself runs in the workspace.
+    /// Working folder of the agent. The hook itself runs in the workspace.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub cwd: PathBuf,
-    /// `PreToolUse`, `PostToolUse`, `ApprovalRequested`: the tool, by Claude Code's name where it has the same one.
+    /// `PreToolUse`, `PostToolUse`, `ApprovalRequested`: the tool, with Claude Code's name if it
+    /// has the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
     /// The same events: the arguments of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub tool_input: Option<Value>,
-    /// `PostToolUse`: what the tool gave, as far as the agent tells it.
+    /// `PostToolUse`: the tool's output, as far as the agent reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_response: Option<Value>,
     /// The same events: the agent's id of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_use_id: Option<String>,
-    /// `UserPromptSubmit`: the message.
+    /// `UserPromptSubmit`: text of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// `SessionStart`: `startup` for a new session, `resume` for one that is taken up.
+    /// `SessionStart`: `startup` for a new session, `resume` for a resumed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// `Notification`: the text.
+    /// `Notification`: text of the notification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// `Notification`: what it is about, such as `permission_prompt`.
+    /// `Notification`: its type, such as `permission_prompt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notification_type: Option<String>,
-    /// `Stop`, `SubagentStop`: always false. A hook cannot make an agent go on.
+    /// `Stop`, `SubagentStop`: always false. A hook cannot make an agent continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_hook_active: Option<bool>,
     /// `Stop`, `SubagentStop`: the last text of the agent.
@@ -64,18 +65,20 @@ pub struct HookInput {
     /// `WorktreeCreate`, `WorktreeRemove`: the name of the worktree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// `WorktreeCreate`, `WorktreeRemove`: its folder.
+    /// `WorktreeCreate`, `WorktreeRemove`: folder of the worktree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree_path: Option<String>,
-    /// The worker.
+    /// Id of the worker.
     pub worker: WorkerId,
-    /// The names of the worker's ancestors from the root, and its own; empty for a worker that is not a task.
+    /// The names of the worker's ancestors from the root, and its own; empty for a worker that
+    /// is not a task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
-    /// The turn.
+    /// Id of the turn.
     #[serde(rename = "turnId", default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// The event that the hook runs for. A hook that runs again for the same event gets the same id.
+    /// The event that the hook runs for. A hook that runs again for the same event
+    /// gets the same id.
     #[serde(rename = "eventId", default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
     /// `PreToolUse`, `ApprovalRequested`: the permission request.
@@ -84,7 +87,7 @@ pub struct HookInput {
 }
 
 impl HookInput {
-    /// An input with the fields that every event has.
+    /// Creates an input with the fields of every event.
     #[must_use]
     pub const fn new(event: HookEvent, worker: WorkerId, cwd: PathBuf) -> Self {
         Self {
@@ -114,8 +117,8 @@ impl HookInput {
         }
     }
 
-    /// What a hook's matcher is about: the tool, the source, the kind of agent or of notification; empty for events
-    /// without one.
+    /// Returns the value that a hook's matcher is compared with: the tool, the source, the kind of
+    /// agent or of notification; empty for events without one.
     #[must_use]
     pub fn subject(&self) -> &str {
         let subject = match self.hook_event_name {

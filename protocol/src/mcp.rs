@@ -1,4 +1,4 @@
-//! MCP servers that an agent gets for its sessions, as ACP has them.
+//! MCP servers for an agent's sessions, in ACP's format.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,19 +10,19 @@ use serde_json::Value;
 pub struct McpServers(pub Vec<Value>);
 
 impl McpServers {
-    /// Whether there is none.
+    /// Whether there is no server.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Their names.
+    /// Returns the names of the servers.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|server| name(server).to_owned()).collect()
     }
 
-    /// Those with these names, in their order; `None` if one is missing.
+    /// Returns the servers with these names, in order; `None` if one is missing.
     #[must_use]
     pub fn named(&self, names: &[String]) -> Option<Self> {
         let one = |wanted: &String| self.0.iter().find(|server| name(server) == wanted).cloned();

@@ -1,7 +1,8 @@
 //! The text of an agent's message: its pieces, and the tool calls between them.
 //!
-//! Pieces before and after a tool call are paragraphs, joined by a blank line. The final message is the text after the
-//! last tool call; if that is empty, the whole text. Must not know where the pieces come from.
+//! Text before and after a tool call forms separate paragraphs, joined by a blank line. The final
+//! message is the text after the last tool call, or the whole text if that is empty. Does not know
+//! the source of the pieces.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,16 +12,17 @@ use crate::record::RecordType;
 
 /// The kind of the update that begins a tool call.
 const CALL: &str = "tool_call";
-/// What stands between two paragraphs.
+/// The separator of two paragraphs.
 const BLANK_LINE: &str = "\n\n";
 
-/// Line breaks that join two paragraphs of a text. Without all of them the text is what the agent sent.
+/// Line breaks that join two paragraphs of a text. Without all of them the text is
+/// what the agent sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ParagraphBreak {
-    /// Where they begin in the text, in bytes of UTF-8.
+    /// Position in the text, in bytes of UTF-8.
     pub at: usize,
-    /// How many they are: 0, 1 or 2. Line breaks of the agent itself count for the blank line.
+    /// Their number: 0, 1 or 2. The agent's own line breaks count for the blank line.
     pub length: usize,
 }
 
@@ -30,7 +32,7 @@ impl ParagraphBreak {
         text.insert_str(self.at, &BLANK_LINE[..self.length]);
     }
 
-    /// Returns where the paragraph begins.
+    /// Returns the start of the paragraph.
     #[must_use]
     pub const fn end(self) -> usize {
         self.at + self.length
@@ -40,12 +42,13 @@ impl ParagraphBreak {
 /// Finds the paragraphs of a text that grows elsewhere.
 #[derive(Debug, Clone, Default)]
 pub struct Paragraphs {
-    /// The length of the text at the first tool call after the last word.
+    /// Length of the text at the first tool call after the last text.
     call_at: Option<usize>,
 }
 
 impl Paragraphs {
-    /// The agent calls a tool when its text has this length. Calls of its child sessions do not count.
+    /// The agent calls a tool when its text has this length. Calls of its child
+    /// sessions do not count.
     pub fn tool_call(&mut self, length: usize) {
         self.call_at.get_or_insert(length);
     }
@@ -55,18 +58,19 @@ impl Paragraphs {
         self.call_at = self.call_at.map(|call_at| call_at.saturating_sub(at));
     }
 
-    /// Returns whether the agent has said nothing since its last tool call.
+    /// Returns whether the agent has sent no text since its last tool call.
     #[must_use]
     pub const fn after_call(&self) -> bool {
         self.call_at.is_some()
     }
 
-    /// Returns the break to insert into `text` before `piece` is appended, if the piece begins a paragraph.
+    /// Returns the break to insert into `text` before `piece` is appended, if the
+    /// piece begins a paragraph.
     ///
-    /// The result does not depend on how the agent cuts its text into pieces.
+    /// The result does not depend on how the agent splits its text into pieces.
     pub fn begin(&mut self, text: &str, piece: &str) -> Option<ParagraphBreak> {
         self.call_at?;
-        // Blanks belong to the paragraph that follows them, or to none.
+        // Blanks belong to the following paragraph, if there is one.
         let at = if piece.trim_start().is_empty() { None } else { self.call_at.take() }?;
         let (before, blanks) = text.split_at(at);
         let words = before.trim_end();
@@ -97,22 +101,22 @@ pub fn without_breaks(text: &str, breaks: &[ParagraphBreak]) -> String {
     sent
 }
 
-/// The text of one turn, up to a limit. If the whole is longer, the newest paragraph is kept.
+/// The text of one turn, up to a limit. If it is longer, the newest paragraph is kept.
 #[derive(Debug, Clone)]
 pub struct MessageText {
     limit: usize,
     text: String,
     paragraphs: Paragraphs,
-    /// Where the last paragraph begins.
+    /// Start of the last paragraph.
     last: usize,
-    /// The end of the last paragraph is left out.
+    /// Whether the end of the last paragraph was omitted.
     cut: bool,
-    /// What is before the last paragraph is left out.
+    /// Whether text before the last paragraph was omitted.
     headless: bool,
 }
 
 impl MessageText {
-    /// A text of at most `limit` bytes.
+    /// Creates a text of at most `limit` bytes.
     #[must_use]
     pub fn up_to(limit: usize) -> Self {
         let text = String::new();
@@ -124,7 +128,7 @@ impl MessageText {
         self.paragraphs.tool_call(self.text.len());
     }
 
-    /// The agent says a piece.
+    /// The agent sends a piece of text.
     pub fn push(&mut self, piece: &str) {
         if let Some(found) = self.paragraphs.begin(&self.text, piece) {
             if self.cut {
@@ -134,7 +138,7 @@ impl MessageText {
                 self.last = found.end();
             }
         }
-        // Nothing after a gap.
+        // Nothing is appended after a gap.
         if self.cut {
             return;
         }
@@ -169,7 +173,7 @@ impl MessageText {
         }
     }
 
-    /// Returns whether a part of the final message is left out.
+    /// Returns whether a part of the final message was omitted.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.cut || (self.headless && self.paragraphs.after_call())
@@ -177,7 +181,7 @@ impl MessageText {
 }
 
 impl<P: AsRef<str>> StoredEvent<P> {
-    /// Returns whether the agent begins a tool call with this event, in the worker's own session.
+    /// Returns whether this event begins a tool call in the worker's own session.
     #[must_use]
     pub fn is_tool_call(&self) -> bool {
         self.event_type == EventType::ProgressUpdate
@@ -186,7 +190,7 @@ impl<P: AsRef<str>> StoredEvent<P> {
     }
 }
 
-/// Returns the same of an event as clients get it.
+/// Returns the same for an event in the format for clients.
 #[must_use]
 pub fn is_tool_call(event: &Value) -> bool {
     let data = &event["data"];

@@ -1,4 +1,4 @@
-//! Notifications: what they are about, and what became of them.
+//! Notifications: their occasions and their deliveries.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,59 +7,59 @@ use crate::state::words;
 use crate::time::Timestamp;
 
 words! {
-    /// What a notification is about.
+    /// The occasion of a notification.
     Occasion {
-        /// An agent asks its owner something.
+        /// An agent asks its owner a question.
         Question = "question",
-        /// A turn ended well.
+        /// A turn ended with success.
         Done = "done",
-        /// A turn failed, its agent broke a rule, or the daemon canceled it.
+        /// A turn failed, its agent violated a rule, or the daemon canceled it.
         Failed = "failed",
         /// The runtime of a worker is gone.
         Lost = "lost",
         /// A budget is used up.
         Budget = "budget",
-        /// Messages of a queue wait until it is resumed.
+        /// A queue was paused with messages in it.
         QueuePaused = "queue_paused",
-        /// A schedule does not fire any more.
+        /// A schedule was paused.
         SchedulePaused = "schedule_paused",
-        /// A test that the user asked for.
+        /// A test requested by the user.
         Test = "test",
     }
 }
 
 words! {
-    /// The body of a webhook.
+    /// The format of a webhook's body.
     Format {
         /// The notification as data.
         Json = "json",
-        /// Its text.
+        /// Only the text, without JSON.
         Text = "text",
-        /// Its text as Slack takes it.
+        /// The text in Slack's format.
         Slack = "slack",
     }
 }
 
 words! {
-    /// How much of the agent's text a notification holds.
+    /// How much of the agent's text a notification contains.
     Detail {
-        /// The subject of a question.
+        /// Only the subject of a question.
         Subject = "subject",
-        /// The question in full, and the message of an error.
+        /// The whole question, and the message of an error.
         Full = "full",
     }
 }
 
 words! {
-    /// What became of a notification for one sink.
+    /// The status of a notification for one sink.
     DeliveryStatus {
-        /// It waits, or an attempt failed and the next one is due later.
+        /// It waits, possibly for a retry after a failed attempt.
         Pending = "pending",
-        /// The sink has it.
+        /// The sink has accepted it.
         Delivered = "delivered",
         /// It is not sent: the question was answered meanwhile, or its worker or sink is gone.
         Dropped = "dropped",
-        /// Every attempt failed.
+        /// Every attempt has failed.
         Failed = "failed",
     }
 }
@@ -69,58 +69,58 @@ words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryView {
-    /// The sink.
+    /// Name of the sink.
     pub sink: String,
-    /// The event.
+    /// Id of the event.
     pub event_id: EventId,
-    /// What it is about.
+    /// Occasion of the notification.
     pub occasion: String,
     /// The worker of the event, if it still exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// What became of it.
+    /// Status of the delivery.
     pub status: DeliveryStatus,
-    /// How often it was sent, whether it arrived or not.
+    /// Number of attempts, successful or not.
     pub attempts: u32,
     /// Why the last attempt failed, or why it is not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// When the daemon noticed the event.
+    /// Time when the daemon noticed the event.
     pub created_at: Timestamp,
-    /// When its status changed last.
+    /// Time of the last status change.
     pub changed_at: Timestamp,
 }
 
-/// `GET /v1/notifications/log`.
+/// `GET /v1/notifications/log`: past deliveries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeliveryLog {
-    /// Newest first.
+    /// The deliveries, newest first.
     pub items: Vec<DeliveryView>,
-    /// How many there are.
+    /// Number of the deliveries.
     pub count: usize,
 }
 
-/// A sink as the daemon has it.
+/// A sink with its status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SinkView {
-    /// Its name.
+    /// Name of the sink.
     pub name: String,
     /// `desktop`, `bell`, `command` or `webhook`.
     pub to: String,
-    /// What it is notified of.
+    /// The occasions it is notified of.
     pub on: Vec<Occasion>,
-    /// Whether it is also notified of `done` of workers that `run -d` has started.
+    /// Whether it is also notified of `done` for workers started by `run -d`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub done_of_detached: bool,
-    /// Which workers it is for, by their tags.
+    /// A tag selector of its workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// How many notifications wait for it.
+    /// Number of pending notifications.
     pub pending: u64,
-    /// How many of the newest notifications were given up.
+    /// Number of failed ones among the newest notifications.
     #[serde(default)]
     pub failed: u64,
     /// Why it cannot be used, or why the last attempt failed.
@@ -128,50 +128,50 @@ pub struct SinkView {
     pub error: Option<String>,
 }
 
-/// `GET /v1/notifications`.
+/// `GET /v1/notifications`: all sinks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Sinks {
-    /// In the order of the file.
+    /// The sinks, in the order of the file.
     pub items: Vec<SinkView>,
-    /// How many there are.
+    /// Number of the sinks.
     pub count: usize,
-    /// The file that the daemon reads them from.
+    /// Path of the daemon's file with the sinks.
     pub config_path: String,
-    /// Why the file cannot be used; the sinks of its last good state stay.
+    /// Why the file cannot be used; the sinks of its last valid state stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// `POST /v1/notifications/test`.
+/// `POST /v1/notifications/test`: tests the sinks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TestSinks {
-    /// The sink; all of them if it is absent.
+    /// Name of the sink; absent: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// What became of a test.
+/// The result of a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SinkTest {
-    /// The sink.
+    /// Name of the sink.
     pub name: String,
-    /// Whether it has the notification.
+    /// Whether the sink accepted the notification.
     pub delivered: bool,
-    /// Why not.
+    /// Why the attempt failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// The answer to [`TestSinks`].
+/// The response to [`TestSinks`], by sink.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SinkTests {
-    /// One for each sink.
+    /// One result per sink.
     pub items: Vec<SinkTest>,
-    /// How many there are.
+    /// Number of the results.
     pub count: usize,
 }

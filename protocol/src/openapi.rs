@@ -1,6 +1,6 @@
-//! Schemas of types that write themselves as text. Only for the document that describes the API.
+//! Schemas of types that are serialized as text. Only for the API's description.
 
-/// The schema of a type that is a string of this pattern.
+/// The schema of a type that is a string with this pattern.
 macro_rules! text {
     ($name:ident, $pattern:expr) => {
         impl utoipa::PartialSchema for $name {
@@ -17,7 +17,8 @@ macro_rules! text {
 }
 pub(crate) use text;
 
-/// The schema of a type that is one of a list of words. What begins with `runtime.` is never shown.
+/// The schema of a type that is one of several words. Omits words that begin with `runtime.`,
+/// which are never shown.
 macro_rules! words {
     ($name:ident) => {
         impl utoipa::PartialSchema for $name {

@@ -1,14 +1,14 @@
-//! What a user chooses of an agent's session: its mode, its model, values of its config options.
+//! The user's options of an agent's session: its mode, its model, values of its config options.
 //!
-//! What was chosen is applied to every session that the worker's agent opens. What was not chosen is the agent's own
-//! business, and is never touched.
+//! They are applied to every session that the worker's agent opens. Other options are
+//! left to the agent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How long an agent may take to set one option.
+/// Time limit for an agent to set one option.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The value of a config option.
@@ -16,9 +16,9 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum OptionValue {
-    /// On or off.
+    /// The option is on or off.
     Flag(bool),
-    /// The id of one of the values that are offered.
+    /// The id of one of the offered values.
     Text(String),
 }
 
@@ -31,7 +31,7 @@ impl std::fmt::Display for OptionValue {
     }
 }
 
-/// What was chosen.
+/// The options that were set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -48,13 +48,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether nothing was chosen.
+    /// Whether no option is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self == &Self::default()
     }
 
-    /// One by one, in the order in which they are applied: other options may depend on the model.
+    /// Returns the options in the order in which they are applied: others may depend on the model.
     #[must_use]
     pub fn choices(&self) -> Vec<Choice> {
         let model = self.model.iter().map(|value| Choice::Model { value: value.clone() });
@@ -66,13 +66,13 @@ impl Options {
         model.chain(mode).chain(config).collect()
     }
 
-    /// How long an agent may take to set all of them.
+    /// Returns the time limit for an agent to set all of them.
     #[must_use]
     pub fn patience(&self) -> Duration {
         PATIENCE.saturating_mul(u32::try_from(self.choices().len()).unwrap_or(u32::MAX))
     }
 
-    /// Adds a choice, or puts it in the place of an earlier one.
+    /// Adds an option, or replaces an earlier value.
     pub fn choose(&mut self, choice: Choice) {
         match choice {
             Choice::Mode { value } => self.mode = Some(value),
@@ -84,31 +84,31 @@ impl Options {
     }
 }
 
-/// One thing that was chosen.
+/// One option with its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "option", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Choice {
-    /// The session's mode.
+    /// The mode of the session.
     Mode {
-        /// Its id.
+        /// Id of the mode.
         value: String,
     },
-    /// The model.
+    /// The model of the session.
     Model {
-        /// Its id.
+        /// Id of the model.
         value: String,
     },
-    /// A config option.
+    /// A config option of the session.
     ConfigOption {
-        /// Its id.
+        /// Id of the option.
         config_id: String,
-        /// What it is to be.
+        /// The value to set.
         value: OptionValue,
     },
 }
 
 impl Choice {
-    /// The name of what is set: `mode`, `model`, or the id of the config option.
+    /// Returns the name of the option: `mode`, `model`, or the id of the config option.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -118,7 +118,7 @@ impl Choice {
         }
     }
 
-    /// What it is to be.
+    /// Returns the value to set.
     #[must_use]
     pub fn value(&self) -> OptionValue {
         match self {
@@ -128,18 +128,18 @@ impl Choice {
     }
 }
 
-/// What the agent says that is set now; what it does not say is absent.
+/// The values that the agent reports now; unreported ones are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Current {
-    /// The mode.
+    /// Id of the mode.
     #[serde(default)]
     pub mode: Option<String>,
-    /// The model.
+    /// Id of the model.
     #[serde(default)]
     pub model: Option<String>,
-    /// The config options, by their ids.
+    /// Config options by their ids.
     #[serde(default)]
     pub config_options: BTreeMap<String, OptionValue>,
 }

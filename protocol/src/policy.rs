@@ -1,4 +1,4 @@
-//! The rules of a worker as they travel and are stored: resolved once, at its start.
+//! The rules of a worker, as they are sent and stored: resolved once, at its start.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::ids::WorkerId;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PolicySpec {
-    /// The workspace, absolute: relative patterns are about paths in it.
+    /// Absolute path of the workspace, which relative patterns refer to.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub workspace: PathBuf,
     /// The owner's home, for `~/` and `$HOME/`.
@@ -20,42 +20,42 @@ pub struct PolicySpec {
     pub home: Option<PathBuf>,
     /// The layers, in any order.
     pub layers: Vec<PolicyLayer>,
-    /// Of a task: those above it, from the root to its parent. What they say holds for it as well.
+    /// For a task: the nodes above it, from the root to its parent, whose rules apply too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ancestors: Vec<PolicyNode>,
-    /// Of a task in the background: all that it gets of what would be asked; the rest of that is denied. Each is `allow`.
-    /// None: it is asked.
+    /// For a background task: the only permitted actions of those that would be asked; all others
+    /// are denied. Each is `allow`. Absent: they are asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_approved: Option<Vec<PolicyRule>>,
-    /// Whether they are those of a task: a task keeps no list of what is to do.
+    /// Whether the rules are a task's, which has no to-do list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_task: bool,
-    /// The folder of the agent's notes, absolute and without links. It reads and writes files there unless a rule says
-    /// otherwise; see `memory` of definitions.
+    /// Absolute folder of the agent's notes, without links. The agent may read and write files
+    /// there unless a rule says otherwise; see `memory` of definitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub memory: Option<PathBuf>,
 }
 
-/// One of those above a task, with the rules that it was started with.
+/// A node above a task, with the rules of its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyNode {
-    /// Its name, for people.
+    /// The worker's name for display.
     pub name: String,
-    /// The worker that it is: rules that decisions about it became count for it.
+    /// Its worker: rules created from decisions about it apply to it.
     pub worker_id: WorkerId,
     /// Its layers, in any order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<PolicyLayer>,
-    /// As of [`PolicySpec`].
+    /// The same as in [`PolicySpec`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_approved: Option<Vec<PolicyRule>>,
 }
 
 impl PolicySpec {
-    /// A worker's own rules, of nobody's task.
+    /// Creates the rules of a worker that is not a task.
     #[must_use]
     pub fn own(workspace: PathBuf, home: Option<PathBuf>, layers: Vec<PolicyLayer>) -> Self {
         Self {
@@ -69,7 +69,8 @@ impl PolicySpec {
         }
     }
 
-    /// All those above a task of the worker with these rules, from the root to this worker itself.
+    /// Returns the nodes above a task of the worker with these rules, from the root
+    /// to this worker itself.
     #[must_use]
     pub fn lineage(policy: Option<&Self>, name: String, worker_id: WorkerId) -> Vec<PolicyNode> {
         let (mut found, layers, pre_approved) = match policy {
@@ -81,36 +82,36 @@ impl PolicySpec {
     }
 }
 
-/// Rules from one place.
+/// Rules from one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyLayer {
-    /// `definition`, `config` or `owner`.
+    /// `definition`, `config` or `owner`, as text.
     pub layer: String,
-    /// The file, if it is one.
+    /// The file, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The rules, in their order.
+    /// The rules in their order.
     pub rules: Vec<PolicyRule>,
-    /// Of a definition: the only tools that are not denied. None: it lists none.
+    /// For a definition: the only tools that are not denied. Empty: it lists none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
 }
 
-/// One rule.
+/// One rule for tool calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyRule {
-    /// What it is about: `TOOL` or `TOOL(PATTERN)`.
+    /// The condition: `TOOL` or `TOOL(PATTERN)`.
     pub rule: String,
-    /// `allow`, `ask` or `deny`.
+    /// `allow`, `ask` or `deny`, as text.
     pub action: String,
     /// The line of the file, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// The column.
+    /// The column in that line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<u64>,
 }

@@ -1,13 +1,13 @@
-//! The identity of a process, as far as one can be told from a number that is given again.
+//! The identity of a process, in spite of reused pids.
 
 use serde::{Deserialize, Serialize};
 
-/// A pid with the start time that tells it from a later process of the same number.
+/// A pid with the start time that distinguishes it from a later process with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessId {
-    /// The process id.
+    /// The id of the process.
     pub pid: i32,
     /// Clock ticks since boot (field 22 of `/proc/PID/stat` on Linux).
     pub start_time: u64,

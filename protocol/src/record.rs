@@ -1,8 +1,8 @@
-//! Journal records: what a runtime writes down before anyone hears of it.
+//! Journal records: what a runtime writes before any process is notified.
 //!
-//! A record is one JSON object in the framing of [`crate::codec`]. Its head (`n`, `at`, `t`) is frozen; `b` is
-//! the body, whose shape depends on `t`. For an update of the agent the body is the agent's own text, byte for
-//! byte, so that it is neither parsed nor copied on its way into the database.
+//! A record is one JSON object in the framing of [`crate::codec`]. Its head (`n`, `at`, `t`) is
+//! frozen; `b` is the body, whose shape depends on `t`. For an update of the agent the body is the
+//! agent's text verbatim, so that it is neither parsed nor copied on its way into the database.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use crate::process::ProcessId;
 use crate::state::words;
 
 words! {
-    /// What a record says.
+    /// The type of a record.
     RecordType {
         /// A segment begins. Body: [`Segment`].
         Segment = "segment",
@@ -26,42 +26,43 @@ words! {
         Sealed = "sealed",
         /// The guard started the agent. Body: [`AgentStarted`].
         AgentStarted = "agentStarted",
-        /// The agent gave or restored a session. Body: [`Session`].
+        /// The agent opened or restored a session. Body: [`Session`].
         Session = "session",
-        /// The agent could not be brought to a session. Body: [`StartFailed`].
+        /// The agent could not open a session. Body: [`StartFailed`].
         StartFailed = "startFailed",
         /// The prompt of a turn is about to be written. Body: [`Dispatching`].
         Dispatching = "dispatching",
         /// A `session/update`. Body: its `params` as the agent sent them.
         Update = "update",
-        /// A `session/update` of another session than the worker's, which the agent runs below it. Body: as there.
+        /// A `session/update` of a session below the worker's. Body: as for [`Self::Update`].
         ChildUpdate = "childUpdate",
         /// Any other notification. Body: [`Notification`].
         Notification = "notification",
-        /// A line that is no message, or one that is too long. Body: [`Noise`].
+        /// A line that is not a message or is too long. Body: [`Noise`].
         Noise = "noise",
-        /// The agent asks for a permission. Body: [`ApprovalRequested`].
+        /// The agent requests a permission. Body: [`ApprovalRequested`].
         ApprovalRequested = "approvalRequested",
-        /// The agent asks its user something, in a form or behind a link. Body: [`ElicitationRequested`]. It ends as a
-        /// permission request does.
+        /// The agent asks its user a question, as a form or a link. Body: [`ElicitationRequested`].
+        /// It ends like a permission request.
         ElicitationRequested = "elicitationRequested",
-        /// A permission request ended without an answer of ours. Body: [`ApprovalClosed`].
+        /// A permission request ended without our answer. Body: [`ApprovalClosed`].
         ApprovalClosed = "approvalClosed",
         /// The answer to a permission request is about to be written. Body: [`AnswerWritten`].
         AnswerWritten = "answerWritten",
-        /// A cancel was taken. Body: [`CancelRequested`].
+        /// A cancel was accepted. Body: [`CancelRequested`].
         CancelRequested = "cancelRequested",
-        /// A turn is over. Body: [`TurnEnd`].
+        /// A turn has ended. Body: [`TurnEnd`].
         TurnEnd = "turnEnd",
-        /// The end of the runtime was asked for. Body: [`Terminating`].
+        /// The end of the runtime was requested. Body: [`Terminating`].
         Terminating = "terminating",
         /// The agent's process ended. Body: [`AgentExited`].
         AgentExited = "agentExited",
-        /// The guard proved that nothing is left: the last record of a runtime. Body: [`Ended`].
+        /// The guard proved that no process is left: the last record of a runtime. Body: [`Ended`].
         Ended = "ended",
-        /// The agent asks its client for a file or a terminal. Body: [`crate::client::ClientRequest`].
+        /// The agent requests access to a file or a terminal, with the
+        /// body [`crate::client::ClientRequest`].
         ClientRequest = "clientRequest",
-        /// What became of that. Body: [`crate::client::ClientResponse`].
+        /// The outcome of that request. Body: [`crate::client::ClientResponse`].
         ClientResponse = "clientResponse",
         /// The command of a terminal ended. Body: [`crate::client::TerminalExited`].
         TerminalExited = "terminalExited",
@@ -70,14 +71,14 @@ words! {
     }
 }
 
-/// One record, borrowed from the buffer that it was read from.
+/// One record, borrowed from its buffer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Record<'a> {
     /// The worker's number of this record: 1, 2, 3, ... over all its runtimes, without a gap.
     pub n: u64,
     /// When it was written, milliseconds since 1970.
     pub at: i64,
-    /// What it says.
+    /// Type of the record.
     pub t: RecordType,
     /// The number of the turn that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,13 +91,13 @@ pub struct Record<'a> {
         skip_serializing_if = "Option::is_none"
     )]
     pub k: Option<Cow<'a, str>>,
-    /// The body.
+    /// The body, whose shape depends on the type.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub b: Option<&'a RawValue>,
 }
 
 impl Record<'_> {
-    /// The type under which the record appears among the events.
+    /// Returns the event type of the record.
     #[must_use]
     pub fn event_type(&self) -> EventType {
         match self.t {
@@ -122,8 +123,8 @@ impl Record<'_> {
             RecordType::ApprovalClosed => EventType::RuntimeApprovalClosed,
             RecordType::AnswerWritten => EventType::RuntimeAnswerWritten,
             RecordType::CancelRequested => EventType::RuntimeCancelRequested,
-            // The public turn.completed, turn.failed or turn.canceled is written by the daemon when it takes
-            // this record: only there is it known which of them it is.
+            // The daemon writes the public turn.completed, turn.failed or turn.canceled when it
+            // reads this record: only the daemon knows which one it is.
             RecordType::TurnEnd => EventType::RuntimeTurnEnd,
             RecordType::Terminating => EventType::RuntimeTerminating,
             RecordType::AgentExited => EventType::RuntimeAgentExited,
@@ -131,53 +132,54 @@ impl Record<'_> {
         }
     }
 
-    /// Reads the body.
+    /// Parses the body as the given type.
     ///
     /// # Errors
-    /// `serde_json`'s, when the body is absent or has another shape.
+    ///
+    /// `serde_json`'s error, if the body is absent or has another shape.
     pub fn body<T: for<'b> Deserialize<'b>>(&self) -> serde_json::Result<T> {
         serde_json::from_str(self.b.map_or("null", RawValue::get))
     }
 }
 
-/// Body of [`RecordType::Segment`].
+/// Body of [`RecordType::Segment`], the first record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Segment {
-    /// Whose journal this is.
+    /// The worker that owns the journal.
     pub worker_id: WorkerId,
-    /// Which runtime of the worker writes it: 1, 2, 3, ...
+    /// Counts the worker's runtimes: 1, 2, 3, ...
     pub incarnation: u64,
     /// The number in the file's name.
     pub segment: u64,
-    /// The boot that it is written in: after another boot its tail may be missing.
+    /// Id of the boot: after another boot, the segment's tail may be missing.
     pub boot_id: String,
-    /// The protocol of the runtime.
+    /// Protocol version of the runtime.
     pub protocol: u32,
 }
 
-/// Body of [`RecordType::Sealed`].
+/// Body of [`RecordType::Sealed`], the last record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sealed {
-    /// The segment that goes on.
+    /// Number of the following segment.
     pub next: u64,
 }
 
-/// Body of [`RecordType::AgentStarted`].
+/// Body of [`RecordType::AgentStarted`], with both processes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentStarted {
-    /// The agent's process.
+    /// The agent's process id.
     pub agent_pid: i32,
     /// The guard above it.
     pub guard: ProcessId,
 }
 
 words! {
-    /// How a session came to be.
+    /// How a session was opened.
     SessionOrigin {
-        /// `session/new`.
+        /// By `session/new`, without history.
         New = "new",
         /// `session/load`: the agent replayed its history.
         Loaded = "loaded",
@@ -186,38 +188,38 @@ words! {
     }
 }
 
-/// Body of [`RecordType::Session`].
+/// Body of [`RecordType::Session`], with the agent's responses.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
-    /// The agent's own id.
+    /// The agent's id of the session.
     pub session_id: String,
-    /// How it came to be.
+    /// How it was opened.
     pub origin: SessionOrigin,
-    /// Whether an earlier session was asked for and could not be restored.
+    /// Whether an earlier session was requested and could not be restored.
     pub context_lost: bool,
     /// Why it could not be restored, in the agent's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_lost_reason: Option<String>,
     /// The result of `initialize` as the agent sent it.
     pub agent: Box<RawValue>,
-    /// The result of the request that gave or restored the session, as the agent sent it, unless it is too long to be
-    /// what it should be.
+    /// The result that opened or restored the session, as the agent sent it; absent if
+    /// it is too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<Box<RawValue>>,
-    /// Which way the prompt of a definition goes to the agent; absent when there is none.
+    /// How the prompt of a definition is sent to the agent; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_by: Option<PromptBy>,
-    /// The model of the definition that the agent does not have.
+    /// The preferred model of the definition that the agent does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_model: Option<String>,
-    /// Mode and model in which a new session began, before anything of it was set.
+    /// The mode and model of a new session before any option was set.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub began: Options,
 }
 
 words! {
-    /// Which way the prompt of a definition goes to the agent.
+    /// How the prompt of a definition is sent to the agent.
     PromptBy {
         /// As ACP's `systemPrompt` of the session.
         SystemPrompt = "system_prompt",
@@ -226,27 +228,27 @@ words! {
     }
 }
 
-/// Body of [`RecordType::StartFailed`].
+/// Body of [`RecordType::StartFailed`], with the error.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StartFailed {
-    /// What went wrong, with the agent's last words in `details.logTail`.
+    /// The error, with the agent's last lines in `details.logTail`.
     pub error: Error,
 }
 
-/// Body of [`RecordType::Dispatching`].
+/// Body of [`RecordType::Dispatching`], with the turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dispatching {
-    /// The turn's id.
+    /// Id of the turn.
     pub turn_id: TurnId,
 }
 
-/// Body of [`RecordType::Notification`].
+/// Body of [`RecordType::Notification`], kept verbatim.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Notification {
-    /// The method.
+    /// Name of the method.
     pub method: String,
     /// Its parameters as the agent sent them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -254,11 +256,11 @@ pub struct Notification {
 }
 
 words! {
-    /// Why a line was not taken as a message.
+    /// Why a line is not a message.
     NoiseReason {
         /// It is not a JSON object.
         NotJson = "not_json",
-        /// It is JSON but no JSON-RPC message.
+        /// It is JSON but not a JSON-RPC message.
         NotAMessage = "not_a_message",
         /// It is longer than the limit.
         TooLong = "too_long",
@@ -267,21 +269,21 @@ words! {
     }
 }
 
-/// Body of [`RecordType::Noise`].
+/// Body of [`RecordType::Noise`], a rejected line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Noise {
-    /// Why it was not taken.
+    /// Why the line was rejected.
     pub reason: NoiseReason,
-    /// The whole line's length in bytes.
+    /// Length of the whole line in bytes.
     pub bytes: u64,
     /// CRC-32C of the whole line, 8 hex digits.
     pub digest: String,
-    /// Its beginning, at most 4 KiB, with U+FFFD for what is not UTF-8.
+    /// Its beginning, at most 4 KiB, with U+FFFD for invalid UTF-8.
     pub head: String,
 }
 
-/// Body of [`RecordType::ApprovalRequested`].
+/// Body of [`RecordType::ApprovalRequested`], also of elicitations.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalRequested {
@@ -289,16 +291,16 @@ pub struct ApprovalRequested {
     pub request_id: RequestId,
     /// The parameters as the agent sent them.
     pub params: Box<RawValue>,
-    /// What the agent said of the tool call before, in its `tool_call` and every `tool_call_update`, but what the request
-    /// repeats to the letter. Its `toolCallId` differs from the request's where the request names an unknown call and
-    /// fits the only one that is open.
+    /// The agent's earlier data about the tool call from `tool_call` and `tool_call_update`,
+    /// without values that the request repeats verbatim. Its `toolCallId` differs from the
+    /// request's if the request names an unknown call and fits the only open one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<Box<RawValue>>,
-    /// The agent's request for a file or a terminal that the client itself asks for here (see
-    /// [`crate::client::ClientRequest::call`]); absent of what the agent asks for.
+    /// The agent's request for a file or a terminal for which the client itself asks (see
+    /// [`crate::client::ClientRequest::call`]); absent for the agent's own requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_call: Option<u64>,
-    /// Which session asks, if it is not the worker's own.
+    /// The session that asks, if it is not the worker's own.
     #[serde(flatten)]
     pub child: Child,
 }
@@ -310,16 +312,16 @@ pub struct Child {
     /// The agent's id of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Its title, if the agent gave one.
+    /// Its title, if the agent sent one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_title: Option<String>,
 }
 
-/// Body of [`RecordType::ElicitationRequested`].
+/// Body of [`RecordType::ElicitationRequested`], in the same format.
 pub type ElicitationRequested = ApprovalRequested;
 
 words! {
-    /// Why a permission request ended without an answer of ours.
+    /// Why a permission request ended without our answer.
     ApprovalClosedReason {
         /// The agent withdrew it (`$/cancel_request`).
         Withdrawn = "withdrawn",
@@ -334,42 +336,43 @@ words! {
     }
 }
 
-/// Body of [`RecordType::ApprovalClosed`].
+/// Body of [`RecordType::ApprovalClosed`], with the reason.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalClosed {
-    /// The request.
+    /// Id of the request.
     pub request_id: RequestId,
-    /// Why.
+    /// Reason for its end.
     pub reason: ApprovalClosedReason,
 }
 
-/// Body of [`RecordType::AnswerWritten`].
+/// Body of [`RecordType::AnswerWritten`], with the request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AnswerWritten {
-    /// The request.
+    /// Id of the request.
     pub request_id: RequestId,
 }
 
-/// Body of [`RecordType::CancelRequested`].
+/// Body of [`RecordType::CancelRequested`], with the reason.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelRequested {
-    /// Why, in the words of whoever canceled.
+    /// The reason given by the client.
     pub reason: String,
 }
 
-/// Body of [`RecordType::TurnEnd`]: how the prompt ended, as the runtime saw it.
+/// Body of [`RecordType::TurnEnd`]: how the prompt ended, as seen by the runtime.
 ///
-/// Whether that is `turn.completed`, `turn.failed` or `turn.canceled` is decided by the daemon's core from the
-/// order of the journal: after [`RecordType::CancelRequested`] every end is `turn.canceled`.
+/// The daemon's core decides from the order of the journal whether that is
+/// `turn.completed`, `turn.failed` or `turn.canceled`: after
+/// [`RecordType::CancelRequested`] every end is `turn.canceled`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "camelCase", rename_all_fields = "camelCase", try_from = "TurnEndParts")]
 pub enum TurnEnd {
     /// The agent answered the prompt.
     Answered {
-        /// ACP's `stopReason` in the agent's spelling; absent when it gave none.
+        /// ACP's `stopReason` in the agent's spelling; absent if it sent none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stop_reason: Option<String>,
         /// ACP's `usage` as the agent sent it.
@@ -379,15 +382,15 @@ pub enum TurnEnd {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         meta: Option<Value>,
     },
-    /// The prompt failed.
+    /// The prompt failed with an error.
     Failed {
-        /// What went wrong.
+        /// Error of the prompt.
         error: Error,
     },
 }
 
-/// How a [`TurnEnd`] is read: field by field, so that what stands beside it is passed over and not looked into. It may be
-/// an agent's text to the letter, with half of a surrogate pair in it or nested without end.
+/// Parses a [`TurnEnd`] field by field, so that other fields are skipped without a look. They may
+/// contain an agent's verbatim text, with half of a surrogate pair or deeply nested.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TurnEndParts {
@@ -421,26 +424,26 @@ impl TryFrom<TurnEndParts> for TurnEnd {
     }
 }
 
-/// Body of [`RecordType::TurnEnd`] as a runtime writes it: with what the agent answered, to the letter.
+/// Body of [`RecordType::TurnEnd`] as a runtime writes it, with the agent's verbatim response.
 #[derive(Debug, Serialize)]
 pub struct TurnEndBody<'a> {
-    /// What it means.
+    /// The end as the runtime interpreted it.
     #[serde(flatten)]
     pub end: &'a TurnEnd,
-    /// The `result` or the `error` of the answer to the prompt, if there was one and it is short.
+    /// The `result` or the `error` of the response to the prompt, if there was one and it is short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<&'a RawValue>,
 }
 
-/// Body of [`RecordType::Terminating`].
+/// Body of [`RecordType::Terminating`], with the reason.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminating {
-    /// Why.
+    /// Reason for the end.
     pub reason: String,
 }
 
-/// Body of [`RecordType::AgentExited`].
+/// Body of [`RecordType::AgentExited`], with the status.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentExited {
@@ -455,37 +458,37 @@ pub struct AgentExited {
     pub stderr_tail: String,
 }
 
-/// Body of [`RecordType::Ended`].
+/// Body of [`RecordType::Ended`], the final proof.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ended {
-    /// Processes that had to be killed.
+    /// Number of processes that had to be killed.
     pub killed: u64,
     /// How long the guard took, in milliseconds.
     pub millis: u64,
 }
 
-/// Body of [`RecordType::OptionSet`].
+/// Body of [`RecordType::OptionSet`], with the outcome.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OptionSet {
-    /// What was chosen.
+    /// The option and its value.
     pub choice: Choice,
-    /// The method that it was asked for with; absent when it was not asked for.
+    /// The method of the request; absent if no request was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// The command that it was set for; absent for what is set before a session is ready.
+    /// The command that set it; absent for options set before a session is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// Whether nothing more follows for that command.
+    /// Whether it is the last record for that command.
     pub last: bool,
-    /// What the agent answered, as it sent it; absent with an error, and when it was very long.
+    /// The agent's response as it was sent; absent with an error, or if it was very long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Box<RawValue>>,
     /// Why it was not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
-    /// What is set now.
+    /// The values after the operation.
     pub current: Current,
 }
 

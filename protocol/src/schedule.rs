@@ -1,25 +1,25 @@
-//! Schedules: when something is started, and what is done about times that were missed or that overlap.
+//! Schedules: when work starts, and the handling of missed or overlapping times.
 
 use serde::{Deserialize, Serialize};
 
 use crate::state::words;
 
 words! {
-    /// What happens to times at which no daemon was there.
+    /// The handling of times at which no daemon was running.
     Missed {
-        /// They are left out.
+        /// The missed firings are skipped.
         Skip = "skip",
-        /// The newest of them fires.
+        /// Only the newest of them fires.
         Once = "once",
-        /// Each of them fires, the newest 100 at most.
+        /// Each of them fires, at most the newest 100.
         All = "all",
     }
 }
 
 words! {
-    /// What happens to a firing while an earlier one of the same schedule is running.
+    /// The handling of a firing while an earlier one of the same schedule is running.
     Overlap {
-        /// It is left out.
+        /// The new one is skipped.
         Skip = "skip",
         /// It starts when the earlier one has ended.
         Queue = "queue",
@@ -31,25 +31,25 @@ words! {
 }
 
 words! {
-    /// How far a firing is.
+    /// The status of a firing.
     FiringStatus {
         /// It has not been started.
         Waiting = "waiting",
         /// Its task or its turn has not ended.
         Running = "running",
-        /// Its task or its turn ended well.
+        /// Its task or its turn ended with success.
         Completed = "completed",
         /// It could not be started, or its task or its turn failed.
         Failed = "failed",
         /// Its task or its turn was canceled.
         Canceled = "canceled",
-        /// It was left out.
+        /// The firing was skipped.
         Skipped = "skipped",
     }
 }
 
 impl FiringStatus {
-    /// Whether nothing more happens to the firing.
+    /// Whether the firing has ended.
     #[must_use]
     pub const fn is_over(self) -> bool {
         !matches!(self, Self::Waiting | Self::Running)
@@ -57,35 +57,35 @@ impl FiringStatus {
 }
 
 words! {
-    /// Why a schedule does not fire.
+    /// Why a schedule is paused.
     SchedulePause {
-        /// A person paused it.
+        /// A user paused it.
         User = "user",
-        /// As many firings as it allows failed one after the other.
+        /// It reached its limit of consecutive failures.
         Failures = "failures",
         /// Its worker is stopped or removed.
         WorkerGone = "worker_gone",
         /// Its definition or launcher cannot be found.
         DefinitionGone = "definition_gone",
-        /// Its times cannot be computed, as when the time zone is not known any more.
+        /// Its times cannot be computed, for example because the time zone is no longer known.
         Unusable = "unusable",
         /// The state was restored from a backup: some of its times may have fired since.
         Restored = "restored",
     }
 }
 
-/// When a schedule fires.
+/// The times of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum When {
     /// A cron line of five fields, in the schedule's time zone.
     Cron(String),
-    /// Seconds between two firings, counted from the time when the schedule was made.
+    /// Seconds between two firings, counted from the schedule's creation.
     EverySeconds(u64),
     /// Once: a local time in the schedule's time zone, or a time with an offset.
     At(String),
 }
 
-/// The number of failed firings in a row that pauses a schedule, unless it says otherwise.
+/// Default number of consecutive failures that pauses a schedule.
 pub const MAX_FAILURES: u32 = 3;

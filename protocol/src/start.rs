@@ -1,6 +1,8 @@
-//! What the daemon hands to a new runtime over its standard input, once, as one JSON object.
+//! The start parameters of a new runtime, sent by the daemon over standard input
+//! as one JSON object.
 //!
-//! It holds the environment of the agent and so is never put on a command line, into a log or into the database.
+//! They contain the agent's environment and are therefore never put on a command line, into a log
+//! or into the database.
 
 use std::path::PathBuf;
 
@@ -21,31 +23,31 @@ pub const GUARD_LOCK_FD: i32 = 4;
 /// The exit code of a runtime that cannot begin because a disk is full.
 pub const STORAGE_FULL_EXIT: u8 = 28;
 
-/// Everything that a runtime must know.
+/// The start parameters of a runtime.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeStart {
-    /// The protocol of the daemon.
+    /// Protocol version of the daemon.
     pub protocol: u32,
-    /// Whose runtime this is.
+    /// The worker that it serves.
     pub worker_id: WorkerId,
-    /// Which one of the worker's runtimes: 1, 2, 3, ...
+    /// Counts the worker's runtimes: 1, 2, 3, ...
     pub incarnation: u64,
     /// The generation of the daemon that starts it.
     pub generation: u64,
     /// The worker's directory: journals and locks.
     pub directory: PathBuf,
-    /// Where to listen for commands.
+    /// Path of its command socket.
     pub socket: PathBuf,
-    /// Where the agent's standard error goes (appended).
+    /// The file to which the agent's stderr is appended.
     pub log: PathBuf,
     /// The number of the segment to begin.
     pub segment: u64,
     /// The number of the first record to write.
     pub first_record: u64,
-    /// The last turn that an earlier runtime took, 0 for none.
+    /// The last turn that an earlier runtime accepted, or 0.
     pub last_turn: u64,
-    /// This boot, for the segment's first record.
+    /// Id of the current boot, for the segment's first record.
     pub boot_id: String,
     /// A value that only processes of this runtime have in their environment (`SUBAGENT_MARKER`).
     pub marker: String,
@@ -53,120 +55,123 @@ pub struct RuntimeStart {
     pub agent: AgentCommand,
     /// The session to restore.
     pub session: Option<String>,
-    /// Whether the start fails when it cannot be restored, instead of going on with a new one.
+    /// Whether the start fails if the session cannot be restored, instead of opening a new one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resume_only: bool,
-    /// What the last starts came to that failed while they restored it. After one, an agent that does not answer is
-    /// asked for a new session in the same start; after more, it is asked for a new one at once.
+    /// Outcomes of earlier starts that failed while restoring the session. After one, an agent that
+    /// does not answer is asked for a new session in the same start; after more, it is asked for a
+    /// new one at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restore_failures: Vec<String>,
-    /// Deadlines.
+    /// Deadlines of the conversation.
     pub timeouts: Timeouts,
-    /// Limits.
+    /// Size limits in bytes.
     pub limits: Limits,
-    /// The folders that the agent's file requests and terminals stay within, absolute; none means its working directory.
+    /// Absolute folders that confine the agent's file requests and terminals; empty
+    /// means its working directory.
     #[serde(default)]
     pub roots: Vec<PathBuf>,
-    /// Folders that are closed to those also inside the roots: the state dir, and the one with the sockets.
+    /// Folders that these must not access even within the roots: the state directory
+    /// and the socket directory.
     #[serde(default)]
     pub private: Vec<PathBuf>,
     /// MCP servers for its sessions.
     #[serde(default, skip_serializing_if = "McpServers::is_empty")]
     pub mcp_servers: McpServers,
-    /// Folders that its sessions may also work in.
+    /// Further working folders of its sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_directories: Vec<PathBuf>,
-    /// What of the session was chosen.
+    /// Options of its session.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub options: Options,
-    /// How somebody logs in to the agent.
+    /// How the user logs in to the agent.
     #[serde(default)]
     pub login: Login,
-    /// What of the requests for files and terminals the daemon is asked about; absent of a worker without rules. Needs
-    /// [`crate::frame::CLIENT_RULES`].
+    /// The client requests that need the daemon's permission; absent for a worker
+    /// without rules. Needs [`crate::frame::CLIENT_RULES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_rules: Option<ClientRules>,
-    /// How to start the daemon again after it died; absent if this runtime must not.
+    /// How to restart the daemon after its death; absent if this runtime must not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon: Option<DaemonStart>,
-    /// What the definition of the agent adds; none of a worker without one.
+    /// What the definition of the agent adds; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
 }
 
-/// What a runtime needs to start the daemon again. The program lies beside the runtime's own; the rest of the environment
-/// is that of the runtime, which is the daemon's without its own settings.
+/// What a runtime needs to restart the daemon. The program is beside the runtime's own. The rest of
+/// the environment is the runtime's, which is the daemon's without its own settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonStart {
-    /// The state dir, absolute.
+    /// Absolute path of the state directory.
     pub state_dir: PathBuf,
     /// The daemon's settings (`SUBAGENT_*`), by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<(Bytes64, Bytes64)>,
 }
 
-/// Which of the agent's requests to its client are done only when the daemon allows them.
+/// The client requests of the agent that need the daemon's permission.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientRules {
-    /// To read a file.
+    /// Reading a file needs permission.
     pub read: bool,
-    /// To write one.
+    /// Writing a file needs permission.
     pub edit: bool,
-    /// To run a command.
+    /// Running a command needs permission.
     pub execute: bool,
-    /// Folders, absolute, in which files are written only then, whatever `edit` says.
+    /// Absolute folders in which writing always needs permission.
     pub guarded: Vec<PathBuf>,
 }
 
-/// How somebody logs in to an agent that wants it.
+/// How the user logs in to an agent that requires it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Login {
-    /// The launcher's name: what to say to `subagent launcher login`.
+    /// The launcher's name for `subagent launcher login`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launcher: Option<String>,
-    /// The way that the launcher names, which the agent is asked to go by itself when it wants a login.
+    /// The launcher's login method, which the agent may run by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
 }
 
-/// A program to run and all that it inherits.
+/// A program to run, and everything it inherits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCommand {
     /// The executable, absolute or found in the `PATH` of `env`.
     pub program: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
-    /// Its working directory, absolute.
+    /// Absolute path of the working directory.
     pub cwd: PathBuf,
-    /// Its whole environment.
+    /// The whole environment of the program.
     pub env: Vec<(Bytes64, Bytes64)>,
     /// Its file mode creation mask.
     pub umask: u32,
     /// Its soft limit of open files.
     pub nofile: Option<u64>,
-    /// What it and everything below it may reach; absent: all that the user may.
+    /// What it and its descendants may reach; absent: everything that the user may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
 }
 
-/// Deadlines, in milliseconds.
+/// Deadlines of a conversation, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Timeouts {
     /// From the agent's start to its session.
     pub startup_ms: u64,
-    /// From the agent's start to its answer to `initialize`; none means as long as the whole start.
+    /// From the agent's start to its response to `initialize`; absent: as long as the whole start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialize_ms: Option<u64>,
-    /// One request for a session; none means as long as the whole start.
+    /// One session request; absent: as long as the whole start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_ms: Option<u64>,
-    /// A turn; none means that it may take for ever.
+    /// A turn; absent: no limit.
     pub turn_ms: Option<u64>,
     /// From `session/cancel` to the end of the turn, before the agent is killed.
     pub cancel_grace_ms: u64,
@@ -187,15 +192,15 @@ impl Default for Timeouts {
     }
 }
 
-/// Limits, in bytes.
+/// Size limits, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
-    /// The longest line of the agent that is kept whole.
+    /// Maximum length of an agent's line that is kept whole.
     pub max_line_bytes: u64,
-    /// A segment is closed when it is longer.
+    /// Size above which a segment is closed.
     pub segment_bytes: u64,
-    /// The agent is not read while its journal on disk is longer.
+    /// The agent is not read while its journal on disk is larger.
     pub journal_quota_bytes: u64,
 }
 

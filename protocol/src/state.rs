@@ -1,4 +1,4 @@
-//! The states that users see. How they change is the business of the daemon's `core`.
+//! The states that users see. The daemon's `core` defines their transitions.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +12,13 @@ macro_rules! words {
             /// All values, in the order of their definition.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The word that is printed and stored.
+            /// Returns the word that is printed and stored.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
 
-            /// Reads the word back.
+            /// Parses the serialized word; `None` if unknown.
             #[must_use]
             pub fn parse(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)+ _ => None }
@@ -38,31 +38,32 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
-    /// Why the messages that wait for a worker are not sent.
+    /// Why a worker's queued messages are not sent.
     QueuePause {
-        /// A turn failed.
+        /// A turn of the worker failed.
         TurnFailed = "turn_failed",
         /// A turn was lost with its runtime.
         TurnLost = "turn_lost",
-        /// The agent did what a rule of the owner denies.
+        /// The agent did something that a rule of the owner denies.
         PolicyViolation = "policy_violation",
         /// The agent could not be started.
         StartFailed = "start_failed",
-        /// Somebody else ended the worker's runtime in the middle of a turn.
+        /// Another process ended the worker's runtime during a turn.
         RuntimeEnded = "runtime_ended",
-        /// A budget is used up, or it is not known how much of it is.
+        /// A budget is used up, or its usage is unknown.
         Budget = "budget",
-        /// The state was restored from a backup: some of it may have been sent since.
+        /// The state was restored from a backup: some messages may have been sent since.
         Restored = "restored",
     }
 }
 
 words! {
-    /// What a worker is doing. `waiting_approval` is derived: a turn runs and at least one approval is open.
+    /// The state of a worker. `waiting_approval` is derived: a turn runs and at least
+    /// one approval is open.
     WorkerState {
         /// Its first agent process is being started.
         Starting = "starting",
-        /// Ready for a turn (its runtime may have to be started again for it).
+        /// Ready for a turn (its runtime may have to be restarted for it).
         Idle = "idle",
         /// A turn was accepted and has not ended.
         Running = "running",
@@ -72,33 +73,33 @@ words! {
         Canceling = "canceling",
         /// The agent could not be started.
         Error = "error",
-        /// Ended for good.
+        /// The worker has ended permanently.
         Stopped = "stopped",
     }
 }
 
 words! {
-    /// What became of a permission request.
+    /// The status of a permission request.
     ApprovalStatus {
-        /// Nobody has decided yet.
+        /// It is not decided yet.
         Pending = "pending",
         /// Decided and stored, not yet written to the agent.
         Decided = "decided",
         /// The decision was written to the agent.
         Delivered = "delivered",
-        /// The decision could not be written any more: the turn or the agent had ended.
+        /// The decision could not be written: the turn or the agent had ended.
         Undelivered = "undelivered",
         /// The agent withdrew it, the turn was canceled, or the worker was stopped.
         Canceled = "canceled",
-        /// Its deadline passed.
+        /// It reached its deadline.
         Expired = "expired",
-        /// The runtime that asked is gone; nobody answered in the user's name.
+        /// The runtime that asked is gone; no answer was sent in the user's name.
         Lost = "lost",
     }
 }
 
 words! {
-    /// What an agent waits for.
+    /// The kind of an agent's question.
     QuestionKind {
         /// The choice of an option of a permission request.
         Permission = "permission",
@@ -108,19 +109,19 @@ words! {
 }
 
 words! {
-    /// How an elicitation is answered, in ACP's words.
+    /// How an elicitation is answered, in ACP's terms.
     ElicitationAction {
-        /// With what was asked for.
+        /// With the requested values.
         Accept = "accept",
-        /// Not at all, on purpose.
+        /// Explicitly without an answer.
         Decline = "decline",
-        /// Not at all: somebody turned away, or the turn was canceled.
+        /// Without an answer: the user dismissed it, or the turn was canceled.
         Cancel = "cancel",
     }
 }
 
 words! {
-    /// How a turn ended, or that it has not.
+    /// The status of a turn.
     TurnStatus {
         /// Accepted and stored; the prompt may not have been sent yet.
         Accepted = "accepted",
@@ -134,11 +135,11 @@ words! {
 }
 
 words! {
-    /// Who carries a turn out; the word is `raw.runtime` of its events.
+    /// What executes a turn; the word is `raw.runtime` of its events.
     Carrier {
         /// The worker's runtime, with its agent.
         Runtime = "acp-stdio",
-        /// The daemon alone: a simulated turn (debug mode), of which no agent hears.
+        /// The daemon alone: a simulated turn (debug mode), without an agent.
         Local = "local",
     }
 }
@@ -148,19 +149,19 @@ words! {
     Dispatched {
         /// The first byte was never written.
         No = "no",
-        /// It may have been written; nobody can tell any more.
+        /// It may have been written; the answer is lost.
         Maybe = "maybe",
-        /// It was written and the agent was heard afterwards.
+        /// It was written, and the agent has responded since.
         Yes = "yes",
     }
 }
 
 words! {
-    /// What a runtime should be doing, stored before anything is done about it.
+    /// The desired state of a runtime, stored before any action.
     Desired {
-        /// Run its agent.
+        /// The runtime should run its agent.
         Run = "run",
-        /// End.
+        /// The runtime should end its agent.
         Stop = "stop",
     }
 }
@@ -174,7 +175,7 @@ impl WorkerState {
 }
 
 impl TurnStatus {
-    /// Whether a turn with this status can never change any more.
+    /// Whether a turn with this status is final.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         !matches!(self, Self::Accepted)

@@ -1,6 +1,6 @@
-//! Tags: names with values that a caller gives to a worker, and selectors that choose workers by them.
+//! Tags: names with values that a caller assigns to a worker, and selectors of workers by tags.
 //!
-//! A tag is for programs, the label of a worker for people. Tags are set at the start and never change.
+//! Tags are for programs, labels are for people. Tags are set at the start and never change.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Code, Error, Result};
 
-/// The most tags of a worker.
-pub const MOST_TAGS: usize = 32;
-/// The longest name of a tag, in bytes.
-const MOST_NAME: usize = 63;
-/// The longest value of a tag, in bytes.
-const MOST_VALUE: usize = 128;
+/// Maximum number of tags of a worker.
+pub const MAX_TAGS: usize = 32;
+/// Maximum length of a tag's name, in bytes.
+const MAX_NAME_BYTES: usize = 63;
+/// Maximum length of a tag's value, in bytes.
+const MAX_VALUE_BYTES: usize = 128;
 
 /// The tags of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,16 +22,17 @@ const MOST_VALUE: usize = 128;
 pub struct Tags(pub BTreeMap<String, String>);
 
 impl Tags {
-    /// Whether there are none.
+    /// Whether there are no tags.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The tags in texts of the form `NAME=VALUE`; of a name that comes twice the last value counts.
+    /// Parses texts of the form `NAME=VALUE`; the last value of a repeated name counts.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{tag,position}` for a text that is no tag.
+    ///
+    /// `INVALID_ARGUMENT{tag,position}` for a text that is not a tag.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         let mut tags = Self::default();
         for text in texts {
@@ -46,25 +47,27 @@ impl Tags {
         Ok(tags)
     }
 
-    /// Checks tags that came as a map.
+    /// Checks tags that were sent as a map.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{tag,position}`, as [`Tags::parse`]; `INVALID_ARGUMENT{field}` for too many.
+    ///
+    /// `INVALID_ARGUMENT{tag,position}` as in [`Tags::parse`];
+    /// `INVALID_ARGUMENT{field}` for too many.
     pub fn check(&self) -> Result<()> {
         for (name, value) in &self.0 {
             let text = format!("{name}={value}");
             check_name("tag", &text, 0, name)?;
             check_value("tag", &text, name.len() + 1, value)?;
         }
-        if self.0.len() > MOST_TAGS {
-            let message = format!("a worker has at most {MOST_TAGS} tags, not {}", self.0.len());
+        if self.0.len() > MAX_TAGS {
+            let message = format!("a worker has at most {MAX_TAGS} tags, not {}", self.0.len());
             return Err(Error::new(Code::InvalidArgument, message).with("field", "tags"));
         }
         Ok(())
     }
 }
 
-/// What chooses workers by their tags: all of its parts must fit.
+/// Selects workers by their tags: all of its parts must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selector(Vec<(String, Option<String>)>);
 
@@ -72,6 +75,7 @@ impl Selector {
     /// Parses parts that are separated by commas: `NAME=VALUE`, or `NAME` for any value.
     ///
     /// # Errors
+    ///
     /// `INVALID_ARGUMENT{selector,position}`; the position counts bytes from 0.
     pub fn parse(text: &str) -> Result<Self> {
         let (mut parts, mut at) = (Vec::new(), 0);
@@ -92,7 +96,7 @@ impl Selector {
         Ok(Self(parts))
     }
 
-    /// Whether a worker with these tags is chosen.
+    /// Whether a worker with these tags is selected.
     #[must_use]
     pub fn matches(&self, tags: &Tags) -> bool {
         self.0.iter().all(|(name, value)| match (tags.0.get(name), value) {
@@ -114,8 +118,13 @@ fn check_name(what: &'static str, text: &str, at: usize, name: &str) -> Result<(
         let message = format!("the name of a tag has letters, digits, and inside . _ - / too, but not {c:?}");
         return Err(wrong(what, text, at + index, message));
     }
-    if name.len() > MOST_NAME {
-        return Err(wrong(what, text, at, format!("the name of a tag has at most {MOST_NAME} characters")));
+    if name.len() > MAX_NAME_BYTES {
+        return Err(wrong(
+            what,
+            text,
+            at,
+            format!("the name of a tag has at most {MAX_NAME_BYTES} characters"),
+        ));
     }
     Ok(())
 }
@@ -127,8 +136,13 @@ fn check_value(what: &'static str, text: &str, at: usize, value: &str) -> Result
             format!("the value of a tag has letters, digits and . _ - / : @ + alone, but not {c:?}");
         return Err(wrong(what, text, at + index, message));
     }
-    if value.len() > MOST_VALUE {
-        return Err(wrong(what, text, at, format!("the value of a tag has at most {MOST_VALUE} characters")));
+    if value.len() > MAX_VALUE_BYTES {
+        return Err(wrong(
+            what,
+            text,
+            at,
+            format!("the value of a tag has at most {MAX_VALUE_BYTES} characters"),
+        ));
     }
     Ok(())
 }
@@ -179,7 +193,7 @@ mod tests {
             let error = Tags::parse([text]).unwrap_err();
             assert_eq!(error.details["position"], position, "{text}: {error}");
         }
-        let many: Vec<String> = (0..=MOST_TAGS).map(|number| format!("n{number}=")).collect();
+        let many: Vec<String> = (0..=MAX_TAGS).map(|number| format!("n{number}=")).collect();
         assert_eq!(Tags::parse(many.iter().map(String::as_str)).unwrap_err().details["field"], "tags");
     }
 

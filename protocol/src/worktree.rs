@@ -1,7 +1,8 @@
-//! Git worktrees of workers: what one is, and the operations of `subagent-runtime worktree`.
+//! Git worktrees of workers, and the operations of `subagent-runtime worktree`.
 //!
-//! That program reads one [`Operation`] from its standard input and writes one [`Answer`] to its standard output, as
-//! one line of JSON each. An operation that was killed can be repeated: it finishes what is left, or undoes it.
+//! That program reads one [`Operation`] from standard input and writes one [`Answer`] to
+//! standard output, as one line of JSON each. An operation that was killed can be repeated: it
+//! is then completed or undone.
 
 use std::path::PathBuf;
 
@@ -11,45 +12,49 @@ use crate::Error;
 use crate::sandbox::Sandbox;
 use crate::time::Timestamp;
 
-/// The folder of branches that are made without a name of the user: `subagent/NAME`.
+/// The folder of branches without a name from the user: `subagent/NAME`.
 pub const BRANCH_PREFIX: &str = "subagent/";
-/// The folder of refs that keep the work of discarded and landed worktrees: `refs/subagent/retired/NAME/TIME`.
+/// The folder of the refs `refs/subagent/retired/NAME/TIME`, which keep the work of
+/// discarded and landed worktrees.
 pub const RETIRED_REFS: &str = "refs/subagent/retired/";
 
-/// A worktree: all that must be known to make, look at, land or remove it. All paths are absolute.
+/// A worktree: everything required to create, inspect, land or remove it. All paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Worktree {
-    /// Its name, unique in its repository. One component of a path.
+    /// Name, unique in its repository, and one component of a path.
     pub name: String,
     /// The common git directory of the repository (`git rev-parse --git-common-dir`).
     pub repository: PathBuf,
-    /// The top folder of the work tree that it was made from.
+    /// The top folder of the work tree that it was created from.
     pub main: PathBuf,
     /// Its own top folder.
     pub path: PathBuf,
     /// Its branch, without `refs/heads/`.
     pub branch: String,
-    /// The commit that its branch began with.
+    /// The first commit of its branch.
     pub base: String,
-    /// The branch of the work tree that it was made from, if one was checked out: where it lands by default.
+    /// The branch of the work tree that it was created from, if one was checked
+    /// out: its default target.
     pub source_branch: Option<String>,
-    /// Whether `base` is a commit of changes that the main work tree had not committed. Landing leaves these out.
+    /// Whether `base` is a commit of uncommitted changes in the main work tree,
+    /// which a landing omits.
     pub with_changes: bool,
-    /// The sandbox of its agent. Such a worktree is a repository of its own, which borrows the objects of `repository`.
-    /// Its agent may have changed anything in it, so git runs there inside of the sandbox only.
+    /// The sandbox of its agent. Such a worktree is a separate repository that borrows the
+    /// objects of `repository`. Its agent may have changed anything in it, so git runs there
+    /// only inside the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Box<Sandbox>>,
 }
 
 impl Worktree {
-    /// The same as the repository of its own that it is: what a process inside of the sandbox sees.
+    /// Returns the same worktree as its own repository, as seen by a process inside the sandbox.
     #[must_use]
     pub fn from_inside(&self) -> Self {
         Self { repository: self.path.join(".git"), sandbox: None, ..self.clone() }
     }
 
-    /// Whether it is seen as [`Self::from_inside`].
+    /// Whether it is in the form of [`Self::from_inside`].
     #[must_use]
     pub fn is_inside(&self) -> bool {
         self.repository == self.path.join(".git")
@@ -61,78 +66,82 @@ impl Worktree {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Setup {
-    /// Shell commands, run one after the other with `sh -c` in the worktree.
+    /// Shell commands, run in order with `sh -c` in the worktree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
-    /// Globs of files of the main work tree, relative to its top, that are copied. Files that are there already stay.
+    /// Globs of files in the main work tree, relative to its top, that are
+    /// copied. Existing files stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copy: Vec<String>,
 }
 
-/// One operation.
+/// One operation on worktrees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "operation")]
 pub enum Operation {
-    /// Finds out what a new worktree would be made from. Changes nothing, but for the objects of `with_changes`.
+    /// Determines what a new worktree would be created from. Changes nothing,
+    /// except objects for `with_changes`.
     Plan {
-        /// The folder in which the worker was to work.
+        /// Intended working folder of the worker.
         cwd: PathBuf,
         /// The folder of all worktrees.
         root: PathBuf,
-        /// The branch, where the user names it. It must not exist.
+        /// The branch, if the user names it. It must not exist.
         branch: Option<String>,
-        /// The commit that it begins with; without one `HEAD`.
+        /// The first commit; `HEAD` if absent.
         base: Option<String>,
-        /// Whether uncommitted and untracked, not ignored files come along, as a commit on top of `HEAD`.
+        /// Whether to include uncommitted and untracked files that are not ignored, as a commit
+        /// on top of `HEAD`.
         with_changes: bool,
     },
-    /// Makes the worktree with its branch, and copies and runs what makes it usable. May be repeated.
+    /// Creates the worktree with its branch and runs its setup. May be repeated.
     Create {
-        /// Which.
+        /// The worktree to create.
         worktree: Worktree,
-        /// What makes it usable.
+        /// How to make it usable.
         setup: Setup,
     },
-    /// Copies and runs again what makes it usable.
+    /// Runs the setup again.
     Setup {
-        /// Which.
+        /// The worktree to set up.
         worktree: Worktree,
-        /// What makes it usable.
+        /// How to make it usable.
         setup: Setup,
     },
-    /// Looks what is in it. Changes nothing.
+    /// Inspects its content. Changes nothing.
     Look {
-        /// Which.
+        /// The worktree to inspect.
         worktree: Worktree,
     },
-    /// Removes it with its branch if nothing would be lost; else it stays as it is.
+    /// Removes it with its branch if nothing would be lost; otherwise it stays unchanged.
     Remove {
-        /// Which.
+        /// The worktree to remove.
         worktree: Worktree,
     },
-    /// Keeps all that is in it under a ref of [`RETIRED_REFS`], and removes it with its branch.
+    /// Keeps its whole content under a ref of [`RETIRED_REFS`], and removes it with its branch.
     Discard {
-        /// Which.
+        /// The worktree to discard.
         worktree: Worktree,
-        /// When: the last part of the ref.
+        /// Time for the last part of the ref.
         time: Timestamp,
     },
-    /// Brings its changes to another branch of the repository.
+    /// Applies its changes to another branch of the repository.
     Land {
-        /// Which.
+        /// The worktree to land.
         worktree: Worktree,
-        /// How, and where to.
+        /// How and where to land.
         landing: Box<Landing>,
     },
-    /// Brings its changes to the files of the main work tree, one by one and without a commit. A file that has changed
-    /// on both sides stays as it is.
+    /// Applies its changes to the files of the main work tree, one by one and without a commit. A
+    /// file that has changed on both sides stays unchanged.
     Merge {
-        /// Which.
+        /// The worktree to merge.
         worktree: Worktree,
-        /// Of what counts for a landing: `id`, `trailer` and `then`.
+        /// The landing; only its `id`, `trailer` and `then` are used.
         landing: Box<Landing>,
     },
-    /// Finishes a landing that was killed after the target branch was moved. Changes nothing if none was.
+    /// Completes a landing that was killed after the target branch was moved. Changes nothing
+    /// if there was none.
     Recover {
         /// The common git directory of the repository.
         repository: PathBuf,
@@ -141,7 +150,7 @@ pub enum Operation {
     Prune {
         /// The common git directory of the repository.
         repository: PathBuf,
-        /// Refs from before are deleted; none without it.
+        /// Refs from before this time are deleted; absent: none.
         before: Option<Timestamp>,
     },
 }
@@ -150,34 +159,36 @@ pub enum Operation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Landing {
-    /// When it was first asked for, in milliseconds since 1970. Identifies the landing: a repetition with the same id
-    /// returns the first answer. Not a [`Timestamp`], which has whole seconds as JSON: two landings fit into one.
+    /// Time of the first request, in milliseconds since 1970. Identifies the landing: a repetition
+    /// with the same id returns the first result. Not a [`Timestamp`], whose JSON has whole
+    /// seconds: two landings fit into one second.
     pub id: i64,
-    /// The branch; without one that of which the worktree was made.
+    /// The target branch; if absent, the one that the worktree was created from.
     pub into: Option<String>,
-    /// How the commits come to be.
+    /// How the commits are made.
     pub how: LandingMode,
-    /// The message of the commit; without one it is made of the worktree's commits.
+    /// The message of the commit; if absent, made from the worktree's commits.
     pub message: Option<String>,
-    /// The trailer of the commits that are made, such as `Subagent: auth, codex, w_0123456789ab`.
+    /// The trailer of the new commits, such as `Subagent: auth, codex, w_0123456789ab`.
     pub trailer: String,
     /// Shell commands that must succeed with the merged files before the branch moves.
     pub checks: Vec<String>,
-    /// Globs of branches into which nothing is landed unless `into` names them.
+    /// Globs of branches that only an explicit `into` can change.
     pub protected: Vec<String>,
     /// What happens to the worktree afterwards.
     pub then: AfterLanding,
 }
 
 impl Landing {
-    /// When it was first asked for: the last part of the ref that keeps the worktree's commits.
+    /// Returns the time of the first request: the last part of the ref that
+    /// keeps the worktree's commits.
     #[must_use]
     pub const fn time(&self) -> Timestamp {
         Timestamp(self.id)
     }
 }
 
-/// How the commits of a landing come to be.
+/// How the commits of a landing are made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -185,13 +196,13 @@ pub enum LandingMode {
     /// One commit with all changes.
     #[default]
     Squash,
-    /// A merge commit.
+    /// One merge commit with two parents.
     Merge,
-    /// The worktree's commits again, on top of the target.
+    /// The worktree's commits, repeated on top of the target.
     Rebase,
 }
 
-/// What happens to a worktree that has landed.
+/// What happens to a worktree after its landing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AfterLanding {
@@ -199,83 +210,84 @@ pub enum AfterLanding {
     Remove,
     /// It stays as it is.
     Keep,
-    /// Its branch goes on at what has landed: its worker works on.
+    /// Its branch moves to the landed commit, and its worker continues.
     GoOn,
 }
 
-/// The answer to an operation.
+/// The result of an operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Answer {
-    /// To [`Operation::Plan`].
+    /// The result of [`Operation::Plan`], without changes.
     Planned(Plan),
-    /// To [`Operation::Create`] and [`Operation::Setup`].
+    /// The result of [`Operation::Create`] and [`Operation::Setup`].
     Ready,
-    /// To [`Operation::Look`], and to [`Operation::Remove`] of one that stays.
+    /// The result of [`Operation::Look`], and of [`Operation::Remove`] for a kept worktree.
     Found(Contents),
-    /// To [`Operation::Remove`] of one that is gone.
+    /// The result of [`Operation::Remove`] for a removed worktree.
     Removed,
-    /// To [`Operation::Discard`]: the ref that keeps what was in it; none if it was clean or gone.
+    /// The result of [`Operation::Discard`]: the ref that keeps the content; `None` if it
+    /// was clean or gone.
     Discarded(Option<String>),
-    /// To [`Operation::Land`].
+    /// The result of [`Operation::Land`], with the commits.
     Landed(Landed),
-    /// To [`Operation::Merge`].
+    /// The result of [`Operation::Merge`], with the files.
     Merged(Merged),
-    /// To [`Operation::Recover`]: the branch whose landing was finished.
+    /// The result of [`Operation::Recover`]: the branch whose landing was completed.
     Recovered(Option<String>),
-    /// To [`Operation::Prune`].
+    /// The result of [`Operation::Prune`], with all refs.
     Pruned {
-        /// The refs that are left.
+        /// The refs that are kept.
         kept: Vec<String>,
-        /// Those that were deleted.
+        /// The refs that were deleted.
         deleted: Vec<String>,
     },
-    /// It failed; nothing has changed but what the error says.
+    /// The operation failed; changes are only those in the error.
     Failed(Error),
 }
 
-/// What a new worktree is made from.
+/// The sources of a new worktree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// See [`Worktree::repository`].
+    /// See [`Worktree::repository`] for its meaning.
     pub repository: PathBuf,
-    /// See [`Worktree::main`].
+    /// See [`Worktree::main`] for its meaning.
     pub main: PathBuf,
     /// The folder for the worktrees of this repository: `root/REPOSITORY-HASH`.
     pub folder: PathBuf,
     /// The path from `main` to the worker's folder; empty at the top.
     pub prefix: PathBuf,
-    /// See [`Worktree::base`].
+    /// See [`Worktree::base`] for its meaning.
     pub base: String,
-    /// See [`Worktree::source_branch`].
+    /// See [`Worktree::source_branch`] for its meaning.
     pub source_branch: Option<String>,
-    /// See [`Worktree::with_changes`].
+    /// See [`Worktree::with_changes`] for its meaning.
     pub with_changes: bool,
-    /// Names that are taken: of entries of `folder`, and of branches below [`BRANCH_PREFIX`].
+    /// Names in use: entries of `folder`, and branches below [`BRANCH_PREFIX`].
     pub taken: Vec<String>,
 }
 
-/// What is in a worktree that is not in its base.
+/// The content of a worktree beyond its base.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Contents {
-    /// Whether its folder is there.
+    /// Whether its folder exists.
     pub exists: bool,
-    /// Files that differ from the base, uncommitted and untracked ones included.
+    /// Number of files that differ from the base, including uncommitted and untracked ones.
     pub files: u64,
-    /// Lines that were added to text files.
+    /// Number of lines added to text files.
     pub added: u64,
-    /// Lines that were removed from text files.
+    /// Number of lines removed from text files.
     pub removed: u64,
-    /// Files with changes that are not committed, and untracked files that are not ignored.
+    /// Number of files with uncommitted changes, and of untracked files that are not ignored.
     pub uncommitted: u64,
-    /// Commits that no other ref has.
+    /// Number of commits that no other ref has.
     pub commits: u64,
-    /// What is under way in it: `merge`, `rebase`, `cherry-pick`, `revert` or `bisect`.
+    /// Its unfinished operation: `merge`, `rebase`, `cherry-pick`, `revert` or `bisect`.
     pub under_way: Option<String>,
-    /// Ignored files that are newer than its setup.
+    /// Number of ignored files newer than its setup.
     pub ignored: u64,
     /// The files that differ from the base, at most 100 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -290,40 +302,40 @@ impl Contents {
     }
 }
 
-/// What a merge has done, file by file.
+/// The result of a merge, file by file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Merged {
-    /// The files that the main work tree has now as the worktree has them.
+    /// The files that are now as in the worktree, in the main work tree.
     pub files: Vec<String>,
-    /// Those that have changed on both sides, and stay as they are.
+    /// Files that changed on both sides and stay unchanged.
     pub refused: Vec<String>,
-    /// The commit from which the worktree's changes count now: it has the merged files.
+    /// The new base of the worktree's changes, which includes the merged files.
     pub base: String,
-    /// The ref that keeps the commits of a worktree that was removed.
+    /// The ref that keeps the commits of a removed worktree.
     pub retired: Option<String>,
     /// Whether the worktree was removed.
     pub worktree_removed: bool,
 }
 
-/// What a landing has done.
+/// The result of a landing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Landed {
-    /// The branch that has the changes now.
+    /// The branch that now has the changes.
     pub into: String,
-    /// Its commit now; that of before if there was nothing to land.
+    /// Its present commit, which is the former one if there was nothing to land.
     pub commit: String,
-    /// Its commit before.
+    /// Its commit before the landing.
     pub before: String,
-    /// The files that changed there, in the order of their paths.
+    /// The files that changed there, sorted by path.
     pub files: Vec<String>,
-    /// Lines that were added to text files.
+    /// Number of lines added to text files.
     pub added: u64,
-    /// Lines that were removed from text files.
+    /// Number of lines removed from text files.
     pub removed: u64,
-    /// The ref that keeps the commits of a worktree that was removed.
+    /// The ref that keeps the commits of a removed worktree.
     pub retired: Option<String>,
     /// Whether the worktree was removed.
     pub worktree_removed: bool,

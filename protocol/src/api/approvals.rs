@@ -1,4 +1,4 @@
-//! Permission requests: the open ones, and decisions.
+//! Permission requests: listing open ones, and decisions.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,7 +10,8 @@ use crate::secret::Secret;
 use crate::state::{ApprovalStatus, ElicitationAction, QuestionKind, WorkerState};
 use crate::time::Timestamp;
 
-/// `POST /v1/workers/{id}/approvals/{requestId}`: decides. The first of option id, alias and decision counts.
+/// `POST /v1/workers/{id}/approvals/{requestId}`: decides a request. Option id precedes
+/// alias, which precedes decision.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -18,42 +19,42 @@ pub struct Decide {
     /// An option's alias or id, or a synonym of allow or deny.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
-    /// Exactly this option.
+    /// The id of the chosen option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub option_id: Option<String>,
-    /// Exactly this alias.
+    /// The alias of the chosen option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
     /// A note for the journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The decision becomes a rule, for this worker or all of its controller.
+    /// Turns the decision into a rule, for this worker or all of its controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub always: Option<RuleScope>,
 }
 
-/// Data of `approval.decided`.
+/// Data of the response `approval.decided`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalDecided {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// The permission request.
+    /// Id of the permission request.
     pub request_id: RequestId,
     /// The decision as it was given.
     pub decision: String,
-    /// The option that it selected.
+    /// Id of the selected option.
     pub option_id: String,
-    /// The option's alias.
+    /// Alias of the selected option.
     pub alias: Option<String>,
-    /// The worker's state now.
+    /// The worker's state after the decision.
     pub state: WorkerState,
-    /// The `approval.decided` event.
+    /// Id of the `approval.decided` event.
     pub event_id: EventId,
     /// `delivered`, `undelivered` or `pending` (not confirmed in time; it will be).
     pub delivery: String,
-    /// The rule that the decision became.
+    /// The rule created from the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub always: Option<OwnerRule>,
 }
@@ -63,48 +64,48 @@ pub struct ApprovalDecided {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// What to answer.
+    /// The kind of answer.
     pub action: ElicitationAction,
     /// With `accept`: the values of the form's fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub content: Option<Secret<Map<String, Value>>>,
-    /// The same as words, a field and its value each; the form says of which type they are. A list is given by naming
-    /// its field several times.
+    /// The same as text: pairs of a field and its value. The form defines their types. A list is
+    /// given by repeating its field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Vec<String>>>))]
     pub set: Option<Secret<Vec<(String, String)>>>,
 }
 
-/// Data of `elicitation.answered`.
+/// Data of the response `elicitation.answered`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ElicitationAnswered {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// The elicitation.
+    /// Id of the elicitation.
     pub request_id: RequestId,
-    /// What was answered.
+    /// The action that was sent.
     pub action: ElicitationAction,
-    /// The worker's state now.
+    /// The worker's state after the answer.
     pub state: WorkerState,
-    /// The `elicitation.answered` event.
+    /// Id of the `elicitation.answered` event.
     pub event_id: EventId,
     /// `delivered`, `undelivered` or `pending` (not confirmed in time; it will be).
     pub delivery: String,
 }
 
-/// A question that is open, as `worker show` names it.
+/// An open question, as listed in `worker show`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OpenQuestion {
-    /// Its id.
+    /// Id of the question.
     pub request_id: RequestId,
-    /// Whether `approve` answers it, or `answer`.
+    /// Whether `approve` or `answer` answers it.
     pub kind: QuestionKind,
-    /// What for, in one line.
+    /// The subject, in one line.
     pub message: String,
 }
 
@@ -113,22 +114,23 @@ pub struct OpenQuestion {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PendingApproval {
-    /// The permission request.
+    /// Id of the permission request.
     pub request_id: RequestId,
     /// The turn that asks.
     pub turn_id: Option<TurnId>,
-    /// `tool.call`, or `elicitation`.
+    /// `tool.call` or `elicitation`, as text.
     pub kind: String,
-    /// What for.
+    /// The subject, in one line.
     pub message: String,
-    /// The answers that are offered.
+    /// The possible answers, in order.
     pub options: Vec<ApprovalOption>,
-    /// Its status.
+    /// Status of the request.
     pub status: ApprovalStatus,
-    /// Since when.
+    /// Time of the request.
     pub created_at: Timestamp,
-    /// What it is asked for, as far as the request itself says: `toolCallId`, `command`, `rawInput`, `content`,
-    /// `locations`, as in a tool call's `progress.update`; of an elicitation what its event has: `mode`, `schema`, `url`.
+    /// The subject as far as the request contains it: `toolCallId`, `command`, `rawInput`,
+    /// `content`, `locations`, as in a tool call's `progress.update`. For an elicitation, the
+    /// fields of its event: `mode`, `schema`, `url`.
     #[serde(flatten)]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub tool_call: Map<String, Value>,

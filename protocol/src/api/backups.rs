@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::EventId;
 
-/// `POST /v1/daemon/backup`: copies the database into a file, while everything goes on.
+/// `POST /v1/daemon/backup`: copies the database to a file, while the daemon keeps working.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BackUp {
-    /// The file, absolute, in a folder that exists, outside of the state dir.
+    /// Absolute path of the file, in an existing folder outside the state directory.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub path: PathBuf,
-    /// Replace a backup, or an empty file, that is there; anything else never.
+    /// Replace an existing backup or empty file. Other files are never replaced.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Data of `state.backed_up`.
+/// Data of the response `state.backed_up`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BackedUp {
-    /// The file.
+    /// Path of the copy.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub path: PathBuf,
-    /// Its size.
+    /// Size of the copy in bytes.
     pub size_bytes: u64,
-    /// The schema of the database.
+    /// Schema version of the database.
     pub schema: i64,
-    /// The newest event in it; none before the first.
+    /// The newest event in the copy; null without events.
     pub last_event_id: Option<EventId>,
 }

@@ -1,4 +1,4 @@
-//! Controllers: who owns the workers of a workspace.
+//! Controllers: the ownership of a workspace's workers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -8,19 +8,20 @@ use crate::ids::{ControllerId, InstanceId};
 use crate::process::ProcessId;
 use crate::time::Timestamp;
 
-/// Proof of ownership of a controller, as it comes in from the caller's environment.
+/// Proof of ownership of a controller, from the caller's environment.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Handle {
-    /// The controller, unchecked text.
+    /// Id of the controller, as unchecked text.
     pub controller_id: String,
-    /// The epoch, unchecked text: what is no number is reported, not ignored.
+    /// The epoch as unchecked text: invalid numbers are reported and not ignored.
     pub epoch: String,
-    /// The secret.
+    /// The secret of the ownership.
     pub token: String,
 }
 
 impl Handle {
-    /// Its epoch; `None` if it is no whole number. One beyond all numbers here is the largest: nobody's.
+    /// Returns the epoch; `None` if it is not an integer. A number out of range becomes the largest
+    /// one, which no owner has.
     #[must_use]
     pub fn epoch_number(&self) -> Option<i64> {
         use std::num::IntErrorKind;
@@ -34,7 +35,7 @@ impl Handle {
         }
     }
 
-    /// What a caller is told of a handle, without its secret: whether it is the owner's.
+    /// Returns the public part of a handle, and whether it is the owner's.
     #[must_use]
     pub fn shown(&self, valid: bool) -> Value {
         match self.epoch_number() {
@@ -45,7 +46,7 @@ impl Handle {
         }
     }
 
-    /// What a caller without a handle is told of it.
+    /// Returns the same for a caller without a handle.
     #[must_use]
     pub fn shown_none() -> Value {
         json!({"present": false, "valid": false})
@@ -59,18 +60,18 @@ impl std::fmt::Debug for Handle {
     }
 }
 
-/// Which controller is meant: the first of these that is there.
+/// Selects a controller: the first of these that is present.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerChoice {
-    /// Named explicitly.
+    /// Id named explicitly by the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_id: Option<String>,
-    /// Found in the workspace's `controller.json`.
+    /// Id in the workspace's `controller.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hinted_controller_id: Option<String>,
-    /// The workspace, whose controller is taken otherwise.
+    /// The workspace, whose controller is used otherwise.
     pub workspace_key: String,
 }
 
@@ -79,34 +80,34 @@ pub struct ControllerChoice {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct InitController {
-    /// Which one; without any, a new one is made.
+    /// The controller; a new one is created if there is none.
     #[serde(flatten)]
     pub choice: ControllerChoice,
-    /// Its label; an existing controller keeps its own without one.
+    /// The label. If absent, an existing controller keeps its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// From now on its workers are changed with the owner's handle alone. False leaves it as it is.
+    /// Require the owner's handle for changes of workers from now on. False changes nothing.
     #[serde(default)]
     pub require_handle: bool,
-    /// What its workers may use together, if it is made now. One that exists keeps what it has.
+    /// The budget shared by its workers, for a new controller only.
     #[serde(default, skip_serializing_if = "Limits::is_empty")]
     pub budget: Limits,
-    /// The process whose life is the ownership's: the caller's session leader.
+    /// The owner's process, the caller's session leader: the ownership ends with it.
     pub owner: ProcessId,
 }
 
-/// `POST /v1/controllers/attach`: makes the caller the owner of a controller that exists.
+/// `POST /v1/controllers/attach`: makes the caller the owner of an existing controller.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AttachController {
-    /// Which one.
+    /// The controller to attach to.
     #[serde(flatten)]
     pub choice: ControllerChoice,
-    /// Also when somebody else owns it.
+    /// Take it over even from a live owner.
     #[serde(default)]
     pub takeover: bool,
-    /// The process whose life is the ownership's: the caller's session leader.
+    /// The owner's process, the caller's session leader: the ownership ends with it.
     pub owner: ProcessId,
 }
 
@@ -115,10 +116,10 @@ pub struct AttachController {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseController {
-    /// Which controller's.
+    /// The controller to release.
     #[serde(flatten)]
     pub choice: ControllerChoice,
-    /// Whoever it is, without a look at the caller's handle.
+    /// Release any owner, without checking the caller's handle.
     #[serde(default)]
     pub force: bool,
 }
@@ -128,32 +129,32 @@ pub struct ReleaseController {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerInitialized {
-    /// The controller.
+    /// Id of the controller.
     pub controller_id: ControllerId,
-    /// Its label.
+    /// Label of the controller.
     pub label: String,
-    /// Its workspace.
+    /// Workspace of the controller.
     pub workspace_key: String,
-    /// Whether its workers are changed with the owner's handle alone.
+    /// Whether changes of its workers require the owner's handle.
     pub require_handle: bool,
-    /// The new ownership.
+    /// The new ownership, with its secret.
     pub owner: OwnerGranted,
 }
 
-/// A new ownership, with the secret that is shown once.
+/// A new ownership, with the secret that is shown only once.
 #[derive(Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerGranted {
-    /// The controller.
+    /// Id of the controller.
     pub controller_id: ControllerId,
-    /// The ownership.
+    /// Id of the ownership.
     pub instance_id: InstanceId,
-    /// Its epoch: 1, 2, 3, ...
+    /// The epoch of the ownership: 1, 2, 3, ...
     pub epoch: u64,
-    /// The owner's process.
+    /// Pid of the owner's process.
     pub pid: i32,
-    /// Since when.
+    /// Start of the ownership.
     pub created_at: Timestamp,
     /// The secret. Only its hash is stored.
     pub token: String,
@@ -165,26 +166,26 @@ impl std::fmt::Debug for OwnerGranted {
     }
 }
 
-/// Data of `controller.status`.
+/// Data of the response `controller.status`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerStatus {
-    /// The controller; null if there is none.
+    /// Id of the controller; null without one.
     pub controller_id: Option<ControllerId>,
-    /// Its label.
+    /// Label of the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Its workspace.
+    /// Key of the workspace.
     pub workspace_key: String,
-    /// Whether its workers are changed with the owner's handle alone; absent if there is no controller.
+    /// Whether changes of its workers require the owner's handle; absent without a controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_handle: Option<bool>,
-    /// `active` with an owner, else `dormant`.
+    /// `active` with an owner, otherwise `dormant`.
     pub state: String,
-    /// The owner.
+    /// The present owner; null without one.
     pub active_owner: Option<OwnerView>,
-    /// What the caller's handle is worth.
+    /// The validity of the caller's handle.
     pub env_handle: Value,
 }
 
@@ -193,26 +194,26 @@ pub struct ControllerStatus {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerView {
-    /// The ownership.
+    /// Id of the ownership.
     pub instance_id: InstanceId,
-    /// Its epoch.
+    /// Epoch of the ownership.
     pub epoch: u64,
-    /// The owner's process.
+    /// Pid of the owner's process.
     pub pid: i32,
-    /// Since when.
+    /// Start of the ownership.
     pub created_at: Timestamp,
 }
 
-/// Data of `controller.released`.
+/// Data of the response `controller.released`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerReleased {
-    /// The controller.
+    /// Id of the controller.
     pub controller_id: ControllerId,
     /// Whether there was an owner.
     pub released: bool,
-    /// `NO_ACTIVE_OWNER` if there was none.
+    /// `NO_ACTIVE_OWNER` if there was no owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The ownership that has ended.
@@ -221,19 +222,19 @@ pub struct ControllerReleased {
     pub ended: Option<OwnershipEnded>,
 }
 
-/// An ownership that has ended; no field if there was none.
+/// An ownership that has ended; without fields if there was none.
 #[cfg(feature = "openapi")]
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[allow(dead_code, reason = "only its schema is used")]
 struct EndedIfAny {
-    /// When it has ended.
+    /// End of the ownership.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     released_at: Option<Timestamp>,
-    /// Which one it was.
+    /// Id of the ownership.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instance_id: Option<InstanceId>,
-    /// Its epoch.
+    /// Epoch of the ownership.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     epoch: Option<u64>,
 }
@@ -243,69 +244,69 @@ struct EndedIfAny {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OwnershipEnded {
-    /// When.
+    /// End of the ownership.
     pub released_at: Timestamp,
-    /// Which one.
+    /// Id of the ownership.
     pub instance_id: InstanceId,
-    /// Its epoch.
+    /// Epoch of the ownership.
     pub epoch: u64,
 }
 
-/// Data of `controller.recovered`.
+/// Data of the response `controller.recovered`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControllersRecovered {
-    /// How many there are.
+    /// Number of the controllers.
     pub count: usize,
-    /// The controllers, the newest first.
+    /// The controllers, newest first.
     pub items: Vec<RecoveredController>,
-    /// The workspace that was asked for; null: all.
+    /// The requested workspace; null for all.
     pub workspace_filter: Option<String>,
 }
 
-/// A controller, and whether its owner still lives.
+/// A controller, and whether its owner is alive.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveredController {
-    /// The controller.
+    /// Id of the controller.
     pub controller_id: ControllerId,
-    /// Its label.
+    /// Label of the controller.
     pub label: String,
-    /// Its workspace.
+    /// Workspace of the controller.
     pub workspace_key: String,
-    /// Whether its workers are changed with the owner's handle alone.
+    /// Whether changes of its workers require the owner's handle.
     pub require_handle: bool,
-    /// What is known of its owner.
+    /// State of its ownership.
     pub state: Ownership,
-    /// The owner.
+    /// The present owner; null without one.
     pub active_owner: Option<RecoveredOwner>,
 }
 
-/// What is known of a controller's owner.
+/// The state of a controller's ownership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Ownership {
-    /// There is none.
+    /// There is no owner.
     Dormant,
-    /// Its process lives.
+    /// The owner's process is alive.
     Active,
-    /// Its process has ended.
+    /// The owner's process has ended.
     Orphaned,
-    /// It cannot be told whether its process lives.
+    /// It is unknown whether the owner's process is alive.
     Conflicted,
 }
 
-/// An owner, and whether its process lives.
+/// An owner, and whether its process is alive.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveredOwner {
-    /// The owner.
+    /// The owner without its secret.
     #[serde(flatten)]
     pub owner: OwnerView,
-    /// Whether its process lives; null if that cannot be told.
+    /// Whether its process is alive; null if unknown.
     pub alive: Option<bool>,
 }

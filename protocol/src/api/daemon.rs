@@ -1,4 +1,4 @@
-//! The daemon itself.
+//! Requests about the daemon itself.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::process::ProcessId;
 use crate::time::Timestamp;
 
-/// `POST /v1/daemon/stop`.
+/// `POST /v1/daemon/stop`: ends the daemon.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -19,38 +19,38 @@ pub struct StopDaemon {
     pub workers: bool,
 }
 
-/// `POST /v1/daemon/health`.
+/// `POST /v1/daemon/health`: checks the workers' runtimes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CheckHealth {
-    /// Start dead runtimes again, each at the earliest so many seconds after the last attempt, 0 to
-    /// 31622400; absent: only look.
+    /// Restart dead runtimes, each at least this many seconds (0 to 31622400) after the last
+    /// attempt. If absent, only check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_cooldown_seconds: Option<u64>,
 }
 
-/// `GET /v1/daemon`.
+/// `GET /v1/daemon`: the running daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonShown {
-    /// What stays the same while it runs.
+    /// Facts that do not change while it runs.
     #[serde(flatten)]
     pub info: DaemonInfo,
-    /// How many workers have a live runtime.
+    /// Number of workers with a live runtime.
     pub live_workers: usize,
 }
 
-/// The folder of a state dir: the same for every path that leads to it, another one for a copy.
+/// Identity of a state directory: the same for every path to it, different for a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StateFolder {
-    /// The number of the device that the folder is on.
+    /// Number of the device that contains the folder.
     pub device: u64,
-    /// The inode of the folder.
+    /// Inode number of the folder.
     pub inode: u64,
-    /// The random id in the folder; a daemon that finds that it serves a copy renews it. Empty: not known.
+    /// Random id stored in the folder. A daemon that serves a copy renews it. Empty: unknown.
     pub id: String,
 }
 
@@ -61,7 +61,7 @@ impl StateFolder {
         self.device == device && self.inode == inode
     }
 
-    /// Whether both are the same folder; an id that one side does not know proves nothing.
+    /// Whether both may be the same folder. An id unknown to one side proves nothing.
     #[must_use]
     pub fn agrees(&self, other: &Self) -> bool {
         let ids = self.id.is_empty() || other.id.is_empty() || self.id == other.id;
@@ -69,14 +69,14 @@ impl StateFolder {
     }
 }
 
-/// As the header of a request says it: `device:inode:id`.
+/// The format of the request header: `device:inode:id`.
 impl fmt::Display for StateFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.device, self.inode, self.id)
     }
 }
 
-/// A text that is no folder of a state dir.
+/// The text does not identify a state directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected device:inode:id")]
 pub struct NoStateFolder;
@@ -94,36 +94,36 @@ impl FromStr for StateFolder {
     }
 }
 
-/// What `daemon.json` holds.
+/// The content of `daemon.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonInfo {
-    /// The newest protocol that it speaks.
+    /// The newest protocol version it supports.
     pub protocol: u32,
-    /// The oldest protocol that it understands.
+    /// The oldest protocol version it supports.
     pub oldest_protocol: u32,
-    /// The version of its package.
+    /// Version of its package.
     pub version: String,
-    /// Its process.
+    /// The daemon's process identity.
     pub process: ProcessId,
-    /// Raised at every start.
+    /// Incremented at every start.
     pub generation: u64,
-    /// Its socket.
+    /// Path of its socket.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub socket: PathBuf,
-    /// Its state dir.
+    /// Path of its state directory.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub state_dir: PathBuf,
-    /// The folder that `state_dir` leads to, for clients that come by another path, and those in a copy. Absent: a daemon
-    /// of an older version.
+    /// The folder behind `state_dir`, for clients with another path and those in a copy. Absent for
+    /// daemons of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_folder: Option<StateFolder>,
-    /// `foreground` or `background`.
+    /// `foreground` or `background`, as text.
     pub mode: String,
-    /// Whether it is ending in order. A runtime does not start a daemon again that died after this.
+    /// Whether it is ending in order. Runtimes do not restart a daemon that died after this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ending: bool,
-    /// Since when.
+    /// Time of the daemon's start.
     pub started_at: Timestamp,
 }

@@ -1,24 +1,25 @@
-//! The envelope around every response, and the names of our headers.
+//! The envelope of every response, and our header names.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Names of the HTTP headers that are not HTTP's own.
+/// Names of the HTTP headers defined by this API.
 pub mod header {
-    /// The client's protocol number, on every request; the daemon's on every response.
+    /// The client's protocol number on requests, and the daemon's on responses.
     pub const PROTOCOL: &str = "subagent-protocol";
-    /// The key under which the result of a mutating request is kept.
+    /// The key under which the result of a mutating request is stored.
     pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
-    /// The owner handle: controller id.
+    /// Controller id of the owner handle.
     pub const CONTROLLER_ID: &str = "subagent-controller-id";
-    /// The owner handle: epoch.
+    /// Epoch of the owner handle.
     pub const CONTROLLER_EPOCH: &str = "subagent-controller-epoch";
-    /// The owner handle: token.
+    /// Token of the owner handle.
     pub const CONTROLLER_TOKEN: &str = "subagent-controller-token";
-    /// The state dir that the client means ([`StateFolder`](crate::api::StateFolder) as text); a daemon of another one refuses the request.
+    /// The state directory that the client means ([`StateFolder`](crate::api::StateFolder) as
+    /// text). The daemon of another one refuses the request.
     pub const STATE_DIR: &str = "subagent-state-dir";
-    /// The token of a task server, which says whose tasks it may give.
+    /// The token of a task server, which identifies the parent of its tasks.
     pub const TASK_TOKEN: &str = "x-subagent-task-token";
 }
 
@@ -27,28 +28,28 @@ pub mod header {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope<T> {
-    /// Always `v1`.
+    /// The schema version, always `v1`.
     pub schema_version: String,
-    /// Whether the request was carried out.
+    /// Whether the request succeeded.
     pub ok: bool,
-    /// What `data` is; `error` for errors.
+    /// The type of `data`; `error` for errors.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The result.
+    /// The result of a success.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     pub data: Option<T>,
-    /// What went wrong.
+    /// The error of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
 }
 
 impl<T> Envelope<T> {
-    /// The envelope of a result.
+    /// Creates the envelope of a result.
     pub fn success(kind: impl Into<String>, data: T) -> Self {
         Self { schema_version: "v1".to_owned(), ok: true, kind: kind.into(), data: Some(data), error: None }
     }
 
-    /// The envelope of an error.
+    /// Creates the envelope of an error.
     #[must_use]
     pub fn failure(error: Error) -> Self {
         Self {

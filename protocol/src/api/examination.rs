@@ -1,71 +1,73 @@
-//! What only the daemon can see of its state dir, for `subagent doctor`.
+//! The part of the state directory that only the daemon can examine, for `subagent doctor`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::process::ProcessId;
 
-/// `GET /v1/daemon/examination`.
+/// `GET /v1/daemon/examination`: checks the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Examination {
-    /// The database.
+    /// Result for the database.
     pub database: ExaminedDatabase,
-    /// All workers; from below a worker that one alone.
+    /// All workers; from below a worker only that one.
     pub workers: Vec<ExaminedWorker>,
-    /// Whether these are all whose rows can be read.
+    /// Whether these are all workers with readable rows.
     pub all_workers: bool,
-    /// The ids of all that were not removed, also of those whose rows cannot be read: what is not among them is known to
-    /// nobody. Not told from below a worker.
+    /// Ids of all workers that were not removed, including those with unreadable rows. Other ids
+    /// are unknown. Absent from below a worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_workers: Option<Vec<String>>,
 }
 
-/// A database as it was found.
+/// The examined state of a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExaminedDatabase {
-    /// The version of its tables.
+    /// Version of its schema.
     pub schema: i64,
     /// Size of a page in bytes.
     pub page_bytes: u64,
-    /// Its pages.
+    /// Number of its pages.
     pub pages: u64,
-    /// Those that hold nothing.
+    /// Number of empty pages.
     pub free_pages: u64,
-    /// What SQLite's own checks say is wrong; empty when it is sound.
+    /// Errors found by SQLite's own checks; empty if there are none.
     pub problems: Vec<String>,
-    /// False when the checks took too long and were ended, and from below a worker, where none are made.
+    /// False if the checks took too long and were ended, or from below a worker,
+    /// where none are made.
     pub complete: bool,
-    /// How many rows of workers cannot be read at all.
+    /// Number of worker rows that cannot be read.
     pub unreadable_workers: u64,
 }
 
-/// A worker as it was found.
+/// The examined state of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExaminedWorker {
-    /// Its id.
+    /// Id of the worker.
     pub worker_id: String,
-    /// Its stored state.
+    /// State of the worker in the database.
     pub state: String,
-    /// Why it is set aside: what is stored of it cannot be used.
+    /// Why it is set aside: its stored data is invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_aside: Option<String>,
-    /// Its runtime, if one lives.
+    /// Process of its live runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<ProcessId>,
-    /// The version of that runtime, once it has said hello.
+    /// Version of that runtime, after its hello.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_version: Option<String>,
-    /// Whether the runtime lives and does not answer.
+    /// Whether the runtime lives but does not respond.
     pub unresponsive: bool,
     /// Bytes of its journal that are not in the database yet.
     pub unread_bytes: u64,
     /// How often records of its journal were missing (`journal.gap`).
     pub gaps: u64,
-    /// Records that this daemon did not understand; they are stored, and kept out of the rules.
+    /// Number of records that this daemon did not understand. They are stored but have
+    /// no effect on rules.
     pub misread: u64,
 }

@@ -1,4 +1,4 @@
-//! Looking into a worker, and handing its work over to another one.
+//! Inspecting a worker, and handing its work to another one.
 
 use std::path::PathBuf;
 
@@ -17,104 +17,105 @@ use crate::mcp::McpServers;
 use crate::policy::PolicySpec;
 use crate::time::Timestamp;
 
-/// Data of `worker.inspected`.
+/// Data of the response `worker.inspected`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Inspected {
-    /// The worker.
+    /// The worker with its state.
     pub worker: WorkerView,
-    /// Its permission requests that nobody has decided, oldest first.
+    /// Its undecided permission requests, oldest first.
     pub pending_approvals: Vec<PendingApproval>,
-    /// The snapshot that speaks up to the newest event.
+    /// The snapshot that covers the newest event.
     pub latest_handoff: Option<LatestHandoff>,
-    /// The rules that it was started with; absent without any.
+    /// The rules of its start; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
-    /// The rules that decisions became and that hold for it, in the order in which they were added.
+    /// Rules created from decisions that apply to it, in order of creation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owner_rules: Vec<OwnerRule>,
-    /// The definition that it was started with; absent without one.
+    /// The definition of its start; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentSpec>,
-    /// The hooks that it was started with, in the order in which they run.
+    /// The hooks of its start, in execution order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
-    /// The last events that the filters let through, in order.
+    /// The last events that match the filters, in order.
     pub events: Vec<InspectedEvent>,
 }
 
-/// An event of `worker.inspected`.
+/// An event of `worker.inspected`, without raw data.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct InspectedEvent {
-    /// The public cursor.
+    /// The id, which is also a cursor.
     pub event_id: EventId,
-    /// When it was written.
+    /// Time when it was written.
     pub ts: Timestamp,
-    /// Its type.
+    /// Type of the event.
     #[serde(rename = "type")]
     pub event_type: EventType,
     /// The turn that it belongs to.
     pub turn_id: Option<TurnId>,
-    /// Its facts.
+    /// Data of the event.
     pub data: Value,
 }
 
-/// A snapshot that was made.
+/// A snapshot that was created.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LatestHandoff {
-    /// The snapshot.
+    /// Id of the snapshot.
     pub snapshot_id: SnapshotId,
-    /// For the next worker.
+    /// Path of the document for the next worker.
     pub handoff_path: String,
-    /// For programs.
+    /// Path of the file for programs.
     pub checkpoint_path: String,
-    /// The newest event that it speaks of.
+    /// The newest event it covers.
     pub up_to_event_id: EventId,
-    /// When it was made.
+    /// Time of its creation.
     pub created_at: Timestamp,
 }
 
-/// `POST /v1/workers/{id}/handoffs`: writes down what a worker did, for another one to go on.
+/// `POST /v1/workers/{id}/handoffs`: documents a worker's work for another one that continues it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CreateHandoff {
-    /// Below which folder, absolute; the state dir's own without it.
+    /// Absolute folder for the files; if absent, that in the state directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub handoffs_dir: Option<PathBuf>,
-    /// What git says of the worker's folder. The caller asks it: the daemon runs nothing in a worker's folder.
+    /// Git's report on the worker's folder. The caller provides it, because the daemon runs nothing
+    /// in a worker's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceStatus>,
-    /// What another agent says of the worker; at most 16 KiB. It is quoted in a section of its own.
+    /// Another agent's summary of the worker, at most 16 KiB. It is quoted in a separate section.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
 }
 
-/// What git says of a worker's folder.
+/// Git's report on a worker's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum WorkspaceStatus {
-    /// It answered.
+    /// Git has reported the status.
     Known {
-        /// The commit that is checked out; none before the first.
+        /// The checked-out commit; absent before the first one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         head: Option<String>,
-        /// What differs from it.
+        /// Differences from that commit.
         changes: Vec<WorkspaceChange>,
         /// Whether there are more changes than these.
         #[serde(default)]
         truncated: bool,
     },
-    /// It did not.
+    /// The status is not known.
     Unknown {
-        /// Why not, as part of a sentence.
+        /// The reason, as part of a sentence.
         unknown: String,
     },
 }
@@ -125,39 +126,39 @@ pub enum WorkspaceStatus {
 pub struct WorkspaceChange {
     /// The two letters of git's short status.
     pub status: String,
-    /// Relative to the worker's folder if it is in it, else absolute.
+    /// Relative to the worker's folder if inside it, otherwise absolute.
     pub path: String,
 }
 
-/// Data of `worker.handoff.ready`.
+/// Data of the response `worker.handoff.ready`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HandoffReady {
-    /// The snapshot.
+    /// Id of the snapshot.
     pub snapshot_id: SnapshotId,
-    /// The worker that it is of.
+    /// Id of the source worker.
     pub worker_id: WorkerId,
-    /// For the next worker.
+    /// Path of the document for the next worker.
     pub handoff_path: String,
-    /// For programs.
+    /// Path of the file for programs.
     pub checkpoint_path: String,
     /// The worker's last turn.
     pub source_turn_id: Option<TurnId>,
 }
 
-/// `POST /v1/workers/{id}/restart`: another runtime for a worker, on the same session.
+/// `POST /v1/workers/{id}/restart`: starts another runtime for a worker, with the same session.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RestartWorker {
-    /// Also when a turn is open; it is canceled.
+    /// Restart even if a turn is open; it is canceled.
     #[serde(default)]
     pub force: bool,
-    /// The agent's whole environment, as in `worker start`: after `ENV_REQUIRED`. Only taken if the daemon has none, and
-    /// no part of what the idempotency key stands for.
+    /// The agent's whole environment, as in `worker start`, after `ENV_REQUIRED`. Used only if the
+    /// daemon has none, and not part of the request's fingerprint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<(Bytes64, Bytes64)>>,
-    /// The agent's MCP servers, with `env`.
+    /// The agent's MCP servers, sent with `env`.
     #[serde(default, skip_serializing_if = "McpServers::is_empty")]
     pub mcp_servers: McpServers,
 }

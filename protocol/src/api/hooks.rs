@@ -1,4 +1,4 @@
-//! Which files with hooks are trusted.
+//! Trust in files with hooks.
 
 use std::path::PathBuf;
 
@@ -6,61 +6,61 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// `POST /v1/hooks/trust`: trusts the hooks of a file as long as its content stays the same.
+/// `POST /v1/hooks/trust`: trusts the hooks of a file while its content stays the same.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TrustHooks {
-    /// The file, absolute and without symbolic links.
+    /// Absolute path of the file, without symbolic links.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub file: PathBuf,
     /// SHA-256 of its content, in lowercase hexadecimal.
     pub sha256: String,
 }
 
-/// `POST /v1/hooks/trust/remove`: trusts no content of a file any more.
+/// `POST /v1/hooks/trust/remove`: revokes the trust in every content of a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DistrustHooks {
-    /// The file, absolute and without symbolic links.
+    /// Absolute path of the file, without symbolic links.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub file: PathBuf,
 }
 
-/// A content of a file whose hooks run.
+/// A trusted content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TrustedHooks {
-    /// The file.
+    /// Path of the file.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub file: PathBuf,
     /// SHA-256 of the content, in lowercase hexadecimal.
     pub sha256: String,
-    /// Since when.
+    /// Time when it was trusted.
     pub trusted_at: Timestamp,
 }
 
-/// Data of `hook.trust`.
+/// Data of the response `hook.trust`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AllTrustedHooks {
-    /// The contents that are trusted, by file and time.
+    /// The trusted contents, by file and time.
     pub items: Vec<TrustedHooks>,
-    /// How many there are.
+    /// Number of the contents.
     pub count: usize,
 }
 
-/// Data of `hook.distrusted`.
+/// Data of the response `hook.distrusted`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DistrustedHooks {
-    /// The file.
+    /// Path of the file.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub file: PathBuf,
-    /// How many contents of it were trusted.
+    /// Number of revoked contents.
     pub removed: usize,
 }

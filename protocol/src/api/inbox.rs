@@ -1,4 +1,4 @@
-//! The inbox: the questions of all workers, who decided them, and the rules that decisions became.
+//! The inbox: open questions of all workers, their decisions, and rules created from decisions.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,13 +11,13 @@ use crate::policy::PolicyRule;
 use crate::state::{ApprovalStatus, QuestionKind, words};
 use crate::time::Timestamp;
 
-/// The longest time that a question may wait: nobody waits for longer than a year.
+/// Maximum deadline of a question in milliseconds: one year.
 pub const MOST_WAIT_MS: u64 = 366 * 86_400_000;
 
 words! {
-    /// What becomes of a question that nobody has decided in time.
+    /// What happens to a question without a decision in time.
     OnTimeout {
-        /// It is denied; an elicitation is declined.
+        /// The question is denied; an elicitation is declined.
         Deny = "deny",
         /// Its turn is canceled.
         Cancel = "cancel",
@@ -25,15 +25,15 @@ words! {
 }
 
 words! {
-    /// Who decided a question.
+    /// What decided a question.
     DecidedBy {
-        /// The owner, or whoever may act in his place.
+        /// The owner, or a process with its permission.
         Owner = "owner",
         /// A rule of the owner.
         Rule = "rule",
-        /// A hook.
+        /// A hook of the worker.
         Hook = "hook",
-        /// Its deadline.
+        /// The deadline of the question.
         Deadline = "deadline",
         /// The cancel of its turn.
         Cancel = "cancel",
@@ -41,94 +41,96 @@ words! {
 }
 
 words! {
-    /// For whom a decision becomes a rule.
+    /// The scope of a rule created from a decision.
     RuleScope {
-        /// For the worker that asks.
+        /// Only the worker that asked.
         Worker = "worker",
-        /// For all workers of its controller, also those that are started later.
+        /// All workers of its controller, including later ones.
         Controller = "controller",
     }
 }
 
-/// How long the questions of a worker wait for an answer.
+/// The deadline of a worker's questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AnswerTime {
-    /// In milliseconds, from when it is asked; at least 1, at most a year.
+    /// Time from the question to its deadline in milliseconds, from 1 to one year.
     pub timeout_ms: u64,
-    /// What happens then.
+    /// What happens at the deadline.
     pub on_timeout: OnTimeout,
 }
 
-/// A question, in a line.
+/// A question in one line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct InboxItem {
-    /// Its id.
+    /// Id of the question.
     pub request_id: RequestId,
     /// The worker that asks.
     pub worker_id: WorkerId,
-    /// What it is called.
+    /// Name of the worker.
     #[serde(default)]
     pub name: String,
-    /// Its label.
+    /// Label of the worker.
     pub label: String,
-    /// Of a task: the names from the root to it; absent of a worker that is none.
+    /// For a task: the names from the root to it; absent for other workers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
-    /// Its controller.
+    /// Controller of the worker.
     pub controller_id: ControllerId,
     /// The turn that asks.
     pub turn_id: Option<TurnId>,
-    /// Whether `approve` answers it, or `answer`.
+    /// Whether `approve` or `answer` answers it.
     pub kind: QuestionKind,
-    /// The kind of the tool, in ACP's words; null of an elicitation, and if the agent does not tell.
+    /// The kind of the tool, in ACP's terms; null for an elicitation, or if the agent
+    /// does not report it.
     pub tool_kind: Option<String>,
-    /// What it is about, in one line: the command, the path, the address, the tool, or the agent's own words.
+    /// The subject in one line: the command, the path, the address, the tool, or
+    /// the agent's own text.
     pub subject: String,
-    /// Its status.
+    /// Status of the question.
     pub status: ApprovalStatus,
-    /// Since when.
+    /// Time of the question.
     pub created_at: Timestamp,
-    /// When it is decided if nobody else does.
+    /// The deadline without another decision.
     pub deadline_at: Option<Timestamp>,
-    /// And how.
+    /// What happens at the deadline.
     pub on_timeout: Option<OnTimeout>,
-    /// The rule for which it is asked, as `policy` of `approval.decided`; its `rule` is null if no rule fits. Null if the
-    /// worker has no rules.
+    /// The rule that requires the question, as `policy` of `approval.decided`; its `rule` is null
+    /// if no rule matches. Null if the worker has no rules.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub rule: Option<Value>,
 }
 
-/// Data of `inbox.listed`.
+/// Data of the response `inbox.listed`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Inbox {
     /// The open questions, oldest first.
     pub items: Vec<InboxItem>,
-    /// How many.
+    /// Number of the questions.
     pub count: usize,
 }
 
-/// Who decided a question, when and how; `decidedBy` of `APPROVAL_NOT_PENDING`.
+/// What decided a question, when and how; `decidedBy` of `APPROVAL_NOT_PENDING`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Decider {
-    /// Who.
+    /// The kind of decider.
     pub by: DecidedBy,
     /// The ownership, if the decision came with its handle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_id: Option<InstanceId>,
-    /// Its controller.
+    /// The controller of the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_id: Option<ControllerId>,
-    /// When.
+    /// Time of the decision.
     pub at: Timestamp,
-    /// The decision as it was given; the action of an elicitation.
+    /// The decision as given; the action for an elicitation.
     pub decision: String,
     /// The rule, as `policy` of `approval.decided`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,100 +138,101 @@ pub struct Decider {
     pub rule: Option<Value>,
 }
 
-/// Data of `approval.shown`.
+/// Data of the response `approval.shown`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalShown {
-    /// The question.
+    /// The question in short.
     #[serde(flatten)]
     pub item: InboxItem,
-    /// What is asked, in a sentence.
+    /// The question as a sentence.
     pub message: String,
-    /// Where the worker works.
+    /// Working folder of the worker.
     pub cwd: String,
-    /// The answers that are offered.
+    /// The possible answers, in order.
     pub options: Vec<ApprovalOption>,
-    /// What the agent tells of it, as `approval.requested` and `elicitation.requested` have it: `command`, `rawInput`,
-    /// `content` (with differences), `locations`, `schema`, `url`, `sessionId`, ...
+    /// The agent's data, as in `approval.requested` and `elicitation.requested`: `command`,
+    /// `rawInput`, `content` (with differences), `locations`, `schema`, `url`, `sessionId`, ...
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub request: Map<String, Value>,
-    /// Who decided it.
+    /// What decided it; null while it is open.
     pub decided_by: Option<Decider>,
-    /// Commands that answer it; none if it is over.
+    /// Commands that answer it; empty after its end.
     pub answers: Vec<String>,
-    /// The rule that `--always` makes of an answer that allows it; absent if no rule says exactly this.
+    /// The rule that `--always` creates from an answer that allows it; absent if no
+    /// rule matches exactly this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub always_rule: Option<String>,
 }
 
-/// `POST /v1/workers/{id}/approvals`: decides all permission requests of a worker that are open.
+/// `POST /v1/workers/{id}/approvals`: decides all open permission requests of a worker.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DecideAll {
-    /// What fits an option of each: its alias or id, or a synonym of allow or deny.
+    /// An alias or id that fits an option of each, or a synonym of allow or deny.
     pub decision: String,
     /// A note for the journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What became of one of several permission requests.
+/// The result for one of several permission requests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DecidedOne {
-    /// Which.
+    /// Id of the permission request.
     pub request_id: RequestId,
-    /// As of a single one; null if it was not decided.
+    /// The response as for a single one; null if it was not decided.
     pub decided: Option<ApprovalDecided>,
-    /// Why it was not.
+    /// Why it was not decided.
     pub error: Option<Error>,
 }
 
-/// Data of `approvals.decided`.
+/// Data of the response `approvals.decided`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AllDecided {
-    /// Each that was open, oldest first.
+    /// Each request that was open, oldest first.
     pub items: Vec<DecidedOne>,
-    /// How many.
+    /// Number of the requests.
     pub count: usize,
-    /// How many of them were decided.
+    /// Number of decided requests.
     pub decided: usize,
 }
 
-/// A rule that a decision became.
+/// A rule created from a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerRule {
-    /// Its id.
+    /// Id of the rule.
     pub rule_id: RuleId,
-    /// The rule.
+    /// The fields of the rule.
     #[serde(flatten)]
     pub rule: PolicyRule,
-    /// For whom it is.
+    /// The scope of the rule.
     pub scope: RuleScope,
-    /// The controller.
+    /// The controller of the rule.
     pub controller_id: ControllerId,
-    /// The worker; null if it is for all of the controller.
+    /// The worker; null if it applies to the whole controller.
     pub worker_id: Option<WorkerId>,
-    /// The decision that it is from.
+    /// The decision that created it.
     pub request_id: RequestId,
-    /// Since when.
+    /// Time of its creation.
     pub created_at: Timestamp,
 }
 
-/// Data of `policy.rules`.
+/// Data of the response `policy.rules`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerRules {
-    /// The rules, in the order in which they were added.
+    /// The rules, in order of creation.
     pub items: Vec<OwnerRule>,
-    /// How many.
+    /// Number of the rules.
     pub count: usize,
 }

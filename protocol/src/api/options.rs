@@ -5,36 +5,38 @@ use serde::{Deserialize, Serialize};
 use crate::ids::WorkerId;
 use crate::options::{Current, Options};
 
-/// `POST /v1/workers/{id}/options`: chooses options of the worker's session, now and for every session that follows.
+/// `POST /v1/workers/{id}/options`: sets options of the worker's session, now and
+/// for all later sessions.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SetOptions {
-    /// What is chosen; the rest stays as it is.
+    /// The options to set; others stay unchanged.
     #[serde(flatten)]
     pub options: Options,
-    /// Config options that are the agent's own business again, by their ids, from its next start on.
+    /// Ids of config options that are left to the agent again, from its next start on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forget: Vec<String>,
-    /// After so many milliseconds without an open turn the agent is ended, until it is needed again; 0: never.
+    /// Time without an open turn after which the agent is ended until it is needed,
+    /// in milliseconds; 0: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
 }
 
-/// Data of `worker.set`.
+/// Data of the response `worker.set`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerSet {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// Whether the agent has it now. If not, no agent runs, and the next one is told when it starts.
+    /// Whether the agent has it now. If not, no agent runs, and the next one gets it at its start.
     pub applied: bool,
-    /// All that was ever chosen for this worker and counts.
+    /// All options set for this worker that still apply.
     pub chosen: Options,
-    /// After how long an idle agent is ended; absent: never.
+    /// Time in milliseconds after which an idle agent is ended; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
-    /// What the agent says that is set now; null when none was asked.
+    /// The values that the agent reports now; null if no agent was asked.
     pub current: Option<Current>,
 }

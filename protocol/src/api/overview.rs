@@ -1,4 +1,4 @@
-//! What a person wants to know of a worker, in one answer.
+//! The state of workers for people, in one response.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,38 +15,38 @@ use crate::tags::Tags;
 use crate::time::Timestamp;
 use crate::work_tree::TreeBase;
 
-/// Data of `worker.overview`: a worker, what it does now, and what its diff starts from.
+/// Data of `worker.overview`: a worker, its present activity, and the base of its diff.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerOverview {
-    /// The worker, as `worker.shown` has it.
+    /// The worker, as in `worker.shown`.
     #[serde(flatten)]
     pub shown: WorkerShown,
-    /// What the open turn is at; null without an open turn.
+    /// Activity of the open turn; null without one.
     pub doing: Option<Doing>,
-    /// What the agent said last. Of a long text the beginning.
+    /// The agent's last message, or the beginning of a long one.
     pub last_message: Option<LastMessage>,
-    /// What its diff starts from; null before its first turn.
+    /// The base of its diff; null before its first turn.
     pub base: Option<TreeBase>,
-    /// The folder with the base, absolute.
+    /// Absolute path of the folder with the base.
     pub base_folder: String,
-    /// The tasks that it has given, the oldest first.
+    /// The tasks it has submitted, oldest first.
     pub tasks: Vec<TaskView>,
 }
 
-/// What an open turn is at. Only the worker's newest events are looked at for it.
+/// Activity of an open turn. Only the worker's newest events are considered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Doing {
-    /// The title of the tool call that was begun last and is not over.
+    /// Title of the latest tool call that has not ended.
     pub tool: Option<String>,
-    /// The entry of the plan that is in progress.
+    /// The plan entry in progress.
     pub step: Option<String>,
-    /// Entries of the plan that are completed.
+    /// Number of completed plan entries.
     pub steps_completed: usize,
-    /// Entries of the plan.
+    /// Number of plan entries.
     pub steps: usize,
 }
 
@@ -55,24 +55,25 @@ pub struct Doing {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LastMessage {
-    /// The text.
+    /// The text of the message.
     pub text: String,
-    /// Whether it is longer.
+    /// Whether the message is longer.
     pub truncated: bool,
 }
 
-/// Data of `overview.shown`: all workers at one moment. A view goes on with `GET /v1/events?from=CURSOR`.
+/// Data of `overview.shown`: all workers at one moment. A view
+/// continues with `GET /v1/events?from=CURSOR`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OverviewShown {
-    /// The newest event of the moment: all up to it are in the items, and none after it.
+    /// The newest event of that moment: the items include all events up to it and none after it.
     pub cursor: EventId,
-    /// The clock of the daemon at the moment.
+    /// The daemon's clock at that moment.
     pub at: Timestamp,
-    /// The workers, the newest first.
+    /// The workers, newest first.
     pub items: Vec<OverviewItem>,
-    /// How many.
+    /// Number of the workers.
     pub count: usize,
 }
 
@@ -81,61 +82,61 @@ pub struct OverviewShown {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OverviewItem {
-    /// Its id.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// Its name.
+    /// Name of the worker.
     pub name: String,
-    /// Its label.
+    /// Label of the worker.
     pub label: String,
-    /// Its controller.
+    /// Controller of the worker.
     pub controller_id: ControllerId,
-    /// The name of its launcher.
+    /// Name of its launcher.
     pub launcher: String,
-    /// Its role.
+    /// Role of the worker.
     pub role: String,
-    /// Its working folder.
+    /// Working folder of the worker.
     pub cwd: String,
-    /// Its tags.
+    /// Tags of the worker.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub tags: Tags,
-    /// Its state.
+    /// State of the worker.
     pub state: WorkerState,
-    /// Since when.
+    /// Time of the last state change.
     pub since: Timestamp,
-    /// When its last event was written; null if no event is kept.
+    /// Time of its last event; null if no event is kept.
     pub last_event_at: Option<Timestamp>,
-    /// The open turn.
+    /// The turn that is open.
     pub active_turn_id: Option<TurnId>,
-    /// What the open turn is at; null without one.
+    /// Activity of the open turn; null without one.
     pub doing: Option<Doing>,
-    /// Why it failed last.
+    /// Reason of its last failure.
     pub last_error: Option<String>,
-    /// What it asks, the oldest first.
+    /// Its open questions, oldest first.
     pub questions: Vec<InboxItem>,
-    /// What waits for it; null if nothing does.
+    /// Its queue; null if it is empty.
     pub queue: Option<QueueView>,
-    /// Its task; null for a worker that is not a task's.
+    /// Its task; null for a worker without one.
     pub task: Option<TaskOfWorker>,
-    /// What its own stored turns have used.
+    /// Usage of its own stored turns.
     pub usage: UsageSums,
-    /// What it has used with the tasks below it, and may use.
+    /// Usage and limits, including the tasks below it.
     pub budget: BudgetView,
     /// Its git worktree; null without one.
     pub worktree: Option<WorktreeView>,
 }
 
-/// The task of a worker, and where it is in its tree.
+/// A worker's task and its position in the tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskOfWorker {
-    /// The name of the task.
+    /// Name of the task.
     pub name: String,
-    /// How far it is.
+    /// Status of the task.
     pub status: TaskStatus,
-    /// The worker whose task it is; null for a manager's.
+    /// The parent worker; null for a manager's task.
     pub parent: Option<WorkerId>,
-    /// The worker at the top of the tree; null for a manager's.
+    /// The worker at the top of the tree; null for a manager's task.
     pub root: Option<WorkerId>,
-    /// How far below the root, from 1.
+    /// Depth below the root, from 1.
     pub depth: u32,
 }

@@ -1,4 +1,4 @@
-//! What waits for its turn, and turns as they are looked at.
+//! Queued messages, and views of turns.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,49 +10,49 @@ use crate::mcp::McpServers;
 use crate::state::{Dispatched, QueuePause, WorkerState, words};
 use crate::time::Timestamp;
 
-/// So many messages may wait for one worker, unless its launcher says otherwise.
+/// Maximum number of queued messages per worker, unless its launcher sets another one.
 pub const QUEUE_LIMIT: u32 = 100;
-/// And at most so many, whatever it says.
+/// Upper bound for the launcher's setting.
 pub const MOST_QUEUE_LIMIT: u32 = 1_000;
 
 words! {
-    /// What becomes of a message to a worker that is busy. To one that is idle it is just sent.
+    /// What happens to a message for a busy worker. An idle one gets it at once.
     IfBusy {
-        /// It is refused.
+        /// The message is refused.
         Reject = "reject",
         /// It waits behind all others.
         Queue = "queue",
-        /// It goes before all others, and the open turn is canceled.
+        /// It precedes all others, and the open turn is canceled.
         Steer = "steer",
     }
 }
 
 words! {
-    /// How far a turn is.
+    /// The progress of a turn.
     TurnProgress {
-        /// Its message waits.
+        /// Its message is queued.
         Queued = "queued",
-        /// It was begun and has not ended.
+        /// It has started and not ended.
         Open = "open",
-        /// It ended well.
+        /// It ended with success.
         Completed = "completed",
-        /// It failed.
+        /// It ended with a failure.
         Failed = "failed",
-        /// It was canceled.
+        /// It ended by a cancel.
         Canceled = "canceled",
     }
 }
 
-/// What waits for a worker, in short.
+/// A worker's queue in short.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct QueueView {
-    /// How many messages wait.
+    /// Number of queued messages.
     pub length: usize,
-    /// Whether they wait for somebody to resume the queue.
+    /// Whether the queue waits for a resume.
     pub paused: bool,
-    /// Why.
+    /// Why it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<QueuePause>,
 }
@@ -62,64 +62,64 @@ pub struct QueueView {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnView {
-    /// The turn.
+    /// Id of the turn.
     pub turn_id: TurnId,
-    /// How far it is.
+    /// Progress of the turn.
     pub status: TurnProgress,
-    /// Its place in the queue, from 1; absent of a turn that does not wait.
+    /// Position in the queue, from 1; absent for a turn that is not queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
-    /// The text of its message; in a list its beginning. Null where it is not kept any more.
+    /// Text of its message, in lists only the beginning. Null if it is no longer kept.
     pub text: Option<String>,
-    /// Whether the text has more.
+    /// Whether the text is longer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub text_truncated: bool,
-    /// When it was put into the queue; absent of a turn that does not wait.
+    /// Time when it was queued; absent for a turn that is not queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued_at: Option<Timestamp>,
-    /// When it was begun.
+    /// Start of the turn.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// End of the turn.
     pub ended_at: Option<Timestamp>,
 }
 
-/// Data of `turn.listed`.
+/// Data of the response `turn.listed`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnList {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// What it is doing.
+    /// State of the worker.
     pub state: WorkerState,
-    /// What waits, in short.
+    /// Its queue in short.
     pub queue: QueueView,
-    /// The last turns that have ended, then the open one, then those that wait, in their order.
+    /// The last ended turns, then the open one, then queued ones in order.
     pub items: Vec<TurnView>,
-    /// How many.
+    /// Number of the turns.
     pub count: usize,
 }
 
-/// Data of `turn.shown`: all that is kept of one turn.
+/// Data of `turn.shown`: all stored data about one turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnShown {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// The turn.
+    /// The turn in short.
     #[serde(flatten)]
     pub turn: TurnView,
-    /// The instance of the owner who put it into the queue, if he said who he was; absent of a turn that does not wait.
+    /// The ownership of the sender, if its handle was sent; absent for a turn that is not queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
-    /// Whether its prompt was sent.
+    /// Whether its prompt was sent to the agent.
     pub dispatched: Dispatched,
     /// The content blocks of its message.
     pub blocks: Vec<Value>,
-    /// What is known of how it ended: the data of that event.
+    /// The data of the event that ended it.
     pub end: Option<Value>,
-    /// What it came to; absent as long as it has not ended.
+    /// Its result; absent until it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<TurnResult>,
 }
@@ -129,13 +129,13 @@ pub struct TurnShown {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnResult {
-    /// The final message: the agent's text after its last tool call, or, without any, all of its text. Null if the agent
-    /// has said nothing, or its text is not kept any more.
+    /// The final message: the agent's text after its last tool call, or all of its text without
+    /// any. Null if the agent wrote no text, or it is no longer kept.
     pub message: Option<String>,
-    /// Whether the message is longer than 1 MiB and its rest is left out.
+    /// Whether the message exceeds 1 MiB and was cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub message_truncated: bool,
-    /// Why the agent ended the turn, in its own word.
+    /// The agent's reason for ending the turn.
     pub stop_reason: Option<String>,
     /// The tokens that the agent reported.
     pub usage: Option<Value>,
@@ -143,75 +143,76 @@ pub struct TurnResult {
     pub error: Option<Value>,
 }
 
-/// Data of `turn.dropped`.
+/// Data of the response `turn.dropped`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnDropped {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// The turn that does not wait any more.
+    /// The turn that is no longer queued.
     pub turn_id: TurnId,
-    /// The event that says so.
+    /// The event that reports it.
     pub event_id: EventId,
-    /// What waits now.
+    /// The queue after the change.
     pub queue: QueueView,
 }
 
-/// `POST /v1/turns/{turn}/move`.
+/// `POST /v1/turns/{turn}/move`: moves a queued turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MoveTurn {
-    /// The place that it is to have, from 1; behind the last is the last.
+    /// New position from 1; values beyond the end mean the last.
     pub to: u32,
 }
 
-/// Data of `turn.moved`.
+/// Data of the response `turn.moved`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnMoved {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// The turn.
+    /// Id of the turn.
     pub turn_id: TurnId,
-    /// Its place now.
+    /// The turn's new position.
     pub position: usize,
 }
 
-/// `POST /v1/turns/{turn}/retry` and `POST /v1/workers/{worker}/queue/resume`: what may need an agent.
+/// `POST /v1/turns/{turn}/retry` and `POST /v1/workers/{worker}/queue/resume`, which
+/// may need an agent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GoOn {
-    /// The agent's whole environment, as in `worker start`: after `ENV_REQUIRED`. Only taken if the daemon has none, and
-    /// no part of what the idempotency key stands for.
+    /// The agent's whole environment, as in `worker start`, after `ENV_REQUIRED`. Used only if the
+    /// daemon has none, and not part of the request's fingerprint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<(Bytes64, Bytes64)>>,
-    /// The agent's MCP servers, with `env`.
+    /// The agent's MCP servers, sent with `env`.
     #[serde(default, skip_serializing_if = "McpServers::is_empty")]
     pub mcp_servers: McpServers,
 }
 
-/// Data of `queue.resumed`.
+/// Data of the response `queue.resumed`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct QueueResumed {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// What it is doing now.
+    /// State of the worker now.
     pub state: WorkerState,
     /// Whether the queue was paused.
     pub resumed: bool,
-    /// The turn that was begun by it.
+    /// The turn that this has started.
     pub turn_id: Option<TurnId>,
-    /// What waits now.
+    /// The queue after the change.
     pub queue: QueueView,
 }
 
-/// The refusal of what is only possible while a message waits.
+/// The error for operations that require a queued message.
 #[must_use]
 pub fn not_queued(turn_id: &str) -> Error {
     use crate::Code;

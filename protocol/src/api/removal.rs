@@ -1,48 +1,47 @@
-//! Removing workers, and what is kept of them.
+//! Removal of workers, and retention.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ControllerId, WorkerId};
 use crate::time::Timestamp;
 
-/// How long a stopped worker, the events of a turn that has ended, and the key of a request are kept, unless said
-/// otherwise, in days.
+/// Default retention in days, for stopped workers, events of ended turns, and request keys.
 pub const RETENTION_DAYS: u64 = 30;
 
-/// `POST /v1/workers/{worker}/remove`.
+/// `POST /v1/workers/{worker}/remove`: removes a worker.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RemoveWorker {
-    /// Stop it first if it is not stopped.
+    /// Stop it first if necessary.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Data of `worker.removed`.
+/// Data of the response `worker.removed`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerRemoved {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// Its controller.
+    /// Controller of the worker.
     pub controller_id: ControllerId,
-    /// When it was stopped.
+    /// Time of its stop.
     pub stopped_at: Timestamp,
-    /// When it was removed.
+    /// Time of its removal.
     pub removed_at: Timestamp,
 }
 
-/// `POST /v1/prune`.
+/// `POST /v1/prune`: removes old data.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Prune {
-    /// Remove what is older; absent: 30 days.
+    /// Minimum age in seconds; absent: 30 days.
     #[serde(default = "default_age")]
     pub older_than_seconds: u64,
-    /// Only say what would be removed.
+    /// Only report what would be removed.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -51,26 +50,26 @@ const fn default_age() -> u64 {
     RETENTION_DAYS * 24 * 3600
 }
 
-/// Data of `state.pruned`.
+/// Data of the response `state.pruned`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Pruned {
-    /// Whether this is only what would be removed.
+    /// Whether this only reports what would be removed.
     pub dry_run: bool,
-    /// What was asked for.
+    /// The requested minimum age in seconds.
     pub older_than_seconds: u64,
     /// The removed workers, newest first.
     pub items: Vec<PrunedWorker>,
-    /// How many.
+    /// Number of the workers.
     pub count: usize,
-    /// How many events they had.
+    /// Number of their events.
     pub events: u64,
-    /// About how many bytes the workers and the leftovers had.
+    /// Approximate size of workers and leftovers in bytes.
     pub bytes: u64,
-    /// How many keys of requests were forgotten.
+    /// Number of deleted request keys.
     pub keys: u64,
-    /// Files and folders of workers that nobody knows, and what a restore has put aside.
+    /// Files and folders of unknown workers, and data replaced by a restore.
     pub leftovers: Vec<String>,
 }
 
@@ -79,16 +78,16 @@ pub struct Pruned {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PrunedWorker {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// Its controller.
+    /// Controller of the worker.
     pub controller_id: ControllerId,
-    /// Its label.
+    /// Label of the worker.
     pub label: String,
-    /// When it was stopped.
+    /// Time of its stop.
     pub stopped_at: Timestamp,
-    /// How many events it had.
+    /// Number of its events.
     pub events: u64,
-    /// About how many bytes, its files included.
+    /// Approximate size in bytes, including its files.
     pub bytes: u64,
 }

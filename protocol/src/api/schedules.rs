@@ -1,4 +1,4 @@
-//! Schedules: what is started at which times, and what became of each time.
+//! Schedules: work at certain times, and the result of each time.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,26 +15,26 @@ use crate::time::Timestamp;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AddSchedule {
-    /// Whose schedule it is.
+    /// The controller that owns the schedule.
     #[serde(flatten)]
     pub choice: ControllerChoice,
-    /// Its name, unique in the state dir.
+    /// Name, unique in the state directory.
     pub name: String,
-    /// When it fires.
+    /// The times at which it fires.
     pub when: When,
-    /// The time zone by its IANA name; without one UTC.
+    /// IANA name of the time zone; UTC if absent.
     #[serde(default = "utc")]
     pub timezone: String,
-    /// What happens to times at which no daemon was there.
+    /// Handling of times at which no daemon was running.
     #[serde(default = "once")]
     pub missed: Missed,
-    /// What happens while an earlier firing is running.
+    /// Handling of times at which an earlier firing is still running.
     #[serde(default = "queue")]
     pub overlap: Overlap,
-    /// The number of failed firings in a row that pauses it; zero: never.
+    /// Number of consecutive failures after which it is paused; zero: never.
     #[serde(default = "max_failures")]
     pub max_failures: u32,
-    /// What it starts.
+    /// The work to start.
     pub work: ScheduledWork,
 }
 
@@ -54,12 +54,13 @@ const fn max_failures() -> u32 {
     MAX_FAILURES
 }
 
-/// What a schedule starts.
+/// The work that a schedule starts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum ScheduledWork {
-    /// A task of a manager, whose agent gets the environment in which the daemon was started: `env` of its place is not kept.
+    /// A manager's task. Its agent gets the environment of the daemon's start: `env` of its
+    /// place is not stored.
     Task(Box<RunTask>),
     /// A message to a worker.
     Send(ScheduledMessage),
@@ -70,88 +71,89 @@ pub enum ScheduledWork {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduledMessage {
-    /// The worker: its id, its name, or the beginning of its id. Its id is kept.
+    /// The worker: its id, its name, or a prefix of its id. The id is stored.
     pub worker: String,
-    /// The message.
+    /// Text of the message.
     pub text: String,
 }
 
 words! {
-    /// Who fires a schedule at its next time.
+    /// What will run a schedule at its next time.
     Attendant {
-        /// The daemon of a service manager, or one in the foreground.
+        /// A daemon under a service manager, or in the foreground.
         Service = "service",
-        /// The daemon in the background: it stays until then.
+        /// The daemon in the background: it runs until then.
         Daemon = "daemon",
         /// No daemon, unless a command starts one before.
         Unattended = "unattended",
     }
 }
 
-/// A schedule. Data of `schedule.added`, `schedule.shown`, `schedule.paused` and `schedule.resumed`.
+/// A schedule. It is the data of `schedule.added`,
+/// `schedule.shown`, `schedule.paused` and `schedule.resumed`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleView {
-    /// Its name.
+    /// Name of the schedule.
     pub name: String,
-    /// Whose it is.
+    /// The controller that owns it.
     pub controller_id: ControllerId,
-    /// When it fires.
+    /// The times at which it fires.
     pub when: When,
-    /// Its time zone.
+    /// IANA name of its time zone.
     pub timezone: String,
-    /// What happens to times at which no daemon was there.
+    /// Handling of times at which no daemon was running.
     pub missed: Missed,
-    /// What happens while an earlier firing is running.
+    /// Handling of times at which an earlier firing is still running.
     pub overlap: Overlap,
-    /// The number of failed firings in a row that pauses it; zero: never.
+    /// Number of consecutive failures after which it is paused; zero: never.
     pub max_failures: u32,
-    /// What it starts.
+    /// The work it starts.
     pub work: ScheduledWork,
-    /// The next time at which it fires; null if it is paused or none comes any more.
+    /// The next time it fires; null if paused or finished.
     pub next_at: Option<Timestamp>,
-    /// Who will be there then; null without a next time.
+    /// What will run it then; null without a next time.
     pub attendant: Option<Attendant>,
-    /// How many firings have failed in a row.
+    /// Number of consecutive failed firings.
     pub failures: u32,
-    /// Why it does not fire.
+    /// Why it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<SchedulePause>,
-    /// More about that.
+    /// The error that paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
-    /// Its newest firing.
+    /// The newest firing of the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_firing: Option<FiringView>,
-    /// When it was added.
+    /// Time when it was added.
     pub created_at: Timestamp,
 }
 
-/// `GET /v1/schedules`.
+/// `GET /v1/schedules`: all schedules.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Schedules {
-    /// By name.
+    /// The schedules, sorted by name.
     pub items: Vec<ScheduleView>,
-    /// How many there are.
+    /// Number of the schedules.
     pub count: usize,
 }
 
-/// What became of one time of a schedule.
+/// The result of one time of a schedule.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FiringView {
-    /// The schedule.
+    /// Name of the schedule.
     pub schedule: String,
     /// The time for which it fired.
     pub at: Timestamp,
-    /// Whether a person asked for it.
+    /// Whether a user requested it.
     pub manual: bool,
-    /// How many missed times before it do not fire, at most 1000.
+    /// Number of missed times before it that do not fire, at most 1000.
     pub left_out: u64,
-    /// How far it is.
+    /// Status of the firing.
     pub status: FiringStatus,
     /// The task, or the worker that got the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,26 +161,26 @@ pub struct FiringView {
     /// The turn of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// Why it was left out, or could not be started, or failed.
+    /// Why it was skipped, could not be started, or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
-    /// When it was noticed.
+    /// Time when it was noticed.
     pub created_at: Timestamp,
-    /// When its task or turn was stored.
+    /// Time when its task or turn was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When its end was noticed.
+    /// Time when its end was noticed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
 
-/// `GET /v1/schedules/{schedule}/log`.
+/// `GET /v1/schedules/{schedule}/log`: the firings of a schedule.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Firings {
-    /// Newest first.
+    /// The firings, newest first.
     pub items: Vec<FiringView>,
-    /// How many there are.
+    /// Number of the firings.
     pub count: usize,
 }
 
@@ -187,24 +189,24 @@ pub struct Firings {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChangeSchedule {}
 
-/// Data of `schedule.removed`.
+/// Data of the response `schedule.removed`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleRemoved {
-    /// Its name.
+    /// Name of the schedule.
     pub name: String,
 }
 
-/// Data of the event `schedule.fired`, of the worker that a schedule has given a task or a message.
+/// Data of the event `schedule.fired`, of the worker that got a task or a message from a schedule.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleFired {
-    /// The schedule.
+    /// Name of the schedule.
     pub schedule: String,
     /// The time for which it fired.
     pub at: Timestamp,
-    /// How many missed times before it do not fire, at most 1000.
+    /// Number of missed times before it that do not fire, at most 1000.
     pub left_out: u64,
 }
 
@@ -212,11 +214,11 @@ pub struct ScheduleFired {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SchedulePaused {
-    /// The schedule.
+    /// Name of the schedule.
     pub schedule: String,
-    /// Why it does not fire any more.
+    /// Why it no longer fires.
     pub reason: SchedulePause,
-    /// The last error.
+    /// The last error, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
 }

@@ -1,4 +1,4 @@
-//! Removing tasks that were archived.
+//! Removal of archived tasks.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,35 +6,35 @@ use super::tasks::TaskStatus;
 use crate::ids::WorkerId;
 use crate::time::Timestamp;
 
-/// `POST /v1/prune/tasks`.
+/// `POST /v1/prune/tasks`: removes archived tasks.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct PruneTasks {
-    /// Remove what was archived so long ago; 0: all that is archived.
+    /// Minimum time since archiving in seconds; 0: all archived tasks.
     pub older_than_seconds: u64,
-    /// Only say what would be removed.
+    /// Only report what would be removed.
     pub dry_run: bool,
 }
 
-/// Data of `tasks.pruned`.
+/// Data of the response `tasks.pruned`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PrunedTasks {
-    /// Whether this is only what would be removed.
+    /// Whether this only reports what would be removed.
     pub dry_run: bool,
-    /// What was asked for.
+    /// The requested minimum age in seconds.
     pub older_than_seconds: u64,
-    /// The removed tasks, the oldest first.
+    /// The removed tasks, oldest first.
     pub items: Vec<PrunedTask>,
-    /// How many.
+    /// Number of the tasks.
     pub count: usize,
-    /// How many events they had.
+    /// Number of their events.
     pub events: u64,
-    /// About how many bytes, their files included.
+    /// Approximate size in bytes, including their files.
     pub bytes: u64,
-    /// The archived tasks that are kept, and why.
+    /// The archived tasks that are kept, with the reasons.
     pub kept: Vec<KeptTask>,
 }
 
@@ -43,19 +43,19 @@ pub struct PrunedTasks {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PrunedTask {
-    /// The task.
+    /// Id of the task.
     pub task_id: WorkerId,
-    /// Its name.
+    /// Name of the task.
     pub name: String,
     /// The names from the root to it.
     pub path: Vec<String>,
-    /// How it ended.
+    /// How the task ended.
     pub status: TaskStatus,
-    /// When it was archived.
+    /// Time of its archiving.
     pub archived_at: Timestamp,
-    /// How many events it had.
+    /// Number of its events.
     pub events: u64,
-    /// About how many bytes, its files included.
+    /// Approximate size in bytes, including its files.
     pub bytes: u64,
 }
 
@@ -64,15 +64,15 @@ pub struct PrunedTask {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct KeptTask {
-    /// The task.
+    /// Id of the task.
     pub task_id: WorkerId,
-    /// Its name.
+    /// Name of the task.
     pub name: String,
-    /// How far it is.
+    /// Status of the task.
     pub status: TaskStatus,
     /// Why it is kept.
     pub reason: String,
-    /// What ends it, if that is what it takes.
+    /// A command that ends it, if that is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recommended_command: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! Tasks: workers that another worker, or a manager, has given one piece of work, with a name, limits and an outcome.
+//! Tasks: workers with one piece of work from another worker or a manager, with a name,
+//! limits and an outcome.
 
 use std::path::PathBuf;
 
@@ -16,41 +17,41 @@ use crate::sandbox::FileSystem;
 use crate::state::words;
 use crate::time::Timestamp;
 
-/// The variable with the token of a task server that was given to an agent.
+/// The variable with the token of an agent's task server.
 pub const TASK_TOKEN: &str = "SUBAGENT_TASK_TOKEN";
-/// The name of the MCP server that an agent is given for its tasks.
+/// The name of the MCP server for an agent's tasks.
 pub const TASK_SERVER: &str = "subagent";
-/// The longest name of a task, in characters.
+/// Maximum length of a task's name, in characters.
 pub const MOST_TASK_NAME_CHARS: usize = 64;
 
 words! {
-    /// How far a task is. The last six are ends.
+    /// The status of a task. The last six are final.
     TaskStatus {
-        /// It waits for its place among those that run.
+        /// It waits for a free slot.
         Queued = "queued",
         /// Its agent is being started.
         Spawning = "spawning",
         /// A turn is open.
         Running = "running",
-        /// Somebody has to answer a question of its agent.
+        /// A question of its agent waits for an answer.
         WaitingApproval = "waiting_approval",
-        /// Its last turn ended well.
+        /// Its last turn completed.
         Completed = "completed",
         /// Its last turn failed, or its agent could not be started.
         Failed = "failed",
-        /// Somebody canceled it.
+        /// The caller canceled the task.
         Cancelled = "cancelled",
-        /// It made as many tool calls as it may.
+        /// It used up its tool calls.
         MaxIterationsReached = "max_iterations_reached",
-        /// It ran for as long as it may.
+        /// It reached its time limit.
         TimedOut = "timed_out",
-        /// Its runtime was lost in the middle.
+        /// Its runtime was lost during a turn.
         Lost = "lost",
     }
 }
 
 impl TaskStatus {
-    /// Whether it is an end.
+    /// Whether the status is final.
     #[must_use]
     pub const fn is_end(self) -> bool {
         !matches!(self, Self::Queued | Self::Spawning | Self::Running | Self::WaitingApproval)
@@ -58,111 +59,112 @@ impl TaskStatus {
 }
 
 words! {
-    /// Whether somebody waits for its result.
+    /// Whether a caller waits for the result.
     TaskMode {
-        /// Its caller does, and it ends with the turn that called.
+        /// Its caller waits, and it ends with the caller's turn.
         Foreground = "foreground",
-        /// Nobody: its end is a message to its parent.
+        /// No caller waits: its end is a message to its parent.
         Background = "background",
     }
 }
 
-/// `POST /v1/tasks`: gives a task to an agent.
+/// `POST /v1/tasks`: delegates a task to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunTask {
-    /// The definition; without one it is the parent's launcher, model and rules.
+    /// The definition; if absent, the parent's launcher, model and rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// What is to be done.
+    /// The work to do.
     pub prompt: String,
-    /// The same in three to five words, for people.
+    /// The same in three to five words, for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its name, unique among the parent's tasks that are not archived; without one it is made of the description.
+    /// Name, unique among the parent's tasks that are not archived; if absent,
+    /// made from the description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether somebody waits for it; without it the definition's, else foreground.
+    /// Whether the caller waits; if absent, as in the definition, or foreground.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<TaskMode>,
-    /// What the caller wants to find again.
+    /// Arbitrary data of the caller.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub metadata: Map<String, Value>,
-    /// What is narrower than in the definition.
+    /// Restrictions beyond the definition.
     #[serde(default, skip_serializing_if = "TaskOverrides::is_empty")]
     pub overrides: TaskOverrides,
-    /// The git worktree that it gets; absent: as its definition says, and of a manager's task as the config says.
+    /// Its git worktree; if absent, as in the definition, or for a manager's task as in the config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<WorktreeChoice>,
-    /// Of a manager: where and with what it is run. An agent's tasks have that of the agent.
+    /// For a manager's task: where and with what it runs. An agent's tasks use the agent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<Box<TaskPlace>>,
 }
 
-/// What a call may say beside the definition: all of it can only narrow, but for the prompt.
+/// Restrictions of a definition in a call. Except for the prompt, they can only narrow it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskOverrides {
-    /// Added to the definition's prompt.
+    /// Text appended to the definition's prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// The only tools that are not denied, of those that the definition has.
+    /// The only tools that are not denied, out of the definition's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_tools: Vec<String>,
     /// Tools that are denied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disallowed_tools: Vec<String>,
-    /// The model in place of the definition's.
+    /// A model instead of the definition's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// So many tool calls a prompt may make, at most as many as the definition says.
+    /// Maximum number of tool calls per prompt, at most the definition's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u64>,
-    /// So long a prompt may run in milliseconds, at most as long as the definition says; 0: no limit of its own.
+    /// Time limit of a prompt in milliseconds, at most the definition's; 0: no limit of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// How it shares the files of the workspace, at most as much as everything else lets it.
+    /// How it shares the workspace's files, within all other limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filesystem: Option<FileSystem>,
 }
 
 impl TaskOverrides {
-    /// Whether it says nothing.
+    /// Whether there are no restrictions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Where and with what a manager's task is run: what `worker start` would take from the shell.
+/// Where and with what a manager's task runs: the values that `worker start` takes from the shell.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskPlace {
-    /// Whose task it will be.
+    /// The controller of the task.
     #[serde(flatten)]
     pub choice: ControllerChoice,
-    /// The workspace, absolute.
+    /// Absolute path of the workspace.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub workspace: PathBuf,
-    /// Where the agent works, absolute.
+    /// Absolute working folder of the agent.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub cwd: PathBuf,
-    /// The config file, absolute; without it the one that is found from the workspace.
+    /// Absolute path of the config file; if absent, the one found from the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub config: Option<PathBuf>,
-    /// The user's own config file, absolute, where `config` is that of a project over it.
+    /// Absolute path of the user's own config file, if `config` is a project's on top of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub user_config: Option<PathBuf>,
-    /// The sandbox, by its name; without it that of the launcher, else the config's default.
+    /// Name of the sandbox; if absent, the launcher's or the config's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// The launcher of an agent that names none; without it the config's default.
+    /// The launcher for definitions without one; if absent, the config's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<String>,
     /// `--agents`: definitions, as JSON text.
@@ -182,61 +184,61 @@ pub struct TaskPlace {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskView {
-    /// The task: its id is that of its worker.
+    /// Id of the task, which is also its worker's.
     pub task_id: WorkerId,
-    /// Its name.
+    /// Name of the task.
     pub name: String,
     /// The names from the root to it.
     pub path: Vec<String>,
-    /// The definition; null for one without.
+    /// The definition; null without one.
     pub agent: Option<String>,
-    /// What it is about, in a few words.
+    /// The work in a few words.
     pub description: String,
-    /// What it was given to do: in a list its beginning.
+    /// The prompt, in lists only its beginning.
     pub prompt: String,
-    /// Whether somebody waits for it.
+    /// Whether its caller waits.
     pub mode: TaskMode,
-    /// How far it is.
+    /// Status of the task.
     pub status: TaskStatus,
-    /// The worker whose task it is; null for a manager's.
+    /// The parent worker; null for a manager's task.
     pub parent: Option<WorkerId>,
-    /// The parent's turn that gave or resumed it; null if a manager did.
+    /// The parent's turn that submitted or resumed it; null for a manager's task.
     pub parent_turn_id: Option<TurnId>,
-    /// The worker at the top of the tree; null for a manager's.
+    /// The worker at the top of the tree; null for a manager's task.
     pub root: Option<WorkerId>,
-    /// How far below the root, from 1.
+    /// Depth below the root, from 1.
     pub depth: u32,
-    /// The name of its launcher.
+    /// Name of its launcher.
     pub launcher: String,
-    /// The model, as far as it is known.
+    /// The model, if known.
     pub model: Option<String>,
     /// Distinct tool calls of the present or last prompt.
     pub steps: u64,
-    /// Distinct tool calls of all of it.
+    /// Distinct tool calls of all prompts.
     pub tool_calls: u64,
-    /// What it has cost, as far as it is known.
+    /// Its cost, if known.
     pub cost: Option<Cost>,
-    /// The tokens that it has used, as far as they are known.
+    /// Number of used tokens, if known.
     pub tokens: Option<u64>,
-    /// How many prompts it was given: 1, and one more for each time it was resumed.
+    /// Number of prompts: 1, and one more for each resume.
     pub runs: u64,
-    /// Why it failed.
+    /// Why the task failed, if it did.
     pub error: Option<Error>,
-    /// What the caller gave along.
+    /// Arbitrary data of the caller.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub metadata: Map<String, Value>,
-    /// Created.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When it last changed: the time of its newest event.
+    /// Time of its newest event.
     pub updated_at: Timestamp,
-    /// When its present or last run began.
+    /// Start of its present or last run.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time of its end.
     pub completed_at: Option<Timestamp>,
-    /// Since when it is kept, but hidden.
+    /// Time since when it is archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<Timestamp>,
-    /// The sessions that its agent runs below its own, as far as it has told of them, at most 100; only lists have them.
+    /// The sessions below its agent's own that the agent reported, at most 100; only in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub child_sessions: Vec<ChildSession>,
 }
@@ -246,142 +248,142 @@ pub struct TaskView {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskShown {
-    /// The task.
+    /// The task in short.
     #[serde(flatten)]
     pub task: TaskView,
-    /// The last message of its agent, whole; null before its end.
+    /// The last complete message of its agent; null before its end.
     pub result: Option<String>,
-    /// What the result has to meet.
+    /// The JSON schema of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_schema: Option<Value>,
-    /// How many tokens of it its caller gets.
+    /// Maximum number of result tokens for the caller.
     pub result_max_tokens: u64,
-    /// The git worktree that it works in, with what is in it after the end of the task.
+    /// Its git worktree, with the content after its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<WorktreeView>,
-    /// With `transcripts=true`: what was said in the tasks below it that are not inspectable.
+    /// With `transcripts=true`: the messages of tasks below it that are not inspectable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transcripts: Vec<TaskTranscript>,
 }
 
-/// What was said to the agent of a task and by it, and which tools it called.
+/// The messages to and from a task's agent, and its tool calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskTranscript {
-    /// The task.
+    /// Id of the task.
     pub task_id: WorkerId,
     /// The names from the root to it.
     pub path: Vec<String>,
-    /// The definition; null for one without.
+    /// The definition; null without one.
     pub agent: Option<String>,
-    /// How far it is.
+    /// Status of the task.
     pub status: TaskStatus,
-    /// `## NAME (AGENT, STATUS)`, and below that what was said, each line of it behind `> `.
+    /// `## NAME (AGENT, STATUS)`, followed by the messages, each line prefixed with `> `.
     pub text: String,
 }
 
-/// Data of `task.listed`.
+/// Data of the response `task.listed`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskList {
-    /// The tasks, the oldest first.
+    /// The tasks, oldest first.
     pub items: Vec<TaskView>,
-    /// How many.
+    /// Number of the tasks.
     pub count: usize,
 }
 
-/// `POST /v1/tasks/{task}/wait`.
+/// `POST /v1/tasks/{task}/wait`: waits for a task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WaitTask {
-    /// For so many milliseconds; absent: until it ends.
+    /// Time limit in milliseconds; absent: until it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Return as soon as it is not as far any more as the caller knows: its status or its steps have changed.
+    /// Return as soon as status or steps differ from these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<KnownTask>,
 }
 
-/// What a caller knows of a task.
+/// A caller's last knowledge of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct KnownTask {
-    /// How far it is.
+    /// Status of the task.
     pub status: TaskStatus,
-    /// Its tool calls.
+    /// Number of its tool calls.
     pub steps: u64,
 }
 
-/// `POST /v1/tasks/{task}/messages`.
+/// `POST /v1/tasks/{task}/messages`: sends a message to a task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MessageTask {
-    /// What it is told.
+    /// Text of the message.
     pub message: String,
-    /// Whether it is to stop after that; one that is queued is canceled at once.
+    /// Stop after this message; a queued task is canceled at once.
     #[serde(default)]
     pub cancel: bool,
-    /// Whether it may go on without what it knew, if its agent cannot restore that.
+    /// Continue without its earlier context, if its agent cannot restore that.
     #[serde(default)]
     pub allow_fresh: bool,
-    /// Whether somebody waits for what comes of it; without it as before.
+    /// Whether the caller waits for the result; if absent, as before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<TaskMode>,
 }
 
 words! {
-    /// What became of a message to a task.
+    /// The effect of a message to a task.
     TaskMessage {
-        /// It belongs to the prompt of a task that has not begun.
+        /// Appended to the prompt of a task that has not started.
         Appended = "appended",
-        /// It is the task's next turn.
+        /// It becomes the task's next turn.
         Queued = "queued",
-        /// It is the task's last turn.
+        /// It becomes the task's last turn.
         Last = "last",
-        /// The task goes on after its end.
+        /// The task continues after its end.
         Resumed = "resumed",
-        /// The task that had not begun is canceled.
+        /// A task that had not started was canceled.
         Cancelled = "cancelled",
-        /// Nothing: the task had ended.
+        /// No effect: the task had ended.
         AlreadyEnded = "already_ended",
     }
 }
 
-/// Data of `task.messaged`.
+/// Data of the response `task.messaged`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskMessaged {
-    /// The task.
+    /// The task in short.
     #[serde(flatten)]
     pub task: TaskView,
-    /// What became of the message.
+    /// Effect of the message.
     pub message: TaskMessage,
 }
 
-/// `POST /v1/tasks/{task}/cancel`.
+/// `POST /v1/tasks/{task}/cancel`: cancels a task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CancelTask {
-    /// Why.
+    /// Reason for the cancel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// An agent that the caller may give tasks to.
+/// An agent that the caller can delegate to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CallableAgent {
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
-    /// When to give it work.
+    /// When to delegate to it.
     pub description: String,
     /// Whether it always runs in the background.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -393,8 +395,8 @@ pub struct CallableAgent {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CallableAgents {
-    /// The caller.
+    /// Id of the calling worker.
     pub worker_id: WorkerId,
-    /// Those that its rules let it call, by name.
+    /// The agents permitted by its rules, by name.
     pub agents: Vec<CallableAgent>,
 }

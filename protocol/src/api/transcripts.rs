@@ -1,4 +1,4 @@
-//! Transcripts: the events of a worker as a story.
+//! Transcripts: the events of a worker in readable form.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,52 +8,52 @@ use crate::state::words;
 use crate::time::Timestamp;
 
 words! {
-    /// What an item of a transcript is.
+    /// The kind of a transcript item.
     StoryKind {
         /// A message to the agent.
         User = "user",
         /// A message of the agent.
         Agent = "agent",
-        /// What the agent thinks.
+        /// A thought of the agent.
         Thought = "thought",
-        /// A tool call, with all that its updates say.
+        /// A tool call with the data of all its updates.
         Tool = "tool",
         /// The last plan of a turn.
         Plan = "plan",
-        /// A permission request or another question, and how it ended.
+        /// A permission request or another question, with its result.
         Question = "question",
         /// The end of a turn.
         TurnEnd = "turn_end",
     }
 }
 
-/// An item of a transcript. Two lists of items that follow one another are joined: a text goes on, and a tool call, plan
-/// or question is updated by its `key`.
+/// An item of a transcript. Consecutive lists are joined: texts are concatenated, and a tool call,
+/// plan or question is updated by its `key`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StoryItem {
     /// The first event of the item.
     pub event_id: EventId,
-    /// When that was written.
+    /// Time of that event.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub ts: Timestamp,
-    /// The turn.
+    /// Id of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// What it is.
+    /// Kind of the item.
     pub kind: StoryKind,
-    /// What updates of the item have in common: the id of the tool call or question, or the turn of the plan.
+    /// The common key of its updates: the id of the tool call or question, or the turn of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The session below the worker's own that the item is from.
+    /// The session below the worker's own that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// The text of a message or thought.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// For other items: the data of their events, the newest value of each field. A question has the type of its last event
-    /// in `event`, and so has the end of a turn.
+    /// For other items: the data of their events, the newest value of each field. A question and
+    /// the end of a turn have the type of their last event in `event`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub data: Map<String, Value>,
@@ -64,12 +64,13 @@ pub struct StoryItem {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TranscriptShown {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// The items, the oldest first.
+    /// The items, oldest first.
     pub items: Vec<StoryItem>,
-    /// `before` of the page before; null if this page is the first one.
+    /// `before` of the previous page; null for the first page.
     pub before: Option<EventId>,
-    /// The newest event in this page: the worker's stream goes on behind it; null without an event.
+    /// The newest event of this page, after which the worker's stream continues;
+    /// null without an event.
     pub cursor: Option<EventId>,
 }

@@ -14,11 +14,11 @@ use crate::message_text::ParagraphBreak;
 use crate::state::{WorkerState, words};
 
 words! {
-    /// What the daemon plays instead of having the agent work: to try scripts out, on any worker that is idle.
+    /// What the daemon simulates instead of an agent's work, to test scripts on any idle worker.
     Simulation {
-        /// A turn that is completed at once.
+        /// A turn that completes at once.
         Turn = "turn",
-        /// A turn that asks for a permission and ends with the answer.
+        /// A turn that requests a permission and ends with the answer.
         Approval = "approval",
     }
 }
@@ -28,60 +28,60 @@ words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SendTurn {
-    /// The text; a blank one sends only the blocks.
+    /// The text; if blank, only the blocks are sent.
     pub text: String,
     /// Further content blocks of ACP.
     #[serde(default)]
     pub blocks: Vec<Value>,
-    /// Files that go along.
+    /// Files that are attached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
-    /// Only simulate the turn; no agent hears of it.
+    /// Only simulate the turn, without an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulate: Option<Simulation>,
-    /// What becomes of it if the worker is busy; absent: it is refused.
+    /// What happens if the worker is busy; absent: the message is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_busy: Option<IfBusy>,
-    /// The definition that the worker has from this turn on. Not for a simulated turn, nor for the worker of a task.
+    /// The worker's definition from this turn on. Not for simulated turns or workers of tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Box<AgentChange>>,
-    /// The agent's whole environment, as in `worker start`: after `ENV_REQUIRED`. Only taken if the daemon has none, and
-    /// no part of what the idempotency key stands for.
+    /// The agent's whole environment, as in `worker start`, after `ENV_REQUIRED`. Used only if the
+    /// daemon has none, and not part of the request's fingerprint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<(Bytes64, Bytes64)>>,
-    /// The agent's MCP servers, with `env`.
+    /// The agent's MCP servers, sent with `env`.
     #[serde(default, skip_serializing_if = "McpServers::is_empty")]
     pub mcp_servers: McpServers,
 }
 
-/// Data of `turn.accepted`.
+/// Data of the response `turn.accepted`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnAccepted {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// The new turn.
+    /// Id of the new turn.
     pub turn_id: TurnId,
-    /// The worker's state.
+    /// State of the worker.
     pub state: WorkerState,
     /// The worker's last event at acceptance.
     pub event_id: EventId,
-    /// The `message.sent` event, or the `turn.queued` of a message that waits: the cursor to wait from.
+    /// The `message.sent` event, or `turn.queued` for a queued message: the cursor to wait from.
     pub accepted_event_id: EventId,
-    /// The permission request of a turn that was sent to simulate one.
+    /// The permission request, for a turn that simulates one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<RequestId>,
-    /// The place in the queue of a turn that waits (`turn.queued`), from 1.
+    /// Position in the queue of a queued turn (`turn.queued`), from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
-    /// Whether the queue is paused, so that nothing of it is begun until somebody resumes it.
+    /// Whether the queue is paused, so that nothing starts until it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// The name of the definition that was sent along; absent without one.
+    /// Name of the definition that was sent with it; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_definition: Option<String>,
-    /// Whether the agent is started again for the message, which reaches it after that.
+    /// Whether the agent is restarted for the message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starts_agent: bool,
 }
@@ -91,49 +91,50 @@ pub struct TurnAccepted {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WaitRequest {
-    /// What for, in the words of `--until`; none is the default set.
+    /// The awaited events, in the syntax of `--until`; absent: the default set.
     #[serde(default)]
     pub until: Option<String>,
-    /// The cursor: only later events count. It wins over `include_history`.
+    /// The cursor: only later events count. Takes precedence over `include_history`.
     #[serde(default)]
     pub from_event_id: Option<String>,
     /// Without a cursor: from the beginning instead of from now.
     #[serde(default)]
     pub include_history: bool,
-    /// How long, in seconds; 0 for ever.
+    /// Time limit in seconds; 0: none.
     #[serde(default)]
     pub timeout_seconds: f64,
-    /// How long without any event, in seconds; 0 for ever.
+    /// Time limit without any event in seconds; 0: none.
     #[serde(default)]
     pub no_progress_timeout_seconds: f64,
-    /// Also collect the agent's text of this turn after the cursor, and end with its failure whatever is waited for.
+    /// Also collect the agent's text of this turn after the cursor, and end with its
+    /// failure in any case.
     #[serde(default)]
     pub collect_turn: Option<TurnId>,
-    /// Only events of this turn, which may still be in the queue, count. The wait also ends when the turn is dropped or the
-    /// queue is paused while it waits there.
+    /// Only events of this turn count, which may still be queued. The wait also ends if the turn is
+    /// dropped, or if the queue is paused while it waits there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_turn: Option<TurnId>,
 }
 
-/// Data of a wait.
+/// Data of a wait's response.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Waited {
     /// The first event that matched.
     pub matched_event: Event,
-    /// The worker's state now.
+    /// State of the worker now.
     pub state: WorkerState,
-    /// The line breaks in `assistantText` that join paragraphs before and after tool calls. Without them the text is what
-    /// the agent sent.
+    /// The line breaks in `assistantText` that join paragraphs around tool calls. Without them the
+    /// text is what the agent sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paragraph_breaks: Vec<ParagraphBreak>,
-    /// The agent's text of the turn that was asked for, up to the match; null without any.
+    /// The agent's text of the requested turn, up to the match; null without any.
     pub assistant_text: Option<String>,
-    /// Whether the text had become too long and its rest is left out.
+    /// Whether the text was too long and was cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub assistant_text_truncated: bool,
-    /// Its last piece.
+    /// The last piece of the text.
     pub last_assistant_chunk: Option<String>,
 }
 
@@ -142,31 +143,32 @@ pub struct Waited {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LatestEvent {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
     /// The event in short (`eventId`, `type`, `turnId`, `ts`); null before the first one.
     pub event: Value,
 }
 
-/// `GET /v1/events/latest`.
+/// `GET /v1/events/latest`: the newest event of all workers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LatestOfAll {
-    /// The newest event of all workers in short (`eventId`, `type`, `turnId`, `ts`); null before the first one.
+    /// The newest event of all workers in short (`eventId`, `type`, `turnId`, `ts`); null
+    /// before the first one.
     pub event: Value,
 }
 
-/// `POST /v1/workers/{id}/cancel`.
+/// `POST /v1/workers/{id}/cancel`: cancels the open turn.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CancelTurn {
-    /// Why.
+    /// Reason for the cancel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Cancel a session that the worker's agent runs below its own.
+/// Cancels a session below the agent's own.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -175,32 +177,32 @@ pub struct CancelChildSession {
     pub session_id: String,
 }
 
-/// Data of `childSession.canceled`: the agent was told. What becomes of the session it tells by itself.
+/// Data of `childSession.canceled`: the agent was notified. It reports the session's end itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ChildSessionCanceled {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
     /// The agent's id of the session.
     pub session_id: String,
 }
 
-/// Data of `turn.canceled`.
+/// Data of the response `turn.canceled`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnCanceled {
-    /// The worker.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// Its state now.
+    /// State of the worker now.
     pub state: WorkerState,
     /// The event that ended the turn.
     pub event_id: EventId,
-    /// The turn.
+    /// Id of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// Whether the agent did not obey in time and was ended by force; the next message starts it again.
+    /// Whether the agent ignored the cancel and was ended by force; the next message restarts it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,
     /// Whether the turn had ended before the cancel reached it.

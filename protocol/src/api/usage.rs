@@ -1,4 +1,4 @@
-//! What turns have used, in sums.
+//! Sums of the usage of turns.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,77 +6,78 @@ use crate::state::words;
 use crate::time::Timestamp;
 
 words! {
-    /// What turns are put together by.
+    /// The grouping of usage.
     UsageBy {
-        /// The worker.
+        /// By the worker's id.
         Worker = "worker",
-        /// The launcher of the worker.
+        /// By the worker's launcher.
         Agent = "agent",
-        /// The model that was in use at the end of the turn.
+        /// By the model in use at the end of the turn.
         Model = "model",
-        /// The day on which the turn began, in UTC.
+        /// By the day on which the turn started, in UTC.
         Day = "day",
     }
 }
 
-/// Data of `usage.shown`: what the stored turns of all workers have used. What tasks used is in their own workers.
+/// Data of `usage.shown`: the usage of all stored turns of all workers. Usage of tasks is
+/// in their own workers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UsageShown {
-    /// What the items are put together by.
+    /// How the items are grouped.
     pub by: UsageBy,
-    /// Turns that began before this time are not included; null: all turns.
+    /// Turns that started before this time are not included; null: all turns.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub since: Option<Timestamp>,
-    /// Days in their order; others by their tokens, the largest number first.
+    /// Days in order; others by tokens, the largest number first.
     pub items: Vec<UsageItem>,
     /// The sums of all items.
     pub total: UsageSums,
 }
 
-/// The turns that have something in common.
+/// One group of turns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UsageItem {
-    /// The id of the worker, the name of the launcher, the model, or the day; null if it is not known.
+    /// The id of the worker, the name of the launcher, the model, or the day; null if unknown.
     pub key: Option<String>,
-    /// The name of the worker.
+    /// Name of the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The sums.
+    /// Sums of the group.
     #[serde(flatten)]
     pub sums: UsageSums,
 }
 
-/// What turns have used.
+/// The usage of turns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UsageSums {
-    /// How many there are, open ones included.
+    /// Number of turns, including open ones.
     pub turns: u64,
-    /// Their tokens.
+    /// Tokens of the turns.
     pub tokens: UsedTokens,
-    /// Their cost.
+    /// Cost of the turns.
     pub cost: UsedCost,
 }
 
-/// Tokens of turns.
+/// Tokens of several turns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UsedTokens {
-    /// The sum of what was reported; null if nothing was reported of turns that were sent.
+    /// The sum of the reported tokens; null if no sent turn reported any.
     pub used: Option<u64>,
-    /// Number of turns that have ended without a report. They are not in `used`.
+    /// Number of ended turns without a report, which are not in `used`.
     pub unreported: u64,
 }
 
-/// Cost of turns.
+/// Cost of several turns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UsedCost {
-    /// One amount for each currency; null if nothing is known of turns that were sent.
+    /// One amount per currency; null if nothing is known of sent turns.
     pub used: Option<Vec<UsedAmount>>,
-    /// Number of turns that have ended and whose cost is neither reported nor computed. They are not in `used`.
+    /// Number of ended turns whose cost is neither reported nor computed. They are not in `used`.
     pub unreported: u64,
 }
 
@@ -84,10 +85,11 @@ pub struct UsedCost {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UsedAmount {
-    /// The currency.
+    /// The ISO currency code.
     pub currency: String,
-    /// The amount.
+    /// The amount in this currency.
     pub amount: f64,
-    /// The part of `amount` that no agent has reported: it was computed from tokens by the `prices` of the config.
+    /// The part of `amount` that was not reported but computed from tokens
+    /// with the config's `prices`.
     pub computed: f64,
 }

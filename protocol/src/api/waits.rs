@@ -6,25 +6,25 @@ use crate::event::Event;
 use crate::ids::WorkerId;
 use crate::state::{WorkerState, words};
 
-/// The most workers of one wait.
+/// Maximum number of workers per wait.
 pub const MOST_WORKERS: usize = 1000;
 
 words! {
-    /// When a wait for several workers is over.
+    /// When a wait for several workers ends.
     WaitMode {
-        /// When something happened to one of them.
+        /// When one of them has its event.
         Any = "any",
-        /// When something happened to each of them.
+        /// When each of them has its event.
         All = "all",
     }
 }
 
-/// A worker that is waited for.
+/// A worker to wait for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WaitedFor {
-    /// Which one.
+    /// Id of the worker.
     pub worker_id: String,
     /// With `until`: only later events count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,69 +36,70 @@ pub struct WaitedFor {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WaitMany {
-    /// Which ones, 1 to 1000.
+    /// The workers, 1 to 1000.
     pub workers: Vec<WaitedFor>,
-    /// For one of them or each.
+    /// Whether to wait for one or all.
     pub mode: WaitMode,
-    /// For which events, in the words of `--until`. Without it a worker is waited for until no turn of it is open, or its
-    /// agent asks something: what is so already counts.
+    /// The awaited events, in the syntax of `--until`. If absent, until a worker has no open turn
+    /// or its agent asks a question; a present state counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// With `until` and without a cursor: from the beginning instead of from now.
     #[serde(default)]
     pub include_history: bool,
-    /// How long, in seconds; 0 for ever.
+    /// Time limit in seconds; 0: none.
     #[serde(default)]
     pub timeout_seconds: f64,
 }
 
 words! {
-    /// What a wait found of a worker.
+    /// The result of a wait for one worker.
     WorkerOutcome {
-        /// The event that was waited for.
+        /// The awaited event has occurred.
         Matched = "matched",
-        /// Nothing is to be waited for: it has no turn, and never had one.
+        /// There is nothing to wait for: it has no turn, and never had one.
         Idle = "idle",
-        /// Its agent could not be started, or what is stored of it cannot be used.
+        /// Its agent could not be started, or its stored data is invalid.
         Error = "error",
-        /// It is stopped, and the event did not come.
+        /// It is stopped, and the event did not occur.
         Stopped = "stopped",
-        /// It has not come so far.
+        /// The event has not occurred yet.
         Waiting = "waiting",
     }
 }
 
-/// What a wait found of a worker.
+/// The result of a wait for one worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WaitedWorker {
-    /// Which one.
+    /// Id of the worker.
     pub worker_id: WorkerId,
-    /// What it is called.
+    /// Name of the worker.
     #[serde(default)]
     pub name: String,
-    /// Its label.
+    /// Label of the worker.
     pub label: String,
-    /// What was found.
+    /// The kind of result.
     pub outcome: WorkerOutcome,
-    /// Its state now.
+    /// State of the worker now.
     pub state: WorkerState,
-    /// With `matched` the event: without `until` the end of its last turn, or the question that is open.
+    /// With `matched`, the event. Without `until`, that is the end of its last turn
+    /// or the open question.
     pub matched_event: Option<Event>,
 }
 
-/// Data of `workers.waited`.
+/// Data of the response `workers.waited`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WaitedMany {
-    /// For one of them or each.
+    /// Whether it waited for one or all.
     pub mode: WaitMode,
-    /// One for each worker, in the order of the request.
+    /// One item per worker, in the order of the request.
     pub items: Vec<WaitedWorker>,
-    /// How many.
+    /// Number of the workers.
     pub count: usize,
-    /// How many of them are not `waiting`.
+    /// Number of workers that are not `waiting`.
     pub done: usize,
 }

@@ -1,4 +1,4 @@
-//! Worktrees of workers: making, looking, landing and removing.
+//! Worktrees of workers: creating, inspecting, landing and removing.
 
 use std::path::PathBuf;
 
@@ -11,106 +11,107 @@ use crate::state::words;
 use crate::time::Timestamp;
 use crate::worktree::{Contents, Landed, LandingMode, Setup};
 
-/// What is asked for of a new worktree.
+/// The options of a new worktree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreeChoice {
-    /// The branch that is made; absent: `subagent/NAME`.
+    /// The branch to create; absent: `subagent/NAME`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// The commit that the branch begins with; absent: `HEAD`.
+    /// The first commit of the branch; absent: `HEAD`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// Whether uncommitted and untracked, not ignored files come along.
+    /// Whether to include uncommitted and untracked files that are not ignored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub with_changes: bool,
 }
 
-/// The worktree that a worker is to be started in.
+/// The worktree for a new worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NewWorktree {
-    /// The folder of all worktrees, absolute. It is made if it is not there.
+    /// Absolute folder of all worktrees, created if necessary.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub root: PathBuf,
-    /// What was asked for.
+    /// The options requested for the worktree.
     #[serde(flatten)]
     pub choice: WorktreeChoice,
-    /// What makes it usable.
+    /// How to make it usable.
     #[serde(default)]
     pub setup: Setup,
 }
 
 words! {
-    /// What has become of a worktree.
+    /// The state of a worktree.
     WorktreeState {
-        /// It is being made.
+        /// It is being created.
         Creating = "creating",
         /// Its worker works in it.
         Ready = "ready",
-        /// Its worker is stopped, and it stays because it has work.
+        /// Its worker is stopped, and it is kept because it contains work.
         Kept = "kept",
-        /// A landing was begun and its end is not known.
+        /// A landing has begun, and its end is unknown.
         Landing = "landing",
     }
 }
 
-/// A worktree.
+/// A worktree of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreeView {
-    /// Its name, unique among those that are there.
+    /// Name, unique among existing worktrees.
     pub name: String,
-    /// What has become of it.
+    /// State of the worktree.
     pub state: WorktreeState,
-    /// Its top folder.
+    /// Path of its top folder.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub path: PathBuf,
-    /// Its branch.
+    /// Name of its branch.
     pub branch: String,
-    /// The commit that its branch began with.
+    /// The first commit of its branch.
     pub base: String,
-    /// Where it lands by default; null if no branch was checked out.
+    /// Its default target; null if no branch was checked out.
     pub source_branch: Option<String>,
-    /// Whether `base` has changes that were not committed. Landing leaves these out.
+    /// Whether `base` contains uncommitted changes, which a landing omits.
     pub with_changes: bool,
-    /// The top folder of the work tree that it was made from.
+    /// Top folder of the work tree that it was created from.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub main: PathBuf,
-    /// The git directory of the repository.
+    /// Git directory of the repository.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub repository: PathBuf,
     /// Its worker, which may have been removed.
     pub worker_id: WorkerId,
-    /// When.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// The sandbox of its agent. Such a worktree is a repository of its own, and its branch is there.
+    /// The sandbox of its agent. Such a worktree is a separate repository that contains its branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Sandbox>))]
     pub sandbox: Option<Box<Sandbox>>,
-    /// What is in it, where that was asked for.
+    /// Its content, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<Contents>,
 }
 
-/// `GET /v1/worktrees`
+/// `GET /v1/worktrees`: all worktrees.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreesListed {
-    /// All worktrees, the newest first.
+    /// All worktrees, newest first.
     pub items: Vec<WorktreeView>,
-    /// How many there are.
+    /// Number of the worktrees.
     pub count: usize,
 }
 
-/// The variables of the caller that git needs: see [`GIT_VARIABLES`].
+/// The caller's variables for git: see [`GIT_VARIABLES`].
 pub type GitEnvironment = Vec<(Bytes64, Bytes64)>;
 
-/// Names of the variables that requests about worktrees pass to git, and prefixes of names, which end with `_`.
+/// Names of the variables that requests about worktrees pass to git, and prefixes of names,
+/// which end with `_`.
 pub const GIT_VARIABLES: [&str; 15] = [
     "PATH",
     "HOME",
@@ -143,13 +144,13 @@ pub fn is_git_variable(name: &[u8]) -> bool {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ChangeWorktree {
-    /// The caller's variables for git; the daemon's own `PATH` and `HOME` count where these are missing.
+    /// The caller's variables for git; the daemon's own `PATH` and `HOME` replace missing ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<(String, String)>))]
     pub env: GitEnvironment,
 }
 
-/// `POST /v1/worktrees/{worktree}/land`
+/// `POST /v1/worktrees/{worktree}/land`: lands the changes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -158,10 +159,10 @@ pub struct LandWorktree {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<(String, String)>))]
     pub env: GitEnvironment,
-    /// The branch; absent: the one of which the worktree was made.
+    /// The target branch; absent: the one that the worktree was created from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
-    /// How the commits come to be.
+    /// How the commits are made.
     #[serde(default)]
     pub how: LandingMode,
     /// The message of the commit.
@@ -170,57 +171,57 @@ pub struct LandWorktree {
     /// Shell commands that must succeed with the merged files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<String>,
-    /// Globs of branches into which nothing is landed unless `into` names them.
+    /// Globs of branches that only an explicit `into` can change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protected: Vec<String>,
-    /// Whether the worktree stays.
+    /// Whether to keep the worktree.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,
 }
 
-/// Data of `worktree.landed`.
+/// Data of the response `worktree.landed`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreeLanded {
-    /// Its name.
+    /// Name of the worktree.
     pub name: String,
-    /// Its worker.
+    /// Id of its worker.
     pub worker_id: WorkerId,
-    /// Its branch.
+    /// Name of its branch.
     pub branch: String,
-    /// What the landing has done.
+    /// Result of the landing.
     #[serde(flatten)]
     pub landed: Landed,
 }
 
-/// Data of `worktree.merged`.
+/// Data of the response `worktree.merged`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreeMerged {
-    /// Its name.
+    /// Name of the worktree.
     pub name: String,
-    /// Its worker.
+    /// Id of its worker.
     pub worker_id: WorkerId,
-    /// The files that the main work tree has now as the worktree has them, in the order of their paths.
+    /// The files that are now as in the worktree, in the main work tree, sorted by path.
     pub files: Vec<String>,
-    /// The ref that keeps the commits of a worktree that was removed.
+    /// The ref that keeps the commits of a removed worktree.
     pub retired: Option<String>,
     /// Whether the worktree was removed.
     pub worktree_removed: bool,
 }
 
-/// Data of the event `worktree.conflict`: a landing was refused, and nothing was changed.
+/// Data of the event `worktree.conflict`: a landing was refused without any change.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreeConflict {
-    /// The name of the worktree.
+    /// Name of the worktree.
     pub name: String,
-    /// The branch that it was to be landed on.
+    /// The target branch of the landing.
     pub into: String,
-    /// The files of which both have changed the same lines.
+    /// The files with conflicting changes.
     pub files: Vec<String>,
 }
 
@@ -229,20 +230,21 @@ pub struct WorktreeConflict {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreeRemoved {
-    /// Its name.
+    /// Name of the worktree.
     pub name: String,
-    /// Its worker.
+    /// Id of its worker.
     pub worker_id: WorkerId,
-    /// Where it was.
+    /// Its former top folder.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub path: PathBuf,
-    /// Its branch, which is gone too.
+    /// Its former branch, which is deleted too.
     pub branch: String,
-    /// The ref that keeps what was in it; null if it was clean.
+    /// The ref that keeps its content; null if it was clean.
     pub retired: Option<String>,
 }
 
-/// `POST /v1/worktrees/prune`: removes the clean worktrees of stopped workers, and old refs of retired ones.
+/// `POST /v1/worktrees/prune`: removes the clean worktrees of stopped workers, and old
+/// refs of retired ones.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -251,47 +253,47 @@ pub struct PruneWorktrees {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<(String, String)>))]
     pub env: GitEnvironment,
-    /// The git directory of a repository whose refs of retired worktrees are looked at too.
+    /// The git directory of a repository whose refs of retired worktrees are also pruned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub repository: Option<PathBuf>,
-    /// Refs that are older are deleted, in milliseconds.
+    /// Minimum age of the refs to delete, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retired_older_than_ms: Option<u64>,
 }
 
-/// Data of `worktree.pruned`.
+/// Data of the response `worktree.pruned`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreesPruned {
     /// Worktrees that were removed.
     pub removed: Vec<WorktreeRemoved>,
-    /// Worktrees of stopped workers that stay because they have work.
+    /// Kept worktrees of stopped workers that contain work.
     pub kept: Vec<WorktreeView>,
-    /// Refs of retired worktrees that were deleted.
+    /// Deleted refs of retired worktrees.
     pub deleted_refs: Vec<String>,
-    /// Those that are left.
+    /// Refs that are kept.
     pub kept_refs: Vec<String>,
 }
 
-/// What has become of the worktree of a worker that was stopped.
+/// What happened to the worktree of a stopped worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "outcome")]
 pub enum WorktreeEnd {
-    /// It was removed: nothing was in it.
+    /// It was removed, because it was empty.
     Removed {
-        /// Its name.
+        /// Name of the worktree.
         name: String,
     },
-    /// It stays.
+    /// It is kept with its work.
     Kept(WorktreeView),
-    /// It could not be looked at: it stays.
+    /// It is kept, because its content is unknown.
     Unknown {
-        /// Its name.
+        /// Name of the worktree.
         name: String,
-        /// Why not.
+        /// The error of the inspection.
         error: crate::Error,
     },
 }

@@ -5,7 +5,7 @@
 use crate::definition::NotHonoured;
 use crate::record::PromptBy;
 
-/// What became of the definition that the worker was started with, in the session that its agent has now.
+/// The effect of the worker's definition on the agent's present session.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AgentApplied {
@@ -13,11 +13,11 @@ pub(super) struct AgentApplied {
     agent: String,
     /// `command`, `project`, `user` or `built_in`.
     level: String,
-    /// Its file.
+    /// Path of its file.
     source: Option<String>,
-    /// Which way its prompt goes to the agent; absent when it has none.
+    /// How its prompt is sent to the agent; absent without a prompt.
     prompt: Option<PromptBy>,
-    /// What of it is not carried out.
+    /// Keys of the definition without effect.
     not_honoured: Vec<NotHonoured>,
 }
 
@@ -29,12 +29,12 @@ pub(super) struct AgentChanged {
     agent: String,
     /// `command`, `project`, `user` or `built_in`.
     level: String,
-    /// Its file.
+    /// Path of its file.
     source: Option<String>,
-    /// The definition before; absent when there was none.
+    /// The former definition; absent without one.
     previous: Option<String>,
-    /// Always `owner`.
+    /// The decider, which is always `owner`.
     by: String,
-    /// What of it is not carried out.
+    /// Keys of the definition without effect.
     not_honoured: Vec<NotHonoured>,
 }

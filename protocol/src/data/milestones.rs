@@ -1,4 +1,4 @@
-//! The `data` of events that the daemon's rules make; only their schema is used.
+//! The `data` of events created by the daemon's rules; only their schema is used.
 
 #![allow(dead_code, reason = "only their schema is used")]
 
@@ -19,279 +19,281 @@ use super::tasks::ToldTask;
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct TurnStarted {
-    /// The turn.
+    /// Id of the turn.
     turn_id: TurnId,
-    /// What it was given; null of a turn that is known from its journal alone.
+    /// Its input; null for a turn known only from its journal.
     #[schema(required)]
     input: Option<TurnInput>,
-    /// True of a turn that is known from its journal alone, after a restore.
+    /// True for a turn known only from its journal, after a restore.
     recovered: Option<bool>,
 }
 
-/// What a turn was given.
+/// The input of a turn.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct TurnInput {
-    /// The text.
+    /// Text of the message.
     text: String,
-    /// How many blocks besides.
+    /// Number of further content blocks.
     blocks_count: u64,
-    /// The task whose end it tells.
+    /// The task whose end it reports.
     subagent: Option<ToldTask>,
 }
 
 /// The message of a turn.
 #[derive(utoipa::ToSchema)]
 struct MessageSent {
-    /// The text.
+    /// Text of the message.
     text: String,
-    /// The blocks besides.
+    /// The further content blocks.
     blocks: Vec<Value>,
-    /// What was attached, without what is in it.
+    /// The attachments, without their content.
     attachments: Option<Vec<Attached>>,
     /// The definition that came with it.
     agent: Option<String>,
-    /// The task whose end it tells.
+    /// The task whose end it reports.
     subagent: Option<ToldTask>,
 }
 
-/// A file that went along with a message: what it is, not what is in it.
+/// An attachment of a message, without its content.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Attached {
-    /// Its name, for people.
+    /// The file's name for display.
     name: String,
-    /// Where it was, `file://...`.
+    /// Original location, as `file://...`.
     uri: String,
-    /// What it is, if that could be told.
+    /// MIME type, if known.
     mime_type: Option<String>,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     size: u64,
     /// `text`, `image`, `audio` or `link`.
     kind: String,
-    /// SHA-256 of what was read of it.
+    /// SHA-256 of the content that was read.
     sha256: Option<String>,
 }
 
 /// A piece of the agent's text.
 #[derive(utoipa::ToSchema)]
 struct ProgressMessage {
-    /// Always `assistant`.
+    /// The role, always `assistant`.
     role: String,
-    /// The text.
+    /// Text of the piece.
     text: String,
 }
 
-/// The agent asks for a permission. The fields of a tool call besides, as far as the request has them.
+/// The agent requests a permission. Includes the fields of a tool call, as far as
+/// the request has them.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ApprovalRequested {
-    /// The request.
+    /// Id of the request.
     request_id: RequestId,
-    /// Always `tool.call`.
+    /// The kind, always `tool.call`.
     kind: String,
-    /// What it is about, for people.
+    /// The subject, for display.
     message: String,
-    /// The answers that it takes; none of a request whose words are lost.
+    /// The possible answers; empty if the request's data is lost.
     options: Vec<ApprovalOption>,
-    /// The `call` of the agent's request for a file or a terminal, if the client asks for it and not the agent.
+    /// The `call` of the agent's request for a file or a terminal, if the client asks
+    /// instead of the agent.
     client_call: Option<u64>,
     /// The session that asks, if it is not the worker's own.
     session_id: Option<String>,
-    /// Its title, if the agent gave one.
+    /// The agent's title of that session.
     session_title: Option<String>,
 }
 
-/// The agent asks for what only a person knows or can do: a form to fill in, or a link to follow.
+/// The agent asks its user: a form to fill in, or a link to follow.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ElicitationRequested {
-    /// The request.
+    /// Id of the request.
     request_id: RequestId,
-    /// Always `elicitation`.
+    /// The kind, always `elicitation`.
     kind: String,
-    /// What it is about, for people.
+    /// The subject, for display.
     message: String,
-    /// `form`, `url`, or the agent's word; absent of a request whose words are lost.
+    /// `form`, `url`, or another name of the agent's; absent if the request's data is lost.
     mode: Option<String>,
     /// The tool call that it belongs to.
     tool_call_id: Option<String>,
     /// The session that asks, if it is not the worker's own.
     session_id: Option<String>,
-    /// Its title, if the agent gave one.
+    /// The agent's title of that session.
     session_title: Option<String>,
-    /// Of a form: the agent's JSON schema; null if it cannot be read.
+    /// For a form: the agent's JSON schema; null if it is unreadable.
     schema: Option<Value>,
-    /// Of a link: where it leads; null if that is no place on the web.
+    /// For a link: its address; null if it is not a web address.
     url: Option<Value>,
-    /// Of a link: names it when the agent says that it is done.
+    /// For a link: its id in the agent's later completion notice.
     elicitation_id: Option<String>,
 }
 
-/// Somebody answered.
+/// An elicitation was answered.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ElicitationAnswered {
-    /// The request.
+    /// Id of the request.
     request_id: RequestId,
     /// `accept`, `decline` or `cancel`.
     action: String,
-    /// The names of what was filled in, never the values.
+    /// The names of the filled fields, never the values.
     fields: Vec<String>,
-    /// Of the cancel of the turn that answered it.
+    /// The reason, if a cancel of the turn answered it.
     reason: Option<String>,
-    /// Who answered: `owner`, `deadline` or `cancel`.
+    /// What answered it: `owner`, `deadline` or `cancel`.
     by: Option<String>,
 }
 
-/// Any other notification.
+/// Any other notification of the agent.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct OtherNotification {
-    /// Of `elicitation/complete`: which link.
+    /// For `elicitation/complete`: id of the link.
     elicitation_id: Option<String>,
 }
 
-/// Somebody decided.
+/// A permission request was decided.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ApprovalDecided {
-    /// The request.
+    /// Id of the request.
     request_id: RequestId,
-    /// What was decided, as it was asked for.
+    /// The decision as it was given.
     decision: String,
-    /// The option that the agent gets, or `cancelled`.
+    /// The option sent to the agent, or `cancelled`.
     option_id: String,
     /// The option in lower case.
     #[schema(required)]
     alias: Option<String>,
-    /// What was said to it.
+    /// The note of the decision.
     #[schema(required)]
     note: Option<String>,
-    /// Who decided: `owner`, `rule`, `deadline` or `cancel`.
+    /// What decided it: `owner`, `rule`, `deadline` or `cancel`.
     by: Option<String>,
-    /// The rule that it became.
+    /// The rule created from it.
     always: Option<AddedRule>,
-    /// The rule that decided; absent if a person or a cancel did.
+    /// The deciding rule; absent if a person or a cancel decided.
     policy: Option<DecidingRule>,
 }
 
-/// A rule that a decision became.
+/// A rule created from a decision.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AddedRule {
-    /// Its id.
+    /// Id of the rule.
     rule_id: RuleId,
-    /// What it is about, as `TOOL(PATTERN)`.
+    /// The condition, as `TOOL(PATTERN)`.
     rule: String,
-    /// `allow` or `deny`.
+    /// `allow` or `deny`, as text.
     action: String,
-    /// `worker` or `controller`.
+    /// `worker` or `controller`, as text.
     scope: String,
 }
 
-/// What a rule of the owner said of a call.
+/// The result of a rule for a call.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct DecidingRule {
-    /// `allow` or `deny`.
+    /// `allow` or `deny`, as text.
     action: String,
-    /// The kind of what was judged: `execute`, `edit`, ...
+    /// The kind of call: `execute`, `edit`, ...
     kind: String,
-    /// The command, path, address or agent, at most 1,000 characters; null if it is not known.
+    /// The command, path, address or agent, at most 1,000 characters; null if unknown.
     #[schema(required)]
     subject: Option<String>,
-    /// The rule, as `TOOL(PATTERN)`; null of what is so without a rule.
+    /// The rule, as `TOOL(PATTERN)`; null if no rule was needed.
     #[schema(required)]
     rule: Option<String>,
     /// `definition`, `config` or `owner`.
     layer: Option<String>,
     /// The file of the rule.
     source: Option<String>,
-    /// Its line there.
+    /// Line number in the file.
     line: Option<u64>,
-    /// Why, where the rule alone does not say it.
+    /// The reason, if the rule alone does not explain it.
     note: Option<String>,
 }
 
-/// The agent has done without asking what a rule denies; the turn is canceled.
+/// The agent did something without asking that a rule denies; the turn is canceled.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct PolicyViolated {
     /// The agent's id of the call.
     tool_call_id: String,
-    /// What shows that the call was made: a change, an output, or that it was reported as completed with no request.
+    /// The proof of the call: a change, an output, or its report as completed without a request.
     evidence: String,
-    /// What was denied, and by which rule.
+    /// The denied call and its rule.
     #[serde(flatten)]
     decided: DecidingRule,
 }
 
-/// A budget is used up. Told once, until the limit is raised.
+/// A budget is used up. Reported once, until the limit is raised.
 #[derive(utoipa::ToSchema)]
 struct BudgetExceeded {
-    /// Whose budget it is.
+    /// The owner of the budget.
     scope: Scope,
-    /// Of a worker above: which one.
+    /// For a worker above: its id.
     #[serde(rename = "workerId")]
     worker_id: Option<WorkerId>,
-    /// What is limited.
+    /// The quantity that the limit bounds.
     budget: Budget,
-    /// How much.
+    /// The limit that was reached.
     limit: f64,
-    /// How much was used.
+    /// The amount used so far.
     used: f64,
-    /// Of what.
+    /// Unit of both amounts.
     #[schema(required)]
     unit: Option<String>,
-    /// What follows.
+    /// What happens to the worker now.
     action: OnLimit,
 }
 
-/// A turn was opened although it is not known how much of a budget was used. Told once.
+/// A turn was started although the usage of a budget is unknown. Reported once.
 #[derive(utoipa::ToSchema)]
 struct BudgetUnknown {
-    /// Whose budget it is.
+    /// The owner of the budget.
     scope: Scope,
-    /// Of a worker above: which one.
+    /// For a worker above: its id.
     #[serde(rename = "workerId")]
     worker_id: Option<WorkerId>,
-    /// What is limited.
+    /// The quantity that the limit bounds.
     budget: Budget,
-    /// Of how many turns it is not known.
+    /// Number of turns with unknown usage.
     unreported: u64,
-    /// What follows.
+    /// What happens to the worker now.
     action: OnUnknown,
 }
 
-/// Somebody has changed limits.
+/// Limits of a worker were changed.
 #[derive(utoipa::ToSchema)]
 struct BudgetChanged {
-    /// Whose.
+    /// The owner of the budget.
     scope: Scope,
-    /// All that are set now.
+    /// All limits that are set now.
     limits: Limits,
 }
 
-/// A request that nobody decides any more.
+/// A request that can no longer be decided.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ApprovalOver {
-    /// The request.
+    /// Id of the request.
     request_id: RequestId,
-    /// Why.
+    /// Reason for its end.
     reason: String,
 }
 
-/// A turn ended well.
+/// A turn ended with success.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct TurnCompleted {
-    /// The turn.
+    /// Id of the turn.
     turn_id: TurnId,
     /// `completed`; after a simulated request `approved` or `rejected`.
     outcome: String,
-    /// Always `idle`.
+    /// The state, always `idle`.
     state: String,
     /// ACP's `stopReason`, in the agent's spelling.
     stop_reason: Option<String>,
@@ -300,13 +302,13 @@ struct TurnCompleted {
     usage: Option<Value>,
 }
 
-/// A turn failed.
+/// A turn ended with a failure.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct TurnFailed {
-    /// The turn.
+    /// Id of the turn.
     turn_id: TurnId,
-    /// Why.
+    /// Error of the turn.
     error: Error,
 }
 
@@ -314,50 +316,50 @@ struct TurnFailed {
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct TurnCanceled {
-    /// The turn.
+    /// Id of the turn.
     turn_id: TurnId,
-    /// Why.
+    /// Reason for the cancel.
     reason: String,
-    /// True if the agent did not obey in time and was ended by force; the next message starts it again.
+    /// True if the agent ignored the cancel and was ended by force; the next message restarts it.
     forced: Option<bool>,
 }
 
-/// A message waits.
+/// A message was queued.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct TurnQueued {
-    /// The turn that it will be.
+    /// Id of its future turn.
     turn_id: TurnId,
-    /// Its place in the queue, from 1.
+    /// Position in the queue, from 1.
     position: u64,
 }
 
-/// A message does not wait any more, and was not sent.
+/// A queued message was removed without being sent.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct TurnDropped {
-    /// The turn that it would have been.
+    /// Id of the turn that was dropped.
     turn_id: TurnId,
-    /// Why.
+    /// Reason for the drop.
     reason: String,
 }
 
-/// What waits is not sent.
+/// Queued messages are not sent.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct QueuePaused {
-    /// Why.
+    /// Reason for the pause.
     reason: QueuePause,
-    /// How many messages wait.
+    /// Number of queued messages.
     length: u64,
-    /// The turn that it was for.
+    /// The turn that caused the pause.
     turn_id: Option<TurnId>,
 }
 
-/// What waits is sent again.
+/// Queued messages are sent again.
 #[derive(utoipa::ToSchema)]
 struct QueueResumed {
-    /// How many messages wait, with the one that is sent by it.
+    /// Number of queued messages, including the one that starts now.
     length: u64,
 }
 
@@ -365,37 +367,37 @@ struct QueueResumed {
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct SessionOpened {
-    /// How it came to be.
+    /// How the session was opened.
     session: SessionOrigin,
-    /// Whether an earlier one was asked for and could not be restored.
+    /// Whether an earlier session was requested and could not be restored.
     context_lost: bool,
-    /// Why it could not, in the agent's words.
+    /// Why it could not, in the agent's terms.
     context_lost_reason: Option<String>,
-    /// Whether the worker hibernated.
+    /// Whether the worker hibernated before.
     hibernated: Option<bool>,
-    /// How long it took then, in milliseconds.
+    /// Duration of the resume in milliseconds.
     took_ms: Option<u64>,
 }
 
-/// The agent of an idle worker has ended, and its session is taken up again when it is needed.
+/// The agent of an idle worker has ended; its session is resumed when needed.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Hibernated {
-    /// For how long nothing had been open.
+    /// Seconds without an open turn or request.
     idle_seconds: u64,
 }
 
-/// Why something happened.
+/// The reason for an event.
 #[derive(utoipa::ToSchema)]
 struct Because {
-    /// The reason.
+    /// The reason as text.
     reason: String,
 }
 
-/// What somebody below a worker asked for.
+/// The forbidden request of a process below a worker.
 #[derive(utoipa::ToSchema)]
 struct Forbidden {
-    /// What was asked for.
+    /// Name of the request.
     request: String,
 }
 
@@ -403,80 +405,81 @@ struct Forbidden {
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct JournalGap {
-    /// The number of the first one.
+    /// Number of the first missing record.
     first_missing: u64,
-    /// The number of the last one.
+    /// Number of the last missing record.
     last_missing: u64,
 }
 
-/// What somebody chose of the session, and what became of it; beside the fields of the kind. Absent of what the agent
-/// reports of its own accord.
+/// The result of setting a session option, in addition to the fields of the kind. Absent for
+/// the agent's own changes.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct OptionOutcome {
     /// `mode`, `model` or the config option's id.
     option: Option<String>,
-    /// What it was to be: a text, true or false.
+    /// The requested value: a text, true or false.
     value: Option<Value>,
-    /// Whether the agent took it.
+    /// Whether the agent accepted it.
     applied: Option<bool>,
-    /// Why not.
+    /// The error of a failure.
     error: Option<Error>,
-    /// What the agent says that is set now.
+    /// The values that the agent reports now.
     current: Option<Current>,
 }
 
-/// A file or a terminal that the agent asked its client for: the request, its outcome, or the end of a command.
+/// An agent's client request for a file or a terminal: the request, its outcome, or the
+/// end of a command.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ClientCall {
     /// `requested`; then `completed`, `failed` or `canceled`; `exited` for the end of a command.
     status: String,
-    /// Names the request in its outcome, begins anew in each runtime.
+    /// Number that links request and outcome; restarts in each runtime.
     call: Option<u64>,
     /// The file, as the agent wrote it.
     path: Option<String>,
-    /// The first line that was asked for.
+    /// Number of the first requested line.
     line: Option<u64>,
-    /// How many lines were asked for.
+    /// Number of requested lines.
     limit: Option<u64>,
-    /// How much was written, read or shown.
+    /// Number of bytes written, read or shown.
     bytes: Option<u64>,
     /// The command of a terminal.
     command: Option<String>,
-    /// Its arguments.
+    /// Arguments of the command.
     args: Option<Vec<String>>,
-    /// Where it runs.
+    /// Working folder of the command.
     cwd: Option<String>,
-    /// How much of its output is to be kept.
+    /// The requested output limit in bytes.
     output_byte_limit: Option<u64>,
-    /// The terminal, as soon as there is one.
+    /// Id of the terminal, once it exists.
     terminal_id: Option<String>,
     /// How its command ended.
     exit_status: Option<ExitStatus>,
-    /// What the agent was answered.
+    /// The error returned to the agent.
     error: Option<Failure>,
-    /// How much the command had printed.
+    /// Number of bytes the command had printed.
     output_bytes: Option<u64>,
-    /// The end of that, at most 4 KiB.
+    /// The end of the output, at most 4 KiB.
     tail: Option<String>,
 }
 
-/// A line that is no message.
+/// A line that is not a message.
 #[derive(utoipa::ToSchema)]
 struct Noise {
-    /// Why it was not taken.
+    /// Why the line was rejected.
     reason: NoiseReason,
-    /// Its length.
+    /// Length of the line in bytes.
     bytes: u64,
-    /// Its CRC-32C.
+    /// CRC-32C of the line.
     digest: String,
-    /// Its beginning.
+    /// Beginning of the line.
     head: String,
 }
 
 pub(super) mod of {
-    //! Which type is whose.
+    //! Maps types to events.
 
     use super::super::definitions::{AgentApplied, AgentChanged};
     use super::super::notifications::NotificationFailed;
@@ -495,7 +498,7 @@ pub(super) mod of {
     use crate::event::EventType;
     use crate::hook::HookFailed;
 
-    /// The type of the data of an event; `None` for one that is never shown, and for a `progress.update`.
+    /// Returns the data type of an event; `None` for internal events and for `progress.update`.
     pub(in super::super) fn event(event_type: EventType) -> Option<Named> {
         Some(match event_type {
             EventType::TurnStarted => named::<super::TurnStarted>(),
@@ -559,7 +562,8 @@ pub(super) mod of {
         })
     }
 
-    /// The kinds of a `progress.update` with the type of their fields. Every other kind has none.
+    /// Returns the kinds of a `progress.update` with the type of their fields.
+    /// Other kinds have none.
     pub(in super::super) fn kinds() -> Vec<(&'static str, Named)> {
         vec![
             ("tool_call", named::<ToolCall>()),

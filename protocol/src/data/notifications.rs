@@ -5,17 +5,17 @@
 use crate::ids::EventId;
 use crate::notification::Occasion;
 
-/// A notification that is not tried again.
+/// A notification that is not retried.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NotificationFailed {
-    /// The sink.
+    /// Name of the sink.
     sink: String,
-    /// What it was about.
+    /// The kind of occasion.
     occasion: Occasion,
-    /// The event that it was about.
+    /// Id of the event it is about.
     event_id: EventId,
-    /// How often it was tried.
+    /// Number of attempts so far.
     attempts: u32,
     /// Why the last attempt failed.
     reason: String,

@@ -1,4 +1,4 @@
-//! The fields of a `progress.update`, kind by kind. What is absent was not said, or not with this type.
+//! The fields of a `progress.update` by kind. Absent ones were not sent, or with another type.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -6,26 +6,26 @@ use serde_json::{Map, Value};
 /// A JSON object as an agent sent it.
 pub type Object = Map<String, Value>;
 
-/// What an update, or a permission request, says of a tool call: only what is new. The updates of one `toolCallId` are
-/// put together by whoever wants to see the call.
+/// New data about a tool call from an update or a permission request. Readers merge the updates
+/// with the same `toolCallId`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCall {
-    /// Names the call in all its updates.
+    /// The call's id in all its updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// What to call it for people.
+    /// The call's title for display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// ACP's `kind`: `read`, `edit`, `execute`, ..., or another word of the agent.
+    /// ACP's `kind`: `read`, `edit`, `execute`, ..., or another name of the agent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_kind: Option<String>,
-    /// ACP's `pending`, `in_progress`, `completed`, `failed`, or another word of the agent; `unknown` of one that was
-    /// closed by the end of its turn.
+    /// ACP's `pending`, `in_progress`, `completed`, `failed`, or another name of the agent's;
+    /// `unknown` for a call closed by the end of its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// Files that it is about: objects with `path` and perhaps `line`.
+    /// The files it is about: objects with `path` and optionally `line`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub locations: Option<Vec<Object>>,
@@ -33,22 +33,23 @@ pub struct ToolCall {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub content: Option<Vec<Object>>,
-    /// What the agent gave to its tool: anything but null.
+    /// The tool's input: any value except null.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw_input: Option<Value>,
-    /// The command line in it, as a shell would read it.
+    /// The command line in the input, as a shell would read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// What the tool gave back: anything but null.
+    /// The tool's output: any value except null.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw_output: Option<Value>,
-    /// What a command printed since the update before, of an agent that runs its commands itself and says it in `_meta`.
+    /// A command's output since the last update, from agents that run commands themselves and
+    /// report it in `_meta`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminal_output: Option<String>,
     /// How that command ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminal_exit: Option<TerminalExit>,
-    /// `turn_end`: the agent left the call open when its turn ended; how it went on is not known.
+    /// `turn_end`: the call was still open at the end of its turn; its outcome is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_by: Option<&'static str>,
 }
@@ -58,15 +59,15 @@ pub struct ToolCall {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TerminalExit {
-    /// Its exit code, if it exited.
+    /// Exit code, if it exited.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub exit_code: Option<i64>,
-    /// The signal that ended it, in the agent's word.
+    /// The agent's name of the signal that ended it.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub signal: Option<String>,
 }
 
-/// The whole plan as it is now.
+/// The whole present plan.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Plan {
@@ -80,7 +81,7 @@ pub struct Plan {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Text {
-    /// The text.
+    /// The text of this piece.
     pub text: String,
 }
 
@@ -88,25 +89,25 @@ pub struct Text {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Chunk {
-    /// ACP's block.
+    /// The content block as in ACP.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub content: Option<Object>,
 }
 
-/// How much of the context is used.
+/// The usage of the context.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Usage {
-    /// Tokens that are in the context.
+    /// Number of tokens in the context.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
     pub used: Option<serde_json::Number>,
-    /// Tokens that fit into it.
+    /// Size of the context in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
     pub size: Option<serde_json::Number>,
-    /// What the session has cost: `amount` and `currency`.
+    /// Cost of the session: `amount` and `currency`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub cost: Option<Object>,
@@ -117,12 +118,12 @@ pub struct Usage {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Mode {
-    /// The one that is on now.
+    /// Id of the present mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_mode_id: Option<String>,
 }
 
-/// The commands that a prompt may begin with.
+/// The commands that may start a prompt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -138,56 +139,56 @@ pub struct AvailableCommands {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigOptions {
-    /// ACP's objects.
+    /// ACP's option objects, verbatim.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub config_options: Option<Vec<Object>>,
 }
 
-/// What the agent calls the session.
+/// The agent's information about the session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SessionInfo {
-    /// Its title.
+    /// Title of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// When it was changed, as the agent writes it.
+    /// Time of its change, as the agent writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<String>,
 }
 
-/// Something that the agent wants people to know.
+/// A notice of the agent to its user.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Notice {
-    /// ACP's `info`, `warning`, `error`, or another word of the agent.
+    /// ACP's `info`, `warning`, `error`, or another name of the agent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
-    /// The news in one line.
+    /// The notice in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// More of it.
+    /// Details of the notice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// The agent makes its context shorter.
+/// The agent compacts its context.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Compaction {
-    /// Names it in all its updates.
+    /// The compaction's id in all its updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction_id: Option<String>,
-    /// How far it is, in the agent's word.
+    /// The agent's name of its status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// ACP's blocks: the whole summary.
+    /// ACP's blocks with the whole summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub summary: Option<Vec<Object>>,
-    /// Why it failed.
+    /// Why the compaction failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -197,10 +198,10 @@ pub struct Compaction {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CompactionSummary {
-    /// Of which compaction.
+    /// Id of the compaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction_id: Option<String>,
-    /// ACP's block.
+    /// The content block as in ACP.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub content: Option<Object>,
@@ -210,7 +211,8 @@ pub struct CompactionSummary {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Replayed {
-    /// What it was: its `kind` (`message` for text of the agent) and that kind's fields.
+    /// The original update: its `kind` (`message` for the agent's text) and the
+    /// fields of that kind.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub update: Object,
 }

@@ -1,6 +1,7 @@
-//! The JSON Schemas of events and of hooks' input, from the types: `docs/events.schema.json`, `docs/hooks.schema.json`.
+//! Generates the JSON Schemas of events and hook inputs, `docs/events.schema.json` and
+//! `docs/hooks.schema.json`, from the types.
 //!
-//! It allows fields and kinds that it does not know: later versions add some.
+//! They allow unknown fields and kinds, because later versions add some.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::hook_input::HookInput;
 
 type Found = Vec<(String, RefOr<Schema>)>;
 
-/// A type by its name, and all the types that it needs.
+/// A type by its name, and all types it refers to.
 pub(super) struct Named {
     name: String,
     schemas: Found,
@@ -28,10 +29,11 @@ pub(super) fn named<T: ToSchema + PartialSchema>() -> Named {
     Named { name: T::name().into_owned(), schemas }
 }
 
-/// The schema of an event as it is shown.
+/// Returns the schema of an event as it is shown.
 ///
 /// # Panics
-/// Never: schemas are JSON.
+///
+/// Never: schemas are valid JSON.
 #[must_use]
 pub fn events() -> Value {
     let mut types: BTreeMap<String, Value> = BTreeMap::new();
@@ -55,7 +57,7 @@ pub fn events() -> Value {
         of::kinds().into_iter().map(|(kind, named)| rule("kind", kind, add(named))).collect();
     add(named::<ToolCall>());
     types.insert("ProgressUpdate".to_owned(), progress_update(kinds));
-    // A permission request says of a tool call what it knows: all but how far it is.
+    // A permission request contains everything known of a tool call except its status.
     if let Some(mut call) = types.get("ToolCall").map(|call| call["properties"].clone())
         && let Some(call) = call.as_object_mut()
         && let Some(asked) =
@@ -74,10 +76,11 @@ pub fn events() -> Value {
     })
 }
 
-/// The schema of what a hook reads from its standard input: `docs/hooks.schema.json`.
+/// Returns the schema of a hook's standard input: `docs/hooks.schema.json`.
 ///
 /// # Panics
-/// Never: schemas are JSON.
+///
+/// Never: schemas are valid JSON.
 #[must_use]
 pub fn hooks() -> Value {
     let named = named::<HookInput>();
@@ -92,7 +95,7 @@ pub fn hooks() -> Value {
     })
 }
 
-/// `then` holds where `name` is this word.
+/// Returns a condition: `then` applies if `name` has this value.
 fn rule(name: &str, word: &str, then: Value) -> Value {
     json!({"if": {"properties": {name: {"const": word}}, "required": [name]}, "then": then})
 }
@@ -127,7 +130,7 @@ fn definition(schema: &RefOr<Schema>) -> Value {
     value
 }
 
-/// References lead into this document, and what may be absent is never null.
+/// Makes references local to this document, and removes null from optional fields.
 fn adapt(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(adapt),

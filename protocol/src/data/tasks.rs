@@ -8,34 +8,34 @@ use crate::api::{TaskMode, TaskStatus};
 use crate::error::Error;
 use crate::ids::{TurnId, WorkerId};
 
-/// The task whose end a message tells.
+/// The task whose end a message reports.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ToldTask {
-    /// The task.
+    /// Id of the task.
     subagent_id: WorkerId,
-    /// Its name.
+    /// Name of the task.
     name: String,
-    /// What it has come to.
+    /// Final status of the task.
     status: TaskStatus,
 }
 
-/// A task was given.
+/// A task was submitted.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SubagentSpawned {
-    /// The task.
+    /// Id of the task.
     id: WorkerId,
-    /// Its name.
+    /// Name of the task.
     name: String,
-    /// The definition; null for one without.
+    /// The definition; null without one.
     #[schema(required)]
     agent: Option<String>,
-    /// What it is about, in a few words.
+    /// The work in a few words.
     task: String,
-    /// Whether somebody waits for it.
+    /// Whether the caller waits.
     mode: TaskMode,
-    /// The parent's turn that gave or resumed it; null if a manager did.
+    /// The parent's turn that submitted or resumed it; null for a manager's task.
     #[schema(required)]
     parent_turn_id: Option<TurnId>,
 }
@@ -43,13 +43,13 @@ pub(super) struct SubagentSpawned {
 /// A prompt of a task has made another tool call.
 #[derive(utoipa::ToSchema)]
 pub(super) struct SubagentProgress {
-    /// The task.
+    /// Id of the task.
     id: WorkerId,
-    /// Its name.
+    /// Name of the task.
     name: String,
-    /// How many tool calls the prompt has made.
+    /// Number of the prompt's tool calls.
     steps: u64,
-    /// What the agent calls the new one, or its kind; null if it says neither.
+    /// Title or kind of the new call; null if both are absent.
     #[schema(required)]
     tool: Option<String>,
 }
@@ -60,64 +60,64 @@ pub(super) struct SubagentProgress {
 pub(super) struct SubagentEvent {
     /// The names from the root to the task.
     path: Vec<String>,
-    /// The task.
+    /// Id of the task.
     worker_id: WorkerId,
-    /// The definition; null for one without.
+    /// The definition; null without one.
     #[schema(required)]
     agent: Option<String>,
-    /// The event as it is in the stream of the task.
+    /// The event as in the task's own stream.
     #[schema(value_type = Object)]
     event: Value,
 }
 
-/// A task ended well.
+/// A task ended with success.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SubagentCompleted {
-    /// The task.
+    /// Id of the task.
     id: WorkerId,
-    /// Its name.
+    /// Name of the task.
     name: String,
     /// The beginning of its result.
     summary: String,
-    /// The parent's turn that gave or resumed it; null if a manager did.
+    /// The parent's turn that submitted or resumed it; null for a manager's task.
     #[schema(required)]
     parent_turn_id: Option<TurnId>,
 }
 
-/// A task failed.
+/// A task ended with a failure.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SubagentFailed {
-    /// The task.
+    /// Id of the task.
     id: WorkerId,
-    /// Its name.
+    /// Name of the task.
     name: String,
-    /// What it has come to.
+    /// Final status of the task.
     status: TaskStatus,
-    /// Why; null if its status says all.
+    /// The error; null if the status is sufficient.
     #[schema(required)]
     error: Option<Error>,
-    /// The parent's turn that gave or resumed it; null if a manager did.
+    /// The parent's turn that submitted or resumed it; null for a manager's task.
     #[schema(required)]
     parent_turn_id: Option<TurnId>,
 }
 
-/// Somebody canceled a task.
+/// A task was canceled.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SubagentCancelled {
-    /// The task.
+    /// Id of the task.
     id: WorkerId,
-    /// Its name.
+    /// Name of the task.
     name: String,
-    /// Why, if that is known.
+    /// The reason, if known.
     #[schema(required)]
     reason: Option<String>,
-    /// The same with a code.
+    /// The reason as an error with a code.
     #[schema(required)]
     error: Option<Error>,
-    /// The parent's turn that gave or resumed it; null if a manager did.
+    /// The parent's turn that submitted or resumed it; null for a manager's task.
     #[schema(required)]
     parent_turn_id: Option<TurnId>,
 }

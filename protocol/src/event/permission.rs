@@ -1,46 +1,50 @@
-//! What a permission request is about, from everything that the agent said of its tool call. Pure.
+//! The subject of a permission request, from all of the agent's data about its tool call. Pure.
 
 use serde_json::{Map, Value};
 
 use crate::clean::one_line;
 use crate::fields;
 
-/// More of a command, a path or an address is not put into a sentence.
+/// Maximum number of characters of a command, path or address in a sentence.
 const MAX_SUBJECT_CHARS: usize = 500;
-/// What ends a text that an agent shortened.
+/// The endings of a text that an agent shortened.
 const ELLIPSES: [&str; 2] = ["...", "…"];
-/// Where agents put the path of a file, and the address that they get.
+/// The keys that agents use for the path of a file, and for an address.
 const PATHS: [&str; 6] = ["file_path", "path", "filePath", "filepath", "absolute_path", "notebook_path"];
 const ADDRESSES: [&str; 2] = ["url", "uri"];
 
-/// Adds to the call of a request what was said of it before, and the request leaves out or shortens.
-pub(super) fn complete(call: &mut Map<String, Value>, told: Map<String, Value>) {
-    for (name, value) in told {
+/// Adds earlier data that the request omits or shortens to its call.
+pub(super) fn complete(call: &mut Map<String, Value>, earlier: Map<String, Value>) {
+    for (name, value) in earlier {
         match call.get_mut(&name) {
-            Some(Value::Object(said)) if name == "rawInput" => add_arguments(said, value),
-            Some(Value::Array(said)) if name == "content" && !said.is_empty() => add_parts(said, value),
-            Some(said) if name == "kind" && *said == "other" => *said = value,
-            Some(said) if !fields::says_nothing(said) && !shortens(said, &value) => {}
+            Some(Value::Object(current)) if name == "rawInput" => add_arguments(current, value),
+            Some(Value::Array(current)) if name == "content" && !current.is_empty() => {
+                add_parts(current, value)
+            }
+            Some(current) if name == "kind" && *current == "other" => *current = value,
+            Some(current) if !fields::says_nothing(current) && !shortens(current, &value) => {}
             _ => drop(call.insert(name, value)),
         }
     }
 }
 
-fn add_arguments(said: &mut Map<String, Value>, told: Value) {
-    let Value::Object(told) = told else { return };
-    for (name, value) in told {
-        if said.get(&name).is_none_or(|said| fields::says_nothing(said) || shortens(said, &value)) {
-            said.insert(name, value);
+fn add_arguments(current: &mut Map<String, Value>, earlier: Value) {
+    let Value::Object(earlier) = earlier else { return };
+    for (name, value) in earlier {
+        if current.get(&name).is_none_or(|current| fields::says_nothing(current) || shortens(current, &value))
+        {
+            current.insert(name, value);
         }
     }
 }
 
-/// A request with a diff shows all that it is about. Another one may hold a summary of what its call has in full.
-fn add_parts(said: &mut Vec<Value>, told: Value) {
-    let Value::Array(told) = told else { return };
-    if !said.iter().any(is_diff) {
-        let new: Vec<Value> = told.into_iter().filter(|part| !said.contains(part)).collect();
-        said.extend(new);
+/// A request with a diff shows its whole subject. Another one may contain a summary of data that
+/// its call has in full.
+fn add_parts(current: &mut Vec<Value>, earlier: Value) {
+    let Value::Array(earlier) = earlier else { return };
+    if !current.iter().any(is_diff) {
+        let new: Vec<Value> = earlier.into_iter().filter(|part| !current.contains(part)).collect();
+        current.extend(new);
     }
 }
 
@@ -49,13 +53,15 @@ fn is_diff(part: &Value) -> bool {
 }
 
 /// Whether a text is the beginning of another one, with an ellipsis.
-fn shortens(said: &Value, told: &Value) -> bool {
-    let (Some(said), Some(told)) = (said.as_str(), told.as_str()) else { return false };
-    let stem = ELLIPSES.iter().find_map(|ellipsis| said.trim_end().strip_suffix(ellipsis));
-    stem.is_some_and(|stem| !stem.trim().is_empty() && told.len() > stem.len() && told.starts_with(stem))
+fn shortens(current: &Value, earlier: &Value) -> bool {
+    let (Some(current), Some(earlier)) = (current.as_str(), earlier.as_str()) else { return false };
+    let stem = ELLIPSES.iter().find_map(|ellipsis| current.trim_end().strip_suffix(ellipsis));
+    stem.is_some_and(|stem| {
+        !stem.trim().is_empty() && earlier.len() > stem.len() && earlier.starts_with(stem)
+    })
 }
 
-/// A sentence for people: what kind of tool wants to do what.
+/// Returns a sentence for people: the kind of tool and its action.
 pub(super) fn message(call: &Value) -> String {
     let kind = call["kind"].as_str().unwrap_or("other");
     let title = call["title"].as_str().map(str::trim).filter(|title| !title.is_empty());
@@ -67,7 +73,7 @@ pub(super) fn message(call: &Value) -> String {
     }
 }
 
-/// Whether a title says what the call is about already, be it with the name of the file alone.
+/// Whether a title already names the subject, or just the file's name.
 fn names(title: &str, subject: &str) -> bool {
     let name = subject.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(subject);
     title.contains(subject)
@@ -75,7 +81,7 @@ fn names(title: &str, subject: &str) -> bool {
         || one_line(title) == subject
 }
 
-/// The command, the file or the address.
+/// Returns the command, the file or the address.
 fn subject(call: &Value) -> Option<String> {
     let input = &call["rawInput"];
     let text = |value: &Value| value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
@@ -96,28 +102,28 @@ mod tests {
 
     use super::*;
 
-    fn completed(call: Value, told: Value) -> Value {
-        let (Value::Object(mut call), Value::Object(told)) = (call, told) else { panic!("objects") };
-        complete(&mut call, told);
+    fn completed(call: Value, earlier: Value) -> Value {
+        let (Value::Object(mut call), Value::Object(earlier)) = (call, earlier) else { panic!("objects") };
+        complete(&mut call, earlier);
         Value::Object(call)
     }
 
     #[test]
-    fn what_a_request_leaves_out_or_shortens_was_said_before() {
-        let told = json!({"kind": "execute", "title": "Run", "rawInput": {"command": "cargo test --workspace", "cwd": "/w"},
+    fn omitted_and_shortened_data_is_completed_from_earlier_data() {
+        let earlier = json!({"kind": "execute", "title": "Run", "rawInput": {"command": "cargo test --workspace", "cwd": "/w"},
                           "content": [{"type": "diff", "path": "/w/a"}]});
         let asked = json!({"kind": "other", "title": "Bash", "rawInput": {"command": "cargo te..."},
                            "content": [{"type": "content"}]});
         let expected = json!({"kind": "execute", "title": "Bash",
                               "rawInput": {"command": "cargo test --workspace", "cwd": "/w"},
                               "content": [{"type": "content"}, {"type": "diff", "path": "/w/a"}]});
-        assert_eq!(completed(asked, told.clone()), expected);
+        assert_eq!(completed(asked, earlier.clone()), expected);
         let input = json!({"type": "content", "content": {"type": "text", "text": "{\"path\":\"a\",\"content\":\"new\"}"}});
         let summary = json!({"type": "content", "content": {"type": "text", "text": "Writing a"}});
         let found = completed(json!({"content": [summary]}), json!({"content": [summary, input]}));
         assert_eq!(found["content"], json!([summary, input]));
         let other = json!({"kind": "read", "title": "x", "rawInput": {"command": "ls..."}, "content": null});
-        let found = completed(other, told);
+        let found = completed(other, earlier);
         assert_eq!((&found["kind"], &found["rawInput"]["command"]), (&json!("read"), &json!("ls...")));
         assert_eq!(found["content"][0]["type"], "diff");
     }
