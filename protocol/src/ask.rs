@@ -1,8 +1,8 @@
-//! What the command line asks of an agent for a moment, without a worker: one [`Ask`] on the standard input of
-//! `subagent-runtime ask`, and [`Said`] by [`Said`] on its standard output, a line of JSON each.
+//! Questions of the command line to an agent without a worker. `subagent-runtime ask` reads one
+//! [`Ask`] from standard input and writes [`Said`] lines to standard output, as JSON.
 //!
-//! The input stays open for as long as the answer is wanted. It holds the environment of the agent and so is never
-//! written anywhere.
+//! The input stays open while the answer is wanted. It contains the agent's environment and
+//! is therefore never stored.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,115 +10,115 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::start::AgentCommand;
 
-/// Everything that must be known to ask.
+/// Everything required for a question.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ask {
-    /// The protocol of the command line.
+    /// Protocol version of the command line.
     pub protocol: u32,
     /// The agent to run.
     pub agent: AgentCommand,
-    /// Whether the agent's working directory was made for this alone and goes with its end.
+    /// Whether the agent's working directory is temporary and removed at the end.
     pub temporary_cwd: bool,
-    /// What to ask.
+    /// The question to ask.
     pub question: Question,
-    /// Deadlines.
+    /// Deadlines of the requests.
     pub deadlines: Deadlines,
 }
 
-/// What is asked, after `initialize`.
+/// The question that follows `initialize`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "q", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Question {
-    /// What it is and offers: a session is made and closed.
+    /// Identity and offers: opens and closes a session.
     Handshake,
-    /// To log somebody in.
+    /// Logs the user in.
     Login {
-        /// The id of the method; `None` takes the only one.
+        /// Id of the method; `None` uses the only one.
         method: Option<String>,
     },
-    /// To log everybody out.
+    /// Logs all users out.
     Logout,
-    /// Its sessions.
+    /// Lists the agent's sessions.
     ListSessions {
-        /// Only those of this folder.
+        /// Only sessions of this folder.
         cwd: Option<String>,
     },
-    /// To delete a session.
+    /// Deletes one session of the agent.
     DeleteSession {
-        /// Which.
+        /// Id of the session.
         session_id: String,
     },
 }
 
-/// Deadlines, in milliseconds.
+/// Deadlines of a question, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deadlines {
-    /// From the start of the agent to its answer to `initialize`.
+    /// From the agent's start to its response to `initialize`.
     pub initialize_ms: u64,
-    /// For each request after it.
+    /// For each later request.
     pub request_ms: u64,
     /// For each step of the end.
     pub stop_grace_ms: u64,
 }
 
-/// One line of the answer.
+/// One line of output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Said {
-    /// What the agent wrote on its standard error; only while somebody is being logged in.
+    /// The agent's stderr, only during a login.
     Stderr {
-        /// With U+FFFD for what is not UTF-8.
+        /// With U+FFFD for invalid UTF-8.
         text: String,
     },
-    /// The last line: nothing is left of the agent.
+    /// The last line: no process of the agent is left.
     Done(Box<Answer>),
 }
 
-/// What came of it.
+/// The result of a question.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Answer {
-    /// What was gone through, in order.
+    /// The completed phases, in order.
     pub phases: Vec<PhaseTime>,
-    /// The answer to `initialize`.
+    /// The response to `initialize`.
     pub initialize: Option<Value>,
-    /// The answer to `session/new`.
+    /// The response to `session/new`.
     pub session: Option<Value>,
-    /// The agent's sessions, as it told them.
+    /// The agent's sessions, as it reported them.
     pub sessions: Vec<Value>,
-    /// Whether it has more than were taken.
+    /// Whether there are more sessions than these.
     pub truncated: bool,
-    /// The method by which somebody is logged in, as the agent told it.
+    /// The login method that was used, as reported by the agent.
     pub method: Option<Value>,
-    /// Why it did not come to the end that was asked for.
+    /// Why the question failed.
     pub error: Option<Error>,
 }
 
-/// How long something took.
+/// The duration of a phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseTime {
     /// `spawn`, `initialize`, `session`, `authenticate`, `logout`, `list`, `delete`, `end`.
     pub phase: String,
-    /// In milliseconds.
+    /// Duration in milliseconds, rounded down.
     pub millis: u64,
 }
 
-/// The standard ways to log in. What an agent offers besides cannot be used.
+/// The standard login methods. Others cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginKind {
-    /// The agent does it by itself when it is told to.
+    /// The agent logs in by itself on request.
     Agent,
-    /// The agent's program does it at a terminal.
+    /// The agent's program logs in at a terminal.
     Terminal,
-    /// Variables of the environment do it.
+    /// Environment variables provide the login.
     EnvVar,
 }
 
 impl LoginKind {
-    /// That of a method in `authMethods`; one that names no type is the agent's. A command for a terminal wins over all
-    /// but the standard types that need no agent.
+    /// Returns the kind of a method in `authMethods`; one without a type is the agent's. A terminal
+    /// command takes precedence over all but the standard types that need no agent.
     #[must_use]
     pub fn of(method: &Value) -> Option<Self> {
         match method["type"].as_str() {
@@ -132,8 +132,9 @@ impl LoginKind {
     }
 }
 
-/// The command that a method of an older kind wants run at a terminal: `_meta["terminal-auth"]`, with `command`, and
-/// perhaps `args` and `env`. A method of the type `terminal` names none: there it is the agent's own.
+/// Returns the terminal command of an older kind of method: `_meta["terminal-auth"]`, with
+/// `command`, and optionally `args` and `env`. A method of the type `terminal` has none: it uses
+/// the agent's own command.
 #[must_use]
 pub fn terminal_command(method: &Value) -> Option<&Value> {
     let command = &method["_meta"][TERMINAL_AUTH];
@@ -141,7 +142,7 @@ pub fn terminal_command(method: &Value) -> Option<&Value> {
     (named && method["type"] != "terminal").then_some(command)
 }
 
-/// The key in `_meta` of a method, and of the client's capabilities if it understands it.
+/// The key in `_meta` of a method, and of the client's capabilities if it supports it.
 pub const TERMINAL_AUTH: &str = "terminal-auth";
 
 #[cfg(test)]

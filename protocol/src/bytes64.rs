@@ -4,19 +4,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A byte string that is written as base64.
+/// A byte string, serialized as base64.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Bytes64(pub Vec<u8>);
 
 impl Bytes64 {
-    /// As base64.
+    /// Returns the bytes as base64.
     #[must_use]
     pub fn encoded(&self) -> String {
         STANDARD.encode(&self.0)
     }
 }
 
-// The content may be a secret: a debug print shows only its size.
+// The content may be secret: a debug print shows only its size.
 impl std::fmt::Debug for Bytes64 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "<{} bytes>", self.0.len())

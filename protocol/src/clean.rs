@@ -1,12 +1,12 @@
 //! Makes foreign text harmless for a terminal and for a document. Pure.
 //!
-//! Labels, titles, messages and errors come from agents and from whoever wrote to them. Nothing of that may move the
-//! cursor, set a title, write to the clipboard, look like another text or hide what stands there.
+//! Labels, titles, messages and errors come from agents and from others who write to them. No text
+//! may move the cursor, set a title, write to the clipboard, imitate other text or hide text.
 
 use std::borrow::Cow;
 
-/// The text without control characters but for `\n` and tabs, without the escape sequences that they begin, and without
-/// marks that turn the direction of text or cannot be seen. Whatever else ends a line becomes `\n`.
+/// Removes control characters except `\n` and tabs, escape sequences, and invisible or
+/// direction-changing marks. All other line ends become `\n`.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
@@ -26,7 +26,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(cleaned)
 }
 
-/// The same as one line: line ends and tabs become spaces, and there are none at its ends.
+/// The same as one line: line ends and tabs become spaces, trimmed at both ends.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     clean(text)
@@ -44,19 +44,19 @@ fn is_unsafe(c: char) -> bool {
     turns || unseen || ends_line(c) || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// Beside `\n`.
+/// Line ends other than `\n`.
 fn ends_line(c: char) -> bool {
     matches!(c, '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// The length of what the first character begins: a whole escape sequence, or just itself. What does not end is cut
-/// after its beginning, so that nothing can hide the rest of a text.
+/// Returns the length of the escape sequence at the start, or of one character. Only the beginning
+/// of an unfinished sequence counts, so that it cannot hide the rest of a text.
 fn sequence(text: &str) -> usize {
     let mut chars = text.chars();
     let first = chars.next().map_or(0, char::len_utf8);
     let (introducer, body) = match chars.next() {
         Some(second) if text.starts_with('\u{1b}') => (second, first + second.len_utf8()),
-        // The same in one character.
+        // The same as a single character.
         _ => match text.chars().next() {
             Some('\u{9b}') => ('[', first),
             Some('\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}') => (']', first),
@@ -72,7 +72,7 @@ fn sequence(text: &str) -> usize {
     }
 }
 
-/// The length of parameters, intermediates and a final character; 0 if there is no final one.
+/// Returns the length of parameters, intermediates and a final character; 0 without a final one.
 fn parameters(text: &str) -> usize {
     match text.find(|c: char| !matches!(c, ' '..='?')) {
         Some(at) if matches!(text.as_bytes()[at], b'@'..=b'~') => at + 1,
@@ -80,7 +80,7 @@ fn parameters(text: &str) -> usize {
     }
 }
 
-/// The length of a string with its end; 0 if it has none.
+/// Returns the length of a string with its end; 0 without an end.
 fn string(text: &str) -> usize {
     let end = |mark: &str| text.find(mark).map(|at| at + mark.len());
     [end("\u{7}"), end("\u{1b}\\"), end("\u{9c}")].into_iter().flatten().min().unwrap_or(0)

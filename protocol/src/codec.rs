@@ -1,15 +1,15 @@
-//! How a journal record lies in a file: `crc32c length json\n`, both numbers as 8 hex digits.
+//! The format of a journal record in a file: `crc32c length json\n`, both numbers as 8 hex digits.
 //!
-//! The header is frozen for ever: a daemon reads the journals of runtimes that are months old. The checksum
-//! covers the JSON alone. A reader stops at the first bad record and says where.
+//! The header is frozen: a daemon reads journals of runtimes that are months old. The checksum
+//! covers only the JSON. A reader stops at the first bad record and reports its position.
 
 use std::io::Write as _;
 
 /// Bytes of the header: two numbers of 8 digits and two blanks.
 pub const HEADER_BYTES: usize = 18;
 
-/// The longest JSON of a record, in bytes: one line of the agent and what is added to it. A writer must not write a
-/// longer one, a reader takes a longer one for damage.
+/// Maximum JSON length of a record in bytes: one line of the agent plus additions. Writers must not
+/// exceed it; readers treat a longer record as damaged.
 pub const MAX_RECORD_BYTES: usize = crate::MAX_LINE_BYTES + 64 * 1024;
 
 /// Appends one record to a buffer.
@@ -21,26 +21,26 @@ pub fn encode(json: &[u8], out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// What lies at the start of a buffer.
+/// The record at the start of a buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
-    /// A whole record: its JSON, and how many bytes it takes with header and line end.
+    /// A complete record was found.
     Record {
-        /// The JSON text.
+        /// The JSON text of the record.
         json: &'a [u8],
-        /// Bytes to skip to the next record.
+        /// Number of bytes to the next record, with header and line end.
         size: usize,
     },
-    /// The record goes on behind the end of the buffer; it needs this many bytes in all.
+    /// The record continues beyond the end of the buffer.
     Incomplete {
-        /// Bytes that the buffer must hold, as far as is known.
+        /// Total number of bytes required, as far as known.
         needed: usize,
     },
-    /// This is no record: a torn write or a damaged file.
+    /// Not a record: a torn write or a damaged file.
     Corrupt(&'static str),
 }
 
-/// Looks at the start of `buffer`; `limit` bounds the length of a record's JSON.
+/// Decodes the start of `buffer`; `limit` is the maximum JSON length of a record.
 #[must_use]
 pub fn decode(buffer: &[u8], limit: usize) -> Decoded<'_> {
     let Some(header) = buffer.get(..HEADER_BYTES) else {

@@ -1,5 +1,5 @@
-//! One run of a command of the user: what `subagent-runtime command` reads from its standard input and writes to its
-//! standard output, as one line of JSON each.
+//! One run of a command of the user: the input and output of `subagent-runtime command`, as one
+//! line of JSON each.
 
 use std::path::PathBuf;
 
@@ -7,35 +7,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes64::Bytes64;
 
-/// What to run, and how long.
+/// The command to run, and its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandRun {
     /// The program, looked up in the `PATH` of `env`, and its arguments.
     pub argv: Vec<String>,
-    /// The working directory, absolute.
+    /// Absolute path of the working directory.
     pub cwd: PathBuf,
-    /// Its whole environment.
+    /// The whole environment of the command.
     pub env: Vec<(Bytes64, Bytes64)>,
-    /// What it reads from its standard input.
+    /// The content of its standard input.
     pub stdin: String,
     /// The deadline in milliseconds. After it, the command is killed with its descendants.
     pub timeout_ms: u64,
-    /// Bytes of each output that are kept; the rest is read and dropped.
+    /// Number of bytes kept of each output; the rest is dropped.
     pub max_output_bytes: usize,
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandResult {
     /// How the program ended.
     pub end: CommandEnd,
-    /// The beginning of its standard output, lossily as UTF-8.
+    /// The beginning of its standard output, as lossy UTF-8.
     pub stdout: String,
-    /// The beginning of its standard error, lossily as UTF-8.
+    /// The beginning of its standard error, as lossy UTF-8.
     pub stderr: String,
-    /// Whether an output was longer than the limit.
+    /// Whether an output exceeded the limit.
     pub truncated: bool,
 }
 
@@ -43,21 +43,21 @@ pub struct CommandResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum CommandEnd {
-    /// It exited.
+    /// The program exited by itself.
     Exited {
-        /// Its exit status.
+        /// Exit status of the program.
         code: i32,
     },
-    /// A signal of someone else ended it.
+    /// Another process's signal ended it.
     Signaled {
-        /// The signal's number.
+        /// Number of the signal.
         signal: i32,
     },
     /// It was killed at the deadline.
     TimedOut,
     /// It could not be started.
     NotStarted {
-        /// What the system said.
+        /// The system's error, as text.
         error: String,
     },
 }

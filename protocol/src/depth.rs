@@ -1,17 +1,17 @@
-//! How deep a JSON value that is shown may be nested. Pure.
+//! Limits the nesting of JSON values that are shown. Pure.
 //!
-//! Readers of JSON give up at 128 levels. What an agent sent may have nearly as many, and is shown inside of an event
-//! inside of an envelope: one such value must not make a whole list of events unreadable.
+//! JSON parsers stop at 128 levels. An agent's value may have nearly as many, and is shown within
+//! an event within an envelope. One such value must not make a whole list of events unreadable.
 
 use serde_json::Value;
 
-/// Most levels of a value inside of an event or a record. Around it there are fewer than 20 more.
-const MOST_SHOWN: usize = 100;
+/// Maximum nesting of a value in an event or a record. Fewer than 20 levels surround it.
+const MAX_SHOWN: usize = 100;
 
-/// The value with `null` for what is nested too deep to be read wherever it is shown.
+/// Replaces values that are nested too deeply by `null`.
 #[must_use]
 pub fn shown(mut value: Value) -> Value {
-    cut(&mut value, MOST_SHOWN);
+    cut(&mut value, MAX_SHOWN);
     value
 }
 
@@ -36,10 +36,10 @@ mod tests {
 
     #[test]
     fn what_fits_is_kept_and_what_does_not_is_null() {
-        assert_eq!(shown(nested(MOST_SHOWN)), nested(MOST_SHOWN));
-        for levels in [MOST_SHOWN + 1, 127] {
+        assert_eq!(shown(nested(MAX_SHOWN)), nested(MAX_SHOWN));
+        for levels in [MAX_SHOWN + 1, 127] {
             let text = shown(nested(levels)).to_string();
-            assert_eq!(text, format!("{}null{}", "[".repeat(MOST_SHOWN), "]".repeat(MOST_SHOWN)));
+            assert_eq!(text, format!("{}null{}", "[".repeat(MAX_SHOWN), "]".repeat(MAX_SHOWN)));
         }
         let flat = serde_json::json!({"a": [1, "x", null, {"b": {}}]});
         assert_eq!(shown(flat.clone()), flat);

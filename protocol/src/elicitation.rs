@@ -1,7 +1,7 @@
-//! The lenient view of ACP's `elicitation/create`: what an agent asks, in a form or behind a link.
+//! The lenient view of ACP's `elicitation/create`: an agent's question, as a form or a link.
 //!
-//! Nothing here fails: what is not understood is left out of the view, and stays in the raw text. Whether an answer fits
-//! is [`content`]'s.
+//! Nothing here fails: unknown data is omitted from the view and stays in the raw text. [`content`]
+//! checks whether an answer fits.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,40 +18,40 @@ pub mod content;
 mod field;
 mod pattern;
 
-/// A longer link is shown to nobody.
-const MOST_LINK_BYTES: usize = 8 * 1024;
+/// Maximum length of a link in bytes; longer ones are not shown.
+const MAX_LINK_BYTES: usize = 8 * 1024;
 
-/// What is asked for.
+/// The subject of an elicitation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Question {
-    /// Values for the fields of a form: its JSON schema as the agent sent it, `None` if it cannot be read.
+    /// A form, with the agent's JSON schema; `None` if it is unreadable.
     Form(Option<Value>),
-    /// That somebody opens this link; `None` if it is none that may be shown.
+    /// A link to open; `None` if it must not be shown.
     Link(Option<String>),
-    /// Something else, by the agent's word for it. It can be declined or canceled.
+    /// Another mode of the agent. It can be declined or canceled.
     Other,
 }
 
-/// What an agent asks.
+/// An agent's question to its user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ElicitationView {
-    /// `form`, `url`, or another word of the agent's.
+    /// `form`, `url`, or another name of the agent's.
     pub mode: String,
-    /// Its words for people.
+    /// The agent's text for people.
     pub message: String,
-    /// What it asks for.
+    /// A form or a link.
     pub question: Question,
-    /// The agent's id of what is behind a link.
+    /// The agent's id of what the link leads to.
     elicitation_id: Option<String>,
-    /// The tool call that it asks for.
+    /// The tool call that it belongs to.
     tool_call_id: Option<String>,
 }
 
 impl ElicitationView {
-    /// Reads the `params` of the request.
+    /// Parses the `params` of the request.
     #[must_use]
     pub fn of(params: &str) -> Self {
-        // One by one: a schema that is too deep to be read hides nothing else.
+        // Separately, so that a schema that is too deep does not hide other fields.
         let params = surrogates::replaced(params);
         let members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(&params).unwrap_or_default();
         let member = |key: &str| serde_json::from_str::<Value>(members.get(key)?.get()).ok();
@@ -67,7 +67,7 @@ impl ElicitationView {
         Self { mode, message, question, elicitation_id, tool_call_id }
     }
 
-    /// What of it is shown beside its message, in events and lists.
+    /// Returns the fields shown beside its message, in events and lists.
     #[must_use]
     pub fn fields(self) -> Map<String, Value> {
         let mut fields = Map::new();
@@ -90,8 +90,8 @@ impl ElicitationView {
     }
 }
 
-/// The link as it may be shown: to a place on the web, and with nothing in it that a terminal would act on or that looks
-/// like something else. Browsers leave control characters out, too.
+/// Returns the link if it may be shown: a web address without parts that a terminal would interpret
+/// or that imitate other text. Browsers remove control characters too.
 fn link(url: &str) -> Option<String> {
     let mut shown = String::new();
     for letter in url.trim().chars().filter(|letter| !letter.is_control()) {
@@ -100,7 +100,7 @@ fn link(url: &str) -> Option<String> {
         } else {
             let mut bytes = [0; 4];
             for byte in letter.encode_utf8(&mut bytes).bytes() {
-                // Into memory.
+                // Writing to memory cannot fail.
                 let _ = write!(shown, "%{byte:02X}");
             }
         }
@@ -108,10 +108,10 @@ fn link(url: &str) -> Option<String> {
     let (scheme, rest) = shown.split_once("://")?;
     let web = scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http");
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    (web && !host.is_empty() && shown.len() <= MOST_LINK_BYTES).then_some(shown)
+    (web && !host.is_empty() && shown.len() <= MAX_LINK_BYTES).then_some(shown)
 }
 
-/// The message as one line for a summary.
+/// Returns the message as one line.
 #[must_use]
 pub fn summary(message: &str) -> String {
     let line = one_line(message);
@@ -170,7 +170,7 @@ mod tests {
         ] {
             assert_eq!(link(url).as_deref(), shown, "{url:?}");
         }
-        assert_eq!(link(&format!("https://a.example/{}", "x".repeat(MOST_LINK_BYTES))), None);
+        assert_eq!(link(&format!("https://a.example/{}", "x".repeat(MAX_LINK_BYTES))), None);
     }
 
     proptest! {

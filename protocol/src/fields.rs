@@ -1,7 +1,7 @@
-//! The fields of a `progress.update`, kind by kind; `docs/events.md` is the same as a table.
+//! The fields of a `progress.update` by kind; `docs/events.md` contains them as a table.
 //!
-//! Only what has the expected type is taken over, everything else stays in the raw text: whoever reads a field need
-//! not look at its type. Nothing here fails.
+//! Only fields with the expected type are used, so readers need not check types. Everything else
+//! stays in the raw text. Nothing here fails.
 
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
@@ -12,10 +12,10 @@ use crate::data::progress::{
 };
 use crate::update;
 
-/// More entries than these in what an agent says of its tokens are not shown.
-const MOST_USAGE_ENTRIES: usize = 32;
+/// Maximum number of entries shown of an agent's token counts.
+const MAX_USAGE_ENTRIES: usize = 32;
 
-/// The fields of a `progress.update` of this kind, from the `params` of the notification.
+/// Returns the fields of a `progress.update` of this kind, from the `params` of the notification.
 #[must_use]
 pub fn of(kind: &str, params: &Value) -> Map<String, Value> {
     let said = Said(&params["update"]);
@@ -55,7 +55,7 @@ pub fn of(kind: &str, params: &Value) -> Map<String, Value> {
     }
 }
 
-/// What was said before: the same as the update itself would be, under a name of its own.
+/// Returns the original update under a name of its own.
 fn replayed(params: &Value) -> Replayed {
     let kind = update::classify(&params.to_string());
     let fields = match &*kind {
@@ -68,15 +68,15 @@ fn replayed(params: &Value) -> Replayed {
     Replayed { update }
 }
 
-/// What a permission request says of the tool call that it is for, from the `toolCall` of its `params`. Its status is
-/// left out: it waits.
+/// Returns a permission request's data about its tool call, from the `toolCall` of its `params`.
+/// Omits the status: the call waits.
 #[must_use]
 pub fn of_request(request: &Value) -> Map<String, Value> {
     let call = tool_call(&Said(request));
     shown(&ToolCall { status: None, ..call })
 }
 
-/// Whether a value is as good as none.
+/// Whether a value is null or empty.
 #[must_use]
 pub fn says_nothing(value: &Value) -> bool {
     match value {
@@ -110,7 +110,7 @@ fn tool_call(said: &Said<'_>) -> ToolCall {
     }
 }
 
-/// A value of ours as JSON: structs of texts, numbers and JSON.
+/// Converts our own struct of texts, numbers and JSON to a JSON object.
 pub(crate) fn shown<T: Serialize>(fields: &T) -> Map<String, Value> {
     match serde_json::to_value(fields) {
         Ok(Value::Object(fields)) => fields,
@@ -118,7 +118,7 @@ pub(crate) fn shown<T: Serialize>(fields: &T) -> Map<String, Value> {
     }
 }
 
-/// What an agent said.
+/// A value that an agent sent.
 struct Said<'a>(&'a Value);
 
 impl Said<'_> {
@@ -138,13 +138,14 @@ impl Said<'_> {
         self.0.get(name).filter(|value| !value.is_null()).cloned()
     }
 
-    /// A list; what is no object in it is left out.
+    /// Returns a list, without entries that are not objects.
     fn objects(&self, name: &str) -> Option<Vec<Object>> {
         Some(self.0[name].as_array()?.iter().filter_map(Value::as_object).cloned().collect())
     }
 }
 
-/// The command line in a tool call's `rawInput`: `command` or `cmd`, as text or as a list of words.
+/// Returns the command line in a tool call's `rawInput`: `command` or `cmd`, as text or as
+/// a list of words.
 fn command(raw_input: &Value) -> Option<String> {
     ["command", "cmd"].iter().find_map(|name| match &raw_input[*name] {
         Value::String(text) => Some(text.clone()),
@@ -156,8 +157,9 @@ fn command(raw_input: &Value) -> Option<String> {
     })
 }
 
-/// What a turn cost in tokens, from the `usage` of the prompt's response, or else from the place in its `_meta` where
-/// some agents have it: numbers by their names (`inputTokens`, `outputTokens`, `totalTokens`, ...).
+/// Returns the tokens of a turn by name (`inputTokens`, `outputTokens`, `totalTokens`,
+/// ...). They come from the `usage` of the prompt's response, or from the place in its
+/// `_meta` that some agents use.
 #[must_use]
 pub fn usage_of_turn(usage: Option<&Value>, meta: Option<&Value>) -> Option<Value> {
     let quota = meta.map(|meta| &meta["quota"]["token_count"]);
@@ -167,7 +169,7 @@ pub fn usage_of_turn(usage: Option<&Value>, meta: Option<&Value>) -> Option<Valu
             _ => None,
         });
         let counts: Map<String, Value> =
-            counts.take(MOST_USAGE_ENTRIES).map(|(name, count)| (name, number(count))).collect();
+            counts.take(MAX_USAGE_ENTRIES).map(|(name, count)| (name, number(count))).collect();
         (!counts.is_empty()).then(|| counts.into())
     })
 }
@@ -176,7 +178,7 @@ fn number(count: &Number) -> Value {
     count.clone().into()
 }
 
-/// `input_tokens` as `inputTokens`.
+/// Converts `input_tokens` to `inputTokens`.
 fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let mut joined = words.next().unwrap_or_default().to_owned();

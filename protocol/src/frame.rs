@@ -1,9 +1,9 @@
-//! Frames of the command socket between daemon and runtime: one JSON object a line, at most
-//! [`crate::MAX_LINE_BYTES`].
+//! Frames of the command socket between daemon and runtime: one JSON object per
+//! line, at most [`crate::MAX_LINE_BYTES`].
 //!
-//! `hello`, `end`, `cancel` and `terminate` are frozen for ever: a runtime may be months older than the daemon.
-//! Anything else needs a capability in `hello`. The socket carries commands and positions, never events: those
-//! are read from the journal.
+//! `hello`, `end`, `cancel` and `terminate` are frozen: a runtime may be months older than the
+//! daemon. Everything else requires a capability in `hello`. The socket carries commands and
+//! positions, never events: those are read from the journal.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -18,243 +18,245 @@ use crate::secret::Secret;
 use crate::start::ClientRules;
 use crate::state::{Desired, ElicitationAction};
 
-/// The capability of a runtime that asks elicitations, and takes the answers.
+/// The capability of a runtime that supports elicitations and their answers.
 pub const ELICITATION: &str = "elicitation";
 
-/// The capability of a runtime that ends when it is told to hibernate, and knows when it must not.
+/// The capability of a runtime that can hibernate on command, and knows when it must not.
 pub const HIBERNATE: &str = "hibernate";
 
 /// The capability of a runtime that asks before it reads, writes or runs something for the agent.
 pub const CLIENT_RULES: &str = "clientRules";
 
-/// The capability of a runtime that cancels a session which its agent runs below its own.
+/// The capability of a runtime that can cancel a session below its agent's own.
 pub const CANCEL_CHILD: &str = "cancelChild";
 
-/// The capability of a runtime that takes another definition of its agent with a prompt.
+/// The capability of a runtime that accepts another definition of its agent with a prompt.
 pub const CHANGE_AGENT: &str = "changeAgent";
 
-/// Another definition of the agent, for the session that it has.
+/// Another definition of the agent, for its present session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// What the agent hears.
+    /// The instructions for the agent.
     pub instructions: Instructions,
-    /// Mode and model of the session; what is absent stays.
+    /// Mode and model of the session; absent ones stay.
     pub options: Options,
-    /// What the runtime asks about from now on.
+    /// Which client requests need a permission from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_rules: Option<ClientRules>,
 }
 
-/// What the daemon writes.
+/// A frame from the daemon.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ToRuntime {
     /// The first frame of a connection.
     Hello {
-        /// The protocol of the daemon.
+        /// Protocol version of the daemon.
         protocol: u32,
-        /// Raised at every start of a daemon; only the highest one ever heard is served.
+        /// Incremented at every start of a daemon; only the highest one seen is served.
         generation: u64,
-        /// What the runtime should be doing. `stop` ends it.
+        /// The desired state of the runtime. `stop` ends it.
         desired: Desired,
     },
     /// A command; its reply quotes `id`.
     Command {
         /// Chosen by the daemon, unique within the connection.
         id: u64,
-        /// What to do.
+        /// The command to carry out.
         command: Command,
     },
 }
 
-/// What a runtime is told to do.
+/// A command for a runtime.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "c", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Command {
-    /// Send a prompt. Taken only if `turn` is higher than the last one taken: so each is taken at most once. Numbers may
-    /// be left out, as those of turns that were canceled before they were sent.
+    /// Send a prompt. Accepted only if `turn` exceeds the last accepted one, so each is accepted at
+    /// most once. Numbers may have gaps, for turns that were canceled before they were sent.
     Prompt {
         /// The worker's number of the turn.
         turn: u64,
-        /// Its id.
+        /// Id of the turn.
         turn_id: TurnId,
         /// The content blocks of ACP's `session/prompt`.
         prompt: Vec<Value>,
-        /// Files that go along. Needs the capability `attachments`.
+        /// Attached files. Needs the capability `attachments`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Attachment>,
-        /// What changes of the agent's definition before it is sent. Needs [`CHANGE_AGENT`].
+        /// Changes of the agent's definition before it is sent. Needs [`CHANGE_AGENT`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         change: Option<Box<Change>>,
     },
-    /// Cancel a turn.
+    /// Cancel an open turn.
     Cancel {
-        /// Which one; another than the open one is refused with [`Refusal::NoSuchTurn`].
+        /// Number of the turn. If it is not the open one, the answer is [`Refusal::NoSuchTurn`].
         turn: u64,
-        /// Why, for the journal.
+        /// The reason, for the journal.
         reason: String,
     },
     /// Answer a permission request.
     Answer {
-        /// Which one.
+        /// Id of the request.
         request_id: RequestId,
         /// The option to select; `None` answers `cancelled`.
         option_id: Option<String>,
-        /// The rule that decided, as it is written; only for what the client itself asks.
+        /// The deciding rule, as written; only for requests of the client itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
     },
-    /// Set options of the session. Needs the capability `options`. Taken means: they will be asked for, one after the
-    /// other; each outcome is a record of its own.
+    /// Set options of the session. Needs the capability `options`. Acceptance means that they will
+    /// be requested one after the other; each outcome is a separate record.
     SetOptions {
-        /// Chosen by the daemon; the records quote it.
+        /// Chosen by the daemon and quoted by the records.
         request: String,
-        /// What to set.
+        /// The options to set.
         options: Options,
     },
     /// Answer an elicitation. Needs [`ELICITATION`].
     AnswerElicitation {
-        /// Which one.
+        /// Id of the request.
         request_id: RequestId,
-        /// What to answer.
+        /// The kind of answer.
         action: ElicitationAction,
-        /// What was filled in.
+        /// The values that were filled in.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<Secret<Map<String, Value>>>,
     },
-    /// Cancel a session that the agent runs below its own. Needs [`CANCEL_CHILD`]. Taken means: the agent is told; what
-    /// comes of it the agent tells by itself.
+    /// Cancel a session below the agent's own. Needs [`CANCEL_CHILD`]. Acceptance means that the
+    /// agent is notified; the agent reports the result itself.
     CancelChild {
         /// The agent's id of it.
         session_id: String,
     },
-    /// End the agent, everything it started, and the runtime, unless something of it is open. Needs [`HIBERNATE`].
+    /// End the agent, everything it started, and the runtime, unless something
+    /// is open. Needs [`HIBERNATE`].
     Hibernate {
-        /// Refused with [`Refusal::WrongTurn`] if a later turn was taken.
+        /// Refused with [`Refusal::WrongTurn`] if a later turn was accepted.
         last_turn: u64,
-        /// Why, for the journal.
+        /// The reason, for the journal.
         reason: String,
     },
     /// End the agent, everything it started, and the runtime.
     Terminate {
-        /// Why, for the journal.
+        /// The reason, for the journal.
         reason: String,
     },
 }
 
-/// What a runtime writes.
+/// A frame from the runtime.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FromRuntime {
-    /// The answer to `hello`.
+    /// The response to `hello`.
     Hello(Box<RuntimeHello>),
-    /// The `hello` was not taken; the connection ends.
+    /// The `hello` was refused; the connection ends.
     Refused {
-        /// Why.
+        /// Reason for the refusal.
         refusal: Refusal,
-        /// The highest generation that the runtime has heard.
+        /// The highest generation that the runtime has seen.
         generation: u64,
     },
-    /// The journal now ends here.
+    /// The new end of the journal.
     End(JournalEnd),
     /// The reply to a command. An accepted one is in the journal already.
     Reply {
-        /// The command's id.
+        /// Id of the command.
         id: u64,
-        /// Why it was not taken; `None` when it was.
+        /// Reason for a refusal; `None` if it was accepted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refusal: Option<Refusal>,
     },
 }
 
-/// Why a runtime did not take a frame. The daemon decides what that means for the user.
+/// Why a runtime refused a frame. The daemon decides what that means for the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Refusal {
-    /// A newer daemon was heard.
+    /// A newer daemon has connected before.
     OldGeneration,
     /// The peer runs below an agent.
     BelowGuard,
-    /// The protocol is not understood.
+    /// The protocol version is not supported.
     Protocol,
-    /// This turn, or a later one, was taken already.
+    /// This turn, or a later one, was accepted already.
     WrongTurn {
-        /// The last turn that was taken.
+        /// Number of the last accepted turn.
         last: u64,
     },
-    /// A turn is open, or a question, or something that the agent asked of its client.
+    /// A turn, a question, or a client request of the agent is open.
     Busy,
-    /// There is no session yet, or none any more.
+    /// There is no session yet, or no longer one.
     NotReady,
     /// No such turn is open.
     NoSuchTurn,
     /// No such permission request is open.
     NoSuchRequest,
-    /// The agent has told of no such session below its own, or takes no cancel for it.
+    /// The agent has not reported this session, or does not support canceling it.
     NoSuchSession,
-    /// The journal cannot be written, or could not when this prompt came by the same connection for the first time.
+    /// The journal cannot be written, or could not when this prompt first
+    /// arrived on this connection.
     StorageFull,
-    /// It is for an agent that can do more. Only for what needs a capability.
+    /// The agent lacks a feature. Only for commands that need a capability.
     NotSupported {
-        /// What it cannot do.
+        /// The error that names the missing feature.
         error: Box<Error>,
     },
-    /// Too much of this kind waits already.
+    /// The limit for such commands is reached.
     TooMany,
     /// The runtime is ending.
     Ending,
-    /// The frame could not be read, or is not known to this runtime.
+    /// The frame is unreadable, or unknown to this runtime.
     Unknown {
-        /// What was wrong with it.
+        /// Description of the error.
         message: String,
     },
 }
 
-/// Where a journal ends.
+/// The end of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalEnd {
-    /// The segment that is being written.
+    /// Number of the segment being written.
     pub segment: u64,
     /// Its length in bytes.
     pub offset: u64,
-    /// The number of the last record.
+    /// Number of the last record.
     pub number: u64,
 }
 
-/// What a runtime says of itself.
+/// A runtime's information about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeHello {
-    /// The protocol of the runtime.
+    /// Protocol version of the runtime.
     pub protocol: u32,
-    /// The version of its package.
+    /// Version of its package.
     pub version: String,
-    /// What it can do beyond the frozen frames.
+    /// Its capabilities beyond the frozen frames.
     #[serde(default)]
     pub capabilities: Vec<String>,
-    /// Whose runtime it is.
+    /// The worker that it serves.
     pub worker_id: WorkerId,
-    /// Which one of the worker's runtimes.
+    /// Counts the runtimes of this worker.
     pub incarnation: u64,
-    /// Its process.
+    /// The runtime's process identity.
     pub process: ProcessId,
-    /// The guard, once it runs.
+    /// The guard, once it is running.
     pub guard: Option<ProcessId>,
-    /// How far it is.
+    /// Phase of its life.
     pub phase: Phase,
-    /// Where its journal ends.
+    /// The end of its journal.
     pub journal_end: JournalEnd,
-    /// The last turn that was taken, 0 for none.
+    /// Number of the last accepted turn, or 0.
     pub last_turn: u64,
-    /// The turn that is open.
+    /// Number of the open turn.
     pub open_turn: Option<u64>,
-    /// The permission requests that are open.
+    /// Ids of the open permission requests.
     pub open_approvals: Vec<RequestId>,
 }
 
-/// How far a runtime is.
+/// The phase of a runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Phase {
@@ -266,7 +268,7 @@ pub enum Phase {
     Ending,
     /// The agent could not be started; the runtime ends.
     Failed {
-        /// Why.
+        /// Error of the start.
         error: Error,
     },
 }

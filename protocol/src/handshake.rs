@@ -1,57 +1,58 @@
-//! What an agent says of itself, in one form: from the raw answers to `initialize` and `session/new`.
+//! An agent's information about itself in a uniform form, from the raw responses
+//! to `initialize` and `session/new`.
 //!
-//! Lenient: what is missing is unknown, what has another shape is left out, and nothing fails. The raw answers stay the
-//! truth.
+//! Lenient: missing data is unknown, data of another shape is omitted, and nothing fails. The
+//! raw responses are authoritative.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ask::LoginKind;
 
-/// More entries of one list are not shown.
-const MOST_ENTRIES: usize = 1000;
+/// Maximum number of entries shown per list.
+const MAX_ENTRIES: usize = 1000;
 
-/// An agent, as far as it tells.
+/// An agent's information about itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Handshake {
-    /// Who it is.
+    /// Identity of the agent.
     pub agent: Option<AgentInfo>,
     /// The version of ACP that it speaks.
     pub protocol_version: Option<u64>,
-    /// Its `agentCapabilities`, as it told them.
+    /// Its `agentCapabilities`, as it sent them.
     pub capabilities: Value,
-    /// The ways to log in.
+    /// The available login methods.
     pub auth_methods: Vec<AuthMethod>,
     /// The modes of a session.
     pub modes: Option<Modes>,
     /// The models of a session.
     pub models: Option<Models>,
-    /// What else can be chosen in a session, and once more mode and model where they are chosen like that.
+    /// Further options of a session, including mode and model if they are offered as options.
     pub config_options: Vec<ConfigOption>,
 }
 
-/// Who an agent is.
+/// The identity of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentInfo {
-    /// For programs.
+    /// The agent's name for programs.
     pub name: Option<String>,
-    /// For people.
+    /// The agent's title for display.
     pub title: Option<String>,
-    /// Its version.
+    /// Version of the agent.
     pub version: Option<String>,
 }
 
-/// A way to log in.
+/// A login method of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthMethod {
-    /// What `authenticate` names.
+    /// The id for `authenticate`, verbatim.
     pub id: String,
-    /// For people.
+    /// The method's name for display.
     pub name: Option<String>,
-    /// More of it.
+    /// The method's description for display.
     pub description: Option<String>,
-    /// `agent`, `terminal`, `env_var`, or another word.
+    /// `agent`, `terminal`, `env_var`, or another kind.
     #[serde(rename = "type")]
     pub kind: String,
 }
@@ -60,9 +61,9 @@ pub struct AuthMethod {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Modes {
-    /// The present one.
+    /// Id of the present mode.
     pub current_mode_id: Option<String>,
-    /// All of them.
+    /// All modes of the session.
     pub available_modes: Vec<Choice>,
 }
 
@@ -70,46 +71,46 @@ pub struct Modes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Models {
-    /// The present one.
+    /// Id of the present model.
     pub current_model_id: Option<String>,
-    /// All of them.
+    /// All models of the session.
     pub available_models: Vec<Choice>,
 }
 
-/// One of several.
+/// One value of a choice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// What to choose it by.
+    /// Id of the value.
     pub id: String,
-    /// For people.
+    /// The value's name for display.
     pub name: Option<String>,
-    /// More of it.
+    /// The value's description for display.
     pub description: Option<String>,
 }
 
-/// Something that can be chosen in a session.
+/// An option of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigOption {
-    /// What to name it by.
+    /// Id of the option.
     pub id: String,
-    /// For people.
+    /// The option's name for display.
     pub name: Option<String>,
-    /// More of it.
+    /// The option's description for display.
     pub description: Option<String>,
-    /// `mode`, `model`, `thought_level`, or another word.
+    /// `mode`, `model`, `thought_level`, or another category.
     pub category: Option<String>,
-    /// `select`, `boolean`, or another word.
+    /// `select`, `boolean`, or another kind.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// The present value.
+    /// Present value of the option.
     pub current_value: Value,
-    /// The values to select from; those of groups one after the other.
+    /// The possible values; groups are concatenated.
     pub options: Vec<Choice>,
 }
 
 impl Handshake {
-    /// Reads both answers; `session` is `None` where no session was made.
+    /// Parses both responses; `session` is `None` if no session was opened.
     #[must_use]
     pub fn of(initialize: &Value, session: Option<&Value>) -> Self {
         let info = &initialize["agentInfo"];
@@ -154,22 +155,22 @@ impl Handshake {
     }
 }
 
-/// A session of an agent's own list.
+/// A session in an agent's own list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedSession {
-    /// Its id.
+    /// Id of the session.
     pub session_id: String,
-    /// Where it works.
+    /// Working folder of the session.
     pub cwd: Option<String>,
-    /// For people.
+    /// The session's title for display.
     pub title: Option<String>,
-    /// When something happened in it, in the agent's words.
+    /// Time of the last activity, as the agent writes it.
     pub updated_at: Option<String>,
 }
 
 impl ListedSession {
-    /// Reads one entry; `None` without an id.
+    /// Parses one entry; `None` without an id.
     #[must_use]
     pub fn of(entry: &Value) -> Option<Self> {
         Some(Self {
@@ -186,7 +187,7 @@ fn text(value: &Value, key: &str) -> Option<String> {
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten().take(MOST_ENTRIES)
+    value.as_array().into_iter().flatten().take(MAX_ENTRIES)
 }
 
 fn auth_method(method: &Value) -> Option<AuthMethod> {
@@ -215,7 +216,7 @@ fn choices(values: &Value, id: &str) -> Vec<Choice> {
 }
 
 fn config_option(option: &Value) -> Option<ConfigOption> {
-    // An entry of a list with groups has options of its own instead of a value.
+    // In a list with groups, an entry contains options instead of a value.
     let grouped = list(&option["options"]).any(|entry| entry["options"].is_array());
     let options = match grouped {
         false => choices(&option["options"], "value"),

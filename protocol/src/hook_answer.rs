@@ -1,30 +1,30 @@
-//! What the end of a Before hook says: exit status, and JSON in the shape of Claude Code. Pure.
+//! Parses the result of a Before hook: exit status, and JSON in Claude Code's format. Pure.
 
 use serde::Deserialize;
 
 use crate::command_run::{CommandEnd, CommandResult};
 use crate::hook::{Hook, HookOrigin};
 
-/// The most characters of a reason or of an error output that are told.
+/// Maximum number of characters reported of a reason or an error output.
 const MAX_REASON_CHARS: usize = 2000;
-/// The most bytes that a hook adds to a prompt.
+/// Maximum number of bytes that a hook adds to a prompt.
 pub const MAX_CONTEXT_BYTES: usize = 16 * 1024;
 
-/// What a hook says, the strictest last.
+/// The decision of a hook, the strictest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookWord {
-    /// No opinion.
+    /// The hook has no opinion.
     Nothing,
-    /// Allow without asking.
+    /// Allow the action without asking.
     Allow,
-    /// Ask the owner.
+    /// Ask the owner first.
     Ask,
-    /// Deny.
+    /// Deny the action without asking.
     Deny,
 }
 
 impl HookWord {
-    /// The word in JSON.
+    /// Returns its name in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -39,15 +39,15 @@ impl HookWord {
 /// The answer of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookAnswer {
-    /// What it says. A hook that failed says `ask`.
+    /// The decision. A failed hook counts as `ask`.
     pub word: HookWord,
-    /// Why, in its own words, or why it failed.
+    /// The hook's reason, or why it failed.
     pub reason: Option<String>,
-    /// What is added to the prompt.
+    /// Text that is added to the prompt.
     pub context: Option<String>,
-    /// Whether it failed: `reason` says how.
+    /// Whether it failed; `reason` contains the error.
     pub failed: bool,
-    /// Whether it says `allow` and may not: that counts as no opinion.
+    /// Whether it returned `allow` without the right to: that counts as no opinion.
     pub is_ignored: bool,
 }
 
@@ -79,7 +79,7 @@ struct Behavior {
 }
 
 impl HookAnswer {
-    /// What the end of this hook means: only a hook of the user's own config file may allow.
+    /// Interprets the result of this hook: only hooks of the user's own config file may allow.
     #[must_use]
     pub fn of_hook(hook: &Hook, result: &CommandResult) -> Self {
         let answer = Self::of(result);
@@ -90,8 +90,8 @@ impl HookAnswer {
         Self { word: HookWord::Nothing, reason: Some(reason), is_ignored: true, ..answer }
     }
 
-    /// Reads the end of a hook: exit 2 denies with the error output as the reason, exit 0 may have JSON on its output,
-    /// everything else is a failure.
+    /// Parses the result of a hook. Exit 2 denies with the error output as the reason, exit 0 may
+    /// have JSON on its output, and every other status is a failure.
     #[must_use]
     pub fn of(result: &CommandResult) -> Self {
         match &result.end {
@@ -109,7 +109,7 @@ impl HookAnswer {
         }
     }
 
-    /// A hook that failed: the owner is asked.
+    /// Returns the answer of a failed hook: the owner is asked.
     #[must_use]
     pub fn failure(reason: String) -> Self {
         Self { reason: Some(reason), failed: true, ..Self::says(HookWord::Ask) }

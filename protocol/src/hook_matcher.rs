@@ -1,21 +1,22 @@
-//! Which tools, sources or kinds a hook is for: the `matcher` of Claude Code.
+//! Which tools, sources or kinds a hook applies to: the `matcher` of Claude Code.
 
 use regex_lite::{Regex, RegexBuilder};
 
-/// The longest matcher, in bytes.
+/// Maximum length of a matcher, in bytes.
 pub const MAX_MATCHER_BYTES: usize = 1024;
-/// The most memory that a compiled matcher takes, in bytes.
+/// Maximum memory of a compiled matcher, in bytes.
 const MAX_COMPILED_BYTES: usize = 256 * 1024;
 
-/// A matcher that was read.
+/// A hook's matcher after parsing.
 #[derive(Debug, Clone)]
 pub struct Matcher(Option<Regex>);
 
 impl Matcher {
-    /// Reads a matcher. Absent, empty and `*` match everything; anything else is a regular expression that has to match
-    /// the whole name, with upper and lower case distinguished.
+    /// Parses a matcher. Absent, empty and `*` match everything. Other texts are regular
+    /// expressions that have to match the whole name, case-sensitively.
     ///
     /// # Errors
+    ///
     /// Why the text is not a matcher.
     pub fn parse(text: Option<&str>) -> Result<Self, String> {
         let Some(text) = text.map(str::trim).filter(|text| !text.is_empty() && *text != "*") else {
@@ -33,7 +34,7 @@ impl Matcher {
             })
     }
 
-    /// Whether the hook is for something of this name.
+    /// Whether the hook applies to this name.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.0.as_ref().is_none_or(|regex| regex.is_match(name))

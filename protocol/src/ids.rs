@@ -1,12 +1,13 @@
-//! Identifiers. Each kind of thing has a type of its own, so that they cannot be mixed up; all but the event id
-//! are random bytes that the caller supplies (this crate has no source of randomness), or a user's word.
+//! Identifiers. Each kind has its own type, so that they cannot be confused. All but the event
+//! id are random bytes from the caller (this crate has no source of randomness), or a name
+//! chosen by a user.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Text that is not an id of the expected kind.
+/// The text is not an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {kind} id ({rule})")]
 pub struct InvalidId {
@@ -15,7 +16,7 @@ pub struct InvalidId {
     rule: String,
 }
 
-/// What an id made of random bytes looks like.
+/// Describes the format of a random id.
 fn random_rule(prefix: &str, bytes: usize) -> String {
     format!("{prefix} and {} hex digits", bytes * 2)
 }
@@ -37,7 +38,8 @@ fn is_random(text: &str, prefix: &str, bytes: usize) -> bool {
     text.strip_prefix(prefix).is_some_and(|rest| rest.len() == bytes * 2 && is_lower_hex(rest))
 }
 
-/// Whether a text can be a controller's id. It must be safe in a header, in a path of the API and in a shell.
+/// Whether a text can be a controller's id. It must be safe in a header, in a path of the API
+/// and in a shell.
 fn is_controller_id(text: &str) -> bool {
     (1..=128).contains(&text.len())
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -63,16 +65,16 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// How many random bytes an id is made of.
+            /// Number of random bytes of an id.
             pub const BYTES: usize = $bytes;
 
-            /// Makes an id of random bytes.
+            /// Creates an id from random bytes.
             #[must_use]
             pub fn from_random(bytes: [u8; $bytes]) -> Self {
                 Self(format!(concat!($prefix, "{}"), hex(&bytes)))
             }
 
-            /// The id as text.
+            /// Returns the id as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -118,19 +120,19 @@ macro_rules! id {
 }
 
 id!(
-    /// A controller: who owns the workers of a workspace. One that is made here is of random bytes like every other
-    /// id; users may name one as they like.
+    /// A controller, the owner of a workspace's workers. Created ones are random like every other
+    /// id; users may choose any name.
     ControllerId, "controller", "ctl_", 5,
     fits: is_controller_id,
     rule: "1 to 128 letters, digits and . _ : -, the first a letter or digit".to_owned(),
     pattern: "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
 );
 id!(
-    /// One ownership of a controller; taking over makes a new one.
+    /// One ownership of a controller; a takeover creates a new one.
     InstanceId, "controller instance", "ci_", 6
 );
 id!(
-    /// A worker.
+    /// The id of a worker.
     WorkerId, "worker", "w_", 5
 );
 id!(
@@ -146,17 +148,17 @@ id!(
     SnapshotId, "handoff", "hs_", 5
 );
 id!(
-    /// A rule that a decision of the owner became.
+    /// A rule created from a decision of the owner.
     RuleId, "rule", "rule_", 5
 );
 id!(
-    /// The session id that is shown before the agent has given one.
+    /// The session id that is shown before the agent has sent one.
     PlaceholderSessionId, "placeholder session", "sess_", 6
 );
 
 /// The public cursor: a sequence number of the store, written as `ev_` and 12 hex digits.
 ///
-/// Sequence numbers order all events of a state dir and are never given twice.
+/// Sequence numbers order all events of a state directory and are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventId(pub i64);

@@ -1,5 +1,5 @@
-//! JSON as people and scripts get it from every program here: keys sorted by code point, separators `", "` and `": "`,
-//! nothing escaped that need not be.
+//! JSON as every program here prints it: keys sorted by code point, separators `", "` and `":
+//! "`, no unnecessary escapes.
 
 use std::io;
 
@@ -7,22 +7,23 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
-/// The value as one line, without a newline at its end.
+/// Returns the value as one line, without a newline at its end.
 #[must_use]
 pub fn line(value: Value) -> String {
     written(value, Spaced)
 }
 
-/// Writes what [`line()`] gives, and a newline. Sorts the keys in place.
+/// Writes the result of [`line()`] and a newline. Sorts the keys in place.
 ///
 /// # Errors
-/// The writer's.
+///
+/// The error of the writer.
 pub fn write_line(value: &mut Value, out: &mut impl io::Write) -> io::Result<()> {
     write(value, Spaced, &mut *out)?;
     out.write_all(b"\n")
 }
 
-/// The value indented by two spaces, with a newline at its end.
+/// Returns the value indented by two spaces, with a newline at its end.
 #[must_use]
 pub fn indented(value: Value) -> String {
     written(value, PrettyFormatter::new()) + "\n"
@@ -30,13 +31,13 @@ pub fn indented(value: Value) -> String {
 
 fn written(mut value: Value, formatter: impl Formatter) -> String {
     let mut bytes = Vec::with_capacity(256);
-    // Neither a Value nor a Vec can fail here; an empty line would be seen by whoever parses it.
+    // Neither a Value nor a Vec can fail here; a parser would notice an empty line.
     let _ = write(&mut value, formatter, &mut bytes);
     String::from_utf8(bytes).unwrap_or_default()
 }
 
 fn write(value: &mut Value, formatter: impl Formatter, out: &mut impl io::Write) -> io::Result<()> {
-    // The workspace keeps the order of keys as they came (another crate asks serde_json for it).
+    // The workspace preserves the order of keys (another crate enables that in serde_json).
     value.sort_all_objects();
     Ok(value.serialize(&mut Serializer::with_formatter(out, formatter))?)
 }

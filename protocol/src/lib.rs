@@ -1,8 +1,10 @@
-//! What crosses a process boundary, and nothing else: ids, states, errors, journal records, frames of the
-//! command socket, requests and responses of the HTTP API, events and how they are derived from raw ACP.
+//! Everything that crosses a process boundary: ids, states, errors, journal records, frames
+//! of the command socket, requests and responses of the HTTP API, events and their
+//! derivation from raw ACP.
 //!
-//! Architecture invariant: this crate does no I/O, starts no task and knows no clock. Everything is a value or
-//! a pure function of values, so that daemon, runtime, CLI and tests agree by construction.
+//! Architecture invariant: this crate does no I/O, starts no task and reads no clock.
+//! Everything is a value or a pure function of values, so that daemon, runtime, CLI and
+//! tests agree by construction.
 
 #[cfg(windows)]
 compile_error!(
@@ -67,13 +69,13 @@ pub mod worktree;
 
 pub use error::{Code, Error, Result};
 
-/// The protocol that this build speaks: HTTP requests, command frames, journal records.
+/// The protocol version of this build: HTTP requests, command frames, journal records.
 ///
-/// It is raised when an older peer would misunderstand us; additions do not raise it.
+/// It is incremented when an older peer would misinterpret us; additions do not change it.
 pub const PROTOCOL: u32 = 1;
 
-/// The oldest protocol that this build still understands.
+/// The oldest protocol version that this build still supports.
 pub const OLDEST_PROTOCOL: u32 = 1;
 
-/// The longest single line (ACP message, command frame, request body) that is taken, in bytes.
+/// Maximum length of a single line (ACP message, command frame, request body), in bytes.
 pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;

@@ -1,20 +1,21 @@
-//! Foreign text in a Markdown document of ours: bounded, without control characters, and never able to pass for our own.
-//! Pure.
+//! Foreign text in our own Markdown documents: bounded, without control characters, and never able
+//! to imitate our own text. Pure.
 //!
-//! A longer text is quoted line by line, so that none of its lines can be a heading or the end of the quote; where HTML in
-//! it must not count either, it becomes a fenced code block. A short one becomes a code span in one line.
+//! A longer text is quoted line by line, so that no line can be a heading or the end of the quote.
+//! Where its HTML must not be interpreted either, it becomes a fenced code block. A short text
+//! becomes a code span in one line.
 
 use std::fmt::Write as _;
 
 use crate::clean::{clean, one_line};
 
-/// Begins each line of a quoted text.
+/// Prefix of each line of a quoted text.
 const MARK: &str = "> ";
-/// The shortest fence.
+/// Length of the shortest fence.
 const MIN_FENCE: usize = 3;
 
-/// The text as a block quote of at most about `max_bytes`; what is too long is cut at its end, and said so. An empty
-/// text gives `(nothing)`.
+/// Returns the text as a block quote of about at most `max_bytes`. A longer text is cut at its end,
+/// with a remark. An empty text gives `(nothing)`.
 #[must_use]
 pub fn block(text: &str, max_bytes: usize) -> String {
     let mut out = String::new();
@@ -35,8 +36,9 @@ pub fn block(text: &str, max_bytes: usize) -> String {
     if text.trim().is_empty() { "(nothing)\n".to_owned() } else { out }
 }
 
-/// The text as a fenced code block of at most `max_bytes` of text; what is too long is cut at its end, and said so below
-/// the block. The fence is longer than any run of backticks in the text, so no line of it ends the block.
+/// Returns the text as a fenced code block with at most `max_bytes` of text. A longer text is cut
+/// at its end, with a remark below the block. The fence is longer than any run of backticks in the
+/// text, so no line ends the block.
 #[must_use]
 pub fn fenced(text: &str, max_bytes: usize) -> String {
     let text = clean(text);
@@ -47,12 +49,12 @@ pub fn fenced(text: &str, max_bytes: usize) -> String {
     format!("{fence}text\n{shown}\n{fence}\n{rest}")
 }
 
-/// The length of the longest run of backticks.
+/// Returns the length of the longest run of backticks.
 fn longest_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
-/// The text as a code span of at most `max_bytes`, in one line.
+/// Returns the text as a code span of at most `max_bytes`, in one line.
 #[must_use]
 pub fn span(text: &str, max_bytes: usize) -> String {
     let mut line = one_line(text);
@@ -68,7 +70,7 @@ pub fn span(text: &str, max_bytes: usize) -> String {
     format!("{fence}{blank}{line}{blank}{fence}")
 }
 
-/// The beginning of the text, at most `max_bytes`.
+/// Returns the beginning of the text, at most `max_bytes`.
 #[must_use]
 pub fn beginning(text: &str, max_bytes: usize) -> String {
     text[..text.floor_char_boundary(max_bytes)].to_owned()

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Something whose text is for one reader alone. It crosses a process boundary as what it holds.
+/// A value for one reader only. It is serialized as its content.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret<T>(pub T);

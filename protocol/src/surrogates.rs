@@ -1,22 +1,23 @@
-//! JSON text with an escape of half of a surrogate pair (`"\ud83d"` without its other half).
+//! JSON text with an escaped half of a surrogate pair (`"\ud83d"` without its other half).
 //!
-//! Programs that cut UTF-16 text at any place write such text; RFC 8259 lets them, no string here can hold it. Only
-//! that half becomes U+FFFD. Must not repair anything else.
+//! Programs that cut UTF-16 text at any position write such text. RFC 8259 permits it, but Rust
+//! strings cannot represent it. Only that half becomes U+FFFD. Must not repair anything else.
 
 use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 
-/// Length of `\uXXXX`.
+/// Length of `\uXXXX`, in bytes.
 const ESCAPE_BYTES: usize = 6;
 const REPLACEMENT: &str = "\\ufffd";
 
-/// Reads JSON text in which halves of surrogate pairs may stand alone; each becomes U+FFFD.
+/// Parses JSON text that may contain single halves of surrogate pairs; each becomes U+FFFD.
 ///
-/// Text without them is read as it is, at no extra cost.
+/// Text without them is parsed unchanged, at no extra cost.
 ///
 /// # Errors
-/// `serde_json`'s, for the text as it was given.
+///
+/// `serde_json`'s error for the original text.
 pub fn parse<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     serde_json::from_str(text).or_else(|error| match replaced(text) {
         Cow::Owned(text) => serde_json::from_str(&text),
@@ -24,14 +25,15 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     })
 }
 
-/// The text with `\ufffd` for each escape of half of a surrogate pair; borrowed when there is none.
+/// Replaces each escape of half of a surrogate pair by `\ufffd`; borrowed if there is none.
 #[must_use]
 pub fn replaced(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
-    // What is before this is in `out` already.
+    // Text before this position is in `out` already.
     let mut taken = 0;
     let mut at = 0;
-    // A backslash outside of a string makes the text invalid anyway, so strings need not be told apart.
+    // A backslash outside a string makes the text invalid anyway, so strings
+    // need not be distinguished.
     while let Some(found) = text.as_bytes()[at..].iter().position(|byte| *byte == b'\\') {
         at += found;
         match (unit(text, at), unit(text, at + ESCAPE_BYTES)) {
@@ -42,7 +44,8 @@ pub fn replaced(text: &str) -> Cow<'_, str> {
                 at += ESCAPE_BYTES;
                 taken = at;
             }
-            // The character behind the backslash is no backslash of another escape. It may be the last one.
+            // The character after the backslash does not begin another escape. It may
+            // be the last one.
             _ => at = (at + 2).min(text.len()),
         }
     }
@@ -53,7 +56,7 @@ pub fn replaced(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The UTF-16 unit of the escape `\uXXXX` that begins here, if one does.
+/// Returns the UTF-16 unit of the escape `\uXXXX` at this position, if there is one.
 fn unit(text: &str, at: usize) -> Option<u32> {
     let digits = text.as_bytes().get(at..at + ESCAPE_BYTES)?.strip_prefix(b"\\u")?;
     digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)?))
@@ -85,7 +88,7 @@ mod tests {
         }
     }
 
-    /// What may stand in a JSON string.
+    /// Generates content of a JSON string.
     fn piece() -> impl Strategy<Value = String> {
         prop_oneof![
             "[a-zä\u{1f600}]{0,3}",
@@ -118,7 +121,7 @@ mod tests {
         fn valid_json_is_not_changed(words in prop::collection::vec(any::<String>(), 0..5)) {
             let plain = serde_json::to_string(&words).unwrap();
             prop_assert!(matches!(replaced(&plain), Cow::Borrowed(_)));
-            // All of it as escapes, pairs included.
+            // All of it as escapes, including pairs.
             let escaped: Vec<String> = words
                 .iter()
                 .map(|word| format!("\"{}\"", word.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>()))

@@ -1,14 +1,16 @@
-//! What a caller gets of a task: its result as one element of text, cut inside its limit, and errors in the same form.
-//! Pure.
+//! The caller's view of a task: its result as one text element, cut within its limit, and errors in
+//! the same form. Pure.
 //!
-//! The text of a result comes from an agent and is read by another one. It must not be able to end its element and go on
-//! as something that this program has said: of every `<` behind which the name of an element of ours follows, however the
-//! letters are written and whatever stands before or in it that is no letter and no digit, the `<` becomes `&lt;`. All other text
-//! stays as it is, so that code and markup in a result can be read and copied. In attributes everything is escaped that
-//! XML wants escaped, and what is no plain text on one line is taken out.
+//! The text of a result comes from an agent and is read by another one. It must not be able to end
+//! its element and continue as text of this program. Therefore every `<` that is followed by the
+//! name of an element of ours becomes `&lt;`, in any case and with any characters other than
+//! letters and digits before or within the name. All other text stays unchanged, so that code and
+//! markup in a result can be read and copied. Attributes are escaped as XML requires, without line
+//! ends and control characters.
 //!
-//! **Tokens are estimated**, because nobody here knows the model that will read them: four characters of ASCII are one,
-//! every other character is one. For English and code that is near the truth, for other scripts above it.
+//! **Tokens are estimated**, because the reading model is unknown: four ASCII characters count
+//! as one, every other character as one. For English and code that is close to the truth, for
+//! other scripts above it.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -17,52 +19,54 @@ use crate::api::{TaskShown, TaskStatus, TaskView};
 use crate::clean::one_line;
 use crate::error::{Code, Error};
 
-/// The longest message of an error, in characters.
-const MOST_MESSAGE_CHARS: usize = 4_000;
+/// Maximum length of an error message, in characters.
+const MAX_MESSAGE_CHARS: usize = 4_000;
 
-/// How many tokens a text has, as far as can be said without the model that reads it.
+/// Estimates the number of tokens of a text.
 #[must_use]
 pub fn tokens(text: &str) -> u64 {
     text.chars().map(quarters).sum::<u64>().div_ceil(4)
 }
 
-/// What one character costs, in quarters of a token.
+/// Returns the cost of one character, in quarters of a token.
 const fn quarters(char: char) -> u64 {
     if char.is_ascii() { 1 } else { 4 }
 }
 
-/// What a caller is given.
+/// The answer for a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// One element.
+    /// The text of one element.
     pub text: String,
-    /// Whether it tells of an error.
+    /// Whether it reports an error.
     pub is_error: bool,
 }
 
-/// What an error is about, as far as it is known.
+/// The subject of an error, as far as known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct About<'a> {
-    /// The agent's definition.
+    /// Definition of the agent.
     pub agent: Option<&'a str>,
     /// The name of the task.
     pub name: Option<&'a str>,
-    /// Its id.
+    /// Id of the task.
     pub id: Option<&'a str>,
-    /// How it ended.
+    /// Final status of the task.
     pub status: Option<TaskStatus>,
 }
 
-/// The result of a task without its element: cut inside the limit that its caller has. Of one without a result nothing.
+/// Returns the result of a task without its element, cut within its caller's limit;
+/// empty without a result.
 ///
 /// # Errors
-/// `RESULT_TOO_LARGE` for one that has to meet a schema: a part of it would not.
+///
+/// `RESULT_TOO_LARGE` for a result that has to meet a schema, because a part of it would not.
 pub fn short(task: &TaskShown) -> Result<Cow<'_, str>, Error> {
     inside(Cow::Borrowed(task.result.as_deref().unwrap_or_default()), task)
 }
 
-/// All of the result of a task, and behind it what was said in the tasks below it that nobody sees in a list: each in an
-/// element that none of them can end.
+/// Returns the whole result of a task, followed by the messages of hidden tasks below it. Each is
+/// in an element that none of them can end.
 #[must_use]
 pub fn full(task: &TaskShown) -> Cow<'_, str> {
     let result = task.result.as_deref().unwrap_or_default();
@@ -83,7 +87,8 @@ pub fn full(task: &TaskShown) -> Cow<'_, str> {
     Cow::Owned(all)
 }
 
-/// What became of a task that has ended, for its caller. One that was stopped by a limit has what it had said by then.
+/// Returns the outcome of an ended task for its caller. A task stopped by a limit has
+/// its text so far.
 #[must_use]
 pub fn answer(task: &TaskShown) -> Answer {
     let view = &task.task;
@@ -104,14 +109,14 @@ pub fn answer(task: &TaskShown) -> Answer {
         return Answer { text: element("task_result", about, &said), is_error: false };
     }
     let (code, message) = why(view);
-    let mut text = told(&code, &message);
+    let mut text = error_text(&code, &message);
     if !is_empty {
         let _ = write!(text, "\n\nWhat it had said by then:\n{said}");
     }
     Answer { text: element("task_error", about, &text), is_error: true }
 }
 
-/// The code and the message of the error with which a task has ended in another way than completed.
+/// Returns the code and message of the error of a task that did not complete.
 #[must_use]
 pub fn why(task: &TaskView) -> (String, String) {
     match &task.error {
@@ -120,14 +125,14 @@ pub fn why(task: &TaskView) -> (String, String) {
     }
 }
 
-/// An error in place of a result.
+/// Returns an error in place of a result.
 #[must_use]
 pub fn error_answer(about: About<'_>, code: &str, message: &str) -> Answer {
-    Answer { text: element("task_error", about, &told(code, message)), is_error: true }
+    Answer { text: element("task_error", about, &error_text(code, message)), is_error: true }
 }
 
-fn told(code: &str, message: &str) -> String {
-    let message: String = message.chars().take(MOST_MESSAGE_CHARS).collect();
+fn error_text(code: &str, message: &str) -> String {
+    let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
     contained(&format!("{code}: {message}")).into_owned()
 }
 
@@ -147,13 +152,13 @@ const fn reason(status: TaskStatus) -> &'static str {
     }
 }
 
-/// The text, if it is inside the limit; else its beginning, and how much it would be.
+/// Returns the text if it is within the limit, otherwise its beginning and its full size.
 fn inside<'a>(text: Cow<'a, str>, task: &TaskShown) -> Result<Cow<'a, str>, Error> {
     let (total, limit, name) = (tokens(&text), task.result_max_tokens, task.task.name.as_str());
     if total <= limit {
         return Ok(text);
     }
-    // A name that no shell would take is not printed into a command.
+    // A name that a shell would not accept is not printed into a command.
     let named = if name == one_line(name) { name } else { task.task.task_id.as_str() };
     let command = format!("subagent task result {} --full", quoted(named));
     if task.result_schema.is_some() {
@@ -169,7 +174,8 @@ fn inside<'a>(text: Cow<'a, str>, task: &TaskShown) -> Result<Cow<'a, str>, Erro
         ))
         .into_owned()
     };
-    // The number of those that are shown has no more digits than that of all; one more for the end of the line.
+    // The number of shown tokens has at most as many digits as the total; one more
+    // for the line end.
     let room = limit.saturating_sub(tokens(&mark(total)) + 1).saturating_mul(4);
     let mut used = 0;
     let fits = |char: &(usize, char)| {
@@ -182,7 +188,7 @@ fn inside<'a>(text: Cow<'a, str>, task: &TaskShown) -> Result<Cow<'a, str>, Erro
     Ok(if shown.is_empty() { mark.into() } else { format!("{shown}\n{mark}").into() })
 }
 
-/// A word of a command line. What cannot be one was taken out before.
+/// Quotes a word of a command line. Impossible characters were removed before.
 fn quoted(word: &str) -> Cow<'_, str> {
     shell_words::quote(word)
 }
@@ -213,7 +219,7 @@ fn attribute(value: &str) -> String {
     escaped
 }
 
-/// The text, unable to end or begin an element of ours.
+/// Prevents the text from ending or beginning an element of ours.
 fn contained(text: &str) -> Cow<'_, str> {
     let mut safe = String::new();
     let mut copied = 0;
@@ -231,7 +237,8 @@ fn contained(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Whether a tag of ours may be read in what follows a `<`. A word that is only written as one, `<TaskResult>`, is code.
+/// Whether the text after a `<` may be read as a tag of ours. A word such
+/// as `<TaskResult>` is code.
 fn is_ours(rest: &str) -> bool {
     const OURS: [&str; 3] = ["taskresult", "taskerror", "tasktranscript"];
     let mut letters = String::new();

@@ -1,4 +1,4 @@
-//! What a task was given to keep to: fixed when it is spawned, whatever becomes of its definition.
+//! The terms of a task, fixed when it is spawned, independent of later changes of its definition.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,32 +6,32 @@ use serde_json::Value;
 use crate::delegation::{RESULT_TOKENS, TTL_HOURS};
 use crate::policy::PolicyRule;
 
-/// How many tool calls a prompt may make, where the definition says nothing.
+/// Default maximum number of tool calls per prompt.
 pub const STEPS: u64 = 20;
-/// How long a prompt may run while somebody waits for it, where the definition says nothing, in milliseconds.
+/// Default time limit of a prompt with a waiting caller, in milliseconds.
 pub const FOREGROUND_MS: u64 = 300_000;
 
 /// The terms of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskTerms {
-    /// Distinct tool calls that a prompt may make.
+    /// Maximum number of distinct tool calls per prompt.
     pub max_steps: u64,
-    /// How long a prompt may run, in milliseconds; 0: no limit.
+    /// Time limit of a prompt in milliseconds; 0: no limit.
     pub timeout_ms: u64,
-    /// Whether it is listed as a worker of its own.
+    /// Whether it is listed as a separate worker.
     pub inspectable: bool,
-    /// What its final message has to meet.
+    /// JSON schema of its final message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_schema: Option<Value>,
-    /// How many tokens of its result the caller gets.
+    /// Maximum number of result tokens for the caller.
     pub result_max_tokens: u64,
-    /// What it may do without asking, where nobody is asked; none: its questions are asked.
+    /// What it may do without asking, if questions are not asked; empty: its questions are asked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pre_approved: Vec<PolicyRule>,
-    /// For how many hours it can be resumed after its end.
+    /// Time in hours in which it can be resumed after its end.
     pub ttl_hours: u32,
-    /// Whether the agent of its parent hears nothing of its end.
+    /// Whether the agent of its parent is not notified of its end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ends_silently: bool,
 }

@@ -4,14 +4,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Milliseconds since 1970-01-01T00:00:00Z. Stored as a number, printed as ISO 8601 with whole seconds.
+/// Milliseconds since 1970-01-01T00:00:00Z. Stored as a number, printed as ISO
+/// 8601 with whole seconds.
 ///
-/// Order never comes from it (clocks jump, seconds repeat) but from sequence numbers.
+/// It never defines an order (clocks jump, seconds repeat); sequence numbers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// Reads ISO 8601: with an offset, or without one as UTC; seconds may have a fraction, a day alone is its beginning.
+    /// Parses ISO 8601 with an offset, or without one as UTC. Seconds may have a fraction; a day
+    /// alone means its beginning.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -28,7 +30,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_millisecond(self.0) {
             Ok(time) => write!(f, "{}", time.strftime("%Y-%m-%dT%H:%M:%S+00:00")),
-            // Only a damaged row can hold a time outside of jiff's years -9999 to 9999.
+            // Only a damaged row can contain a time outside of jiff's years -9999 to 9999.
             Err(_) => write!(f, "1970-01-01T00:00:00+00:00"),
         }
     }

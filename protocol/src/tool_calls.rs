@@ -1,9 +1,9 @@
-//! The tool calls that an agent leaves open when its turn ends, and how they are closed.
+//! The tool calls that an agent leaves open at the end of its turn, and how they are closed.
 //!
-//! Some agents leave a canceled call `in_progress` for ever, and a refused one may never be spoken of again. Whoever
-//! shows tool calls must not show them as running: so the end of a turn closes them, in an event of our own. How they
-//! went on is not known, so their status is `unknown`, which is no word of ACP: `failed` would be a guess. What the
-//! agent says of them later counts as always.
+//! Some agents leave a canceled call `in_progress` forever, and may never mention a refused one
+//! again. Views must not show these as running, so the end of a turn closes them with an event of
+//! our own. Their outcome is not known, so their status is `unknown`, which is not a term of ACP:
+//! `failed` would be a guess. Later updates of the agent count as usual.
 
 use std::collections::HashMap;
 
@@ -16,23 +16,23 @@ use crate::data::progress::ToolCall;
 use crate::record::RecordType;
 use crate::{fields, surrogates};
 
-/// Kinds of updates that speak of a tool call.
+/// Kinds of updates about a tool call.
 pub const KINDS: [&str; 2] = ["tool_call", "tool_call_update"];
 
 /// The kind of the event that closes a call.
 pub const CLOSING: &str = "tool_call_update";
 
-/// So many calls of a turn are remembered; those that come later stay as the agent leaves them.
-const MOST_CALLS: usize = 1000;
-/// A longer id is none that an agent would choose; its call stays as the agent leaves it.
-const MOST_ID_BYTES: usize = 1024;
-/// So much is told of a title.
-const MOST_TITLE_CHARS: usize = 256;
+/// Maximum number of calls remembered per turn; later ones stay as the agent leaves them.
+const MAX_CALLS: usize = 1000;
+/// Maximum length of an id in bytes; a call with a longer id stays as the agent leaves it.
+const MAX_ID_BYTES: usize = 1024;
+/// Maximum number of characters of a title.
+const MAX_TITLE_CHARS: usize = 256;
 
-/// What is known of a call so far.
+/// The known data of a call.
 #[derive(Debug, Default)]
 struct Call {
-    /// Of another session than the worker's.
+    /// Another session than the worker's.
     session: Option<String>,
     id: String,
     title: Option<String>,
@@ -40,11 +40,11 @@ struct Call {
     over: bool,
 }
 
-/// The tool calls of one turn, put together from what the agent said of them.
+/// The tool calls of one turn, merged from the agent's updates.
 #[derive(Debug, Default)]
 pub struct Calls {
     calls: Vec<Call>,
-    /// Where the call with this session and id is.
+    /// Index of the call with this session and id.
     places: HashMap<(Option<String>, String), usize>,
 }
 
@@ -79,15 +79,15 @@ struct Asked<'a> {
     client_call: Option<u64>,
 }
 
-/// The id of the call that a record speaks of: an update of one of [`KINDS`], or a permission request that the agent made
-/// for it. As long as the agent likes.
+/// Returns the id of a record's call: an update of one of [`KINDS`], or the agent's permission
+/// request for it. Its length is not limited.
 #[must_use]
 pub fn id_of(record: RecordType, body: &str) -> Option<String> {
     let body = surrogates::replaced(body);
     text(said(record, &body)?.update.tool_call_id)
 }
 
-/// What the agent calls the call that a record speaks of, else its kind: one line, bounded and harmless to show.
+/// Returns the title or kind of a record's call: one line, bounded and safe to show.
 #[must_use]
 pub fn name_of(record: RecordType, body: &str) -> Option<String> {
     let body = surrogates::replaced(body);
@@ -96,12 +96,12 @@ pub fn name_of(record: RecordType, body: &str) -> Option<String> {
     name(call.title).or_else(|| name(call.kind))
 }
 
-/// What a record says of a call; none of one that speaks of none.
+/// Returns a record's data about a call; `None` for other records.
 fn said(record: RecordType, body: &str) -> Option<Said<'_>> {
     match record {
         RecordType::Update | RecordType::ChildUpdate => serde_json::from_str(body).ok(),
         RecordType::ApprovalRequested => match serde_json::from_str(body).ok()? {
-            // It has an answer of its own, and no agent knows its id.
+            // It has its own answer, and no agent knows its id.
             Asked { client_call: Some(_), .. } => None,
             Asked { params, .. } => Some(params),
         },
@@ -110,12 +110,12 @@ fn said(record: RecordType, body: &str) -> Option<Said<'_>> {
 }
 
 impl Calls {
-    /// Takes a record that speaks of a tool call: an update of one of [`KINDS`], or a permission request. What cannot be
-    /// read says nothing.
+    /// Takes a record about a tool call: an update of one of [`KINDS`], or a permission
+    /// request. Ignores unreadable ones.
     pub fn see(&mut self, record: RecordType, body: &str) {
         let body = surrogates::replaced(body);
         let Some(Said { session_id, update }) = said(record, &body) else { return };
-        let Some(id) = text(update.tool_call_id).filter(|id| id.len() <= MOST_ID_BYTES) else { return };
+        let Some(id) = text(update.tool_call_id).filter(|id| id.len() <= MAX_ID_BYTES) else { return };
         let session = text(session_id).filter(|_| record == RecordType::ChildUpdate);
         let Some(call) = self.call(session, id, record) else { return };
         call.title = text(update.title).map(|title| short(&title)).or(call.title.take());
@@ -131,13 +131,13 @@ impl Calls {
         let key = (session, id);
         let place = match self.places.get(&key) {
             Some(place) => *place,
-            // Who is asked for a permission of a child's call does not learn whose call it is.
+            // A permission request for a child's call does not name the child's session.
             None if record == RecordType::ApprovalRequested
                 && let Some(place) = self.calls.iter().position(|call| call.id == key.1) =>
             {
                 place
             }
-            None if self.calls.len() < MOST_CALLS => {
+            None if self.calls.len() < MAX_CALLS => {
                 self.calls.push(Call { session: key.0.clone(), id: key.1.clone(), ..Call::default() });
                 self.places.insert(key, self.calls.len() - 1);
                 self.calls.len() - 1
@@ -147,7 +147,7 @@ impl Calls {
         self.calls.get_mut(place)
     }
 
-    /// The `data` of the events that close what is open, in the order in which the calls were begun.
+    /// Returns the `data` of the events that close open calls, in the order of the calls.
     #[must_use]
     pub fn closings(self) -> Vec<Value> {
         self.calls.into_iter().filter(|call| !call.over).map(closing).collect()
@@ -172,7 +172,7 @@ fn closing(call: Call) -> Value {
     Value::Object(data)
 }
 
-/// Whether a call with this status goes on no more: ACP's words, and one that some agents have besides.
+/// Whether this status is final: ACP's values, and one that some agents use in addition.
 #[must_use]
 pub fn is_over(status: &str) -> bool {
     matches!(status, "completed" | "failed" | "cancelled" | "canceled")
@@ -183,7 +183,7 @@ fn text(raw: Option<&RawValue>) -> Option<String> {
 }
 
 fn short(text: &str) -> String {
-    text.chars().take(MOST_TITLE_CHARS).collect()
+    text.chars().take(MAX_TITLE_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -253,10 +253,10 @@ mod tests {
     #[test]
     fn what_is_hostile_is_bounded() {
         let many: Vec<_> = (0..2000).map(|id| update(&id.to_string(), json!({}))).collect();
-        assert_eq!(closings(&many).len(), MOST_CALLS);
+        assert_eq!(closings(&many).len(), MAX_CALLS);
         assert_eq!(closings(&[update(&"x".repeat(2000), json!({}))]), Vec::<Value>::new());
         let long = closings(&[update("1", json!({"title": "ä".repeat(9999), "kind": 7, "status": []}))]);
-        assert_eq!(long, [closed("1", json!({"title": "ä".repeat(MOST_TITLE_CHARS)}))]);
+        assert_eq!(long, [closed("1", json!({"title": "ä".repeat(MAX_TITLE_CHARS)}))]);
         let mut calls = Calls::default();
         calls.see(RecordType::Update, r#"{"update":{"toolCallId":"\ud83d","title":"x"}}"#);
         assert_eq!(calls.closings(), [closed("\u{fffd}", json!({"title": "x"}))]);
@@ -271,7 +271,7 @@ mod tests {
         body["clientCall"] = 7.into();
         assert_eq!(id((record, body)), None, "a request of ours is no call of the agent");
         assert_eq!(id((RecordType::Update, json!({"update": {"toolCallId": 7}}))), None);
-        let long = "x".repeat(2 * MOST_ID_BYTES);
+        let long = "x".repeat(2 * MAX_ID_BYTES);
         assert_eq!(id(update(&long, json!({}))), Some(long));
     }
 
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(name(json!({"title": 7, "kind": []})), None);
         assert_eq!(name(json!({"title": "a\u{1b}[2J\nb\u{202e}"})).as_deref(), Some("a b"));
         let long = name(json!({"title": "ä".repeat(9999)})).unwrap();
-        assert_eq!(long.chars().count(), MOST_TITLE_CHARS);
+        assert_eq!(long.chars().count(), MAX_TITLE_CHARS);
         let (record, body) = asked("2");
         assert_eq!(name_of(record, &body.to_string()).as_deref(), Some("rm x"));
     }

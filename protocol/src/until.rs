@@ -1,11 +1,11 @@
-//! What a `wait` waits for: the comma list of `--until` (contract section 10).
+//! The events that a `wait` waits for: the comma list of `--until` (contract section 10).
 
 use serde_json::Value;
 
 use crate::error::{Code, Error, Result};
 use crate::event::EventType;
 
-/// The default of `--until`, and what the alias `turn_end` stands for.
+/// The default of `--until`, which the alias `turn_end` also stands for.
 pub const TURN_END: &[EventType] = &[
     EventType::TurnCompleted,
     EventType::TurnFailed,
@@ -14,13 +14,13 @@ pub const TURN_END: &[EventType] = &[
     EventType::ElicitationRequested,
 ];
 
-/// The word for the default where it is shown, as the contract has it; what is waited for is [`TURN_END`].
+/// The text of the default as the contract shows it; the wait uses [`TURN_END`].
 pub const DEFAULT: &str = "turn.completed,turn.failed,turn.canceled,approval.requested";
 
-/// A parsed `--until`.
+/// A parsed `--until` list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Until {
-    /// Any event.
+    /// Any event of the worker.
     Any,
     /// One of these; a kind narrows `progress.update:KIND`.
     OneOf(Vec<(EventType, Option<String>)>),
@@ -30,9 +30,10 @@ impl Until {
     /// Parses the list; `None` is the default.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{unknown,aliases,knownEventTypes}` for words that are no event types.
+    ///
+    /// `INVALID_ARGUMENT{unknown,aliases,knownEventTypes}` for unknown event types.
     pub fn parse(text: Option<&str>) -> Result<Self> {
-        // Whoever writes the default out wants what it stands for, also where that has grown.
+        // A caller that writes the default explicitly means the default, even after it has grown.
         let Some(text) = text.filter(|text| *text != DEFAULT) else {
             return Ok(Self::OneOf(TURN_END.iter().map(|t| (*t, None)).collect()));
         };
@@ -76,7 +77,7 @@ impl Until {
         Ok(if wanted.is_empty() { Self::Any } else { Self::OneOf(wanted) })
     }
 
-    /// Whether an event of this type and kind is waited for.
+    /// Whether an event of this type and kind matches.
     #[must_use]
     pub fn matches(&self, event_type: EventType, kind: Option<&str>) -> bool {
         match self {

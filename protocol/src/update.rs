@@ -1,8 +1,8 @@
-//! The lenient view of ACP's `session/update`: which kind it is, and the text in it.
+//! The lenient view of ACP's `session/update`: its kind and its text.
 //!
-//! Nothing here fails: what is not understood keeps its own name as kind and its raw text in the journal.
-//! Shapes: ACP v1 `SessionUpdate`, and the nested shape without `sessionUpdate` of older agents
-//! (`update: {agent_message_chunk: {content: [{type: "text", text}]}}`).
+//! Nothing here fails: an unknown update keeps its own name as kind and its raw text in the
+//! journal. Supported formats: ACP v1 `SessionUpdate`, and the nested format of older agents
+//! without `sessionUpdate` (`update: {agent_message_chunk: {content: [{type: "text", text}]}}`).
 
 use std::borrow::Cow;
 
@@ -16,13 +16,13 @@ use crate::{surrogates, words};
 /// The kind of the agent's own text, which becomes `progress.message`.
 pub const MESSAGE: &str = "message";
 
-/// The kind of everything that an agent repeats of the history of a session that it loads or resumes: no news.
+/// The kind of all history that an agent repeats for a loaded or resumed session: not new.
 pub const REPLAYED: &str = "replayed";
 
-/// The kind of a piece of a message that is no text of the worker's own session.
+/// The kind of a message piece that is not text of the worker's own session.
 pub const CHUNK: &str = "agent_message_chunk";
 
-/// Longest kind that is kept of an unknown update; the rest is in the raw text.
+/// Maximum length of the kind of an unknown update; the rest is in the raw text.
 const MAX_KIND_CHARS: usize = 64;
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ struct Params<'a> {
     update: &'a RawValue,
 }
 
-/// A string of JSON, without a copy where it can be had without one.
+/// A string of JSON, borrowed where possible.
 #[derive(Deserialize)]
 struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -53,16 +53,17 @@ struct Typed<'a> {
     content_type: Option<Cow<'a, str>>,
 }
 
-/// What is seen of an update at the first look.
+/// The result of a first look at an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen<'a> {
-    /// Its kind, as [`classify`] gives it.
+    /// Its kind, as returned by [`classify`].
     pub kind: Cow<'static, str>,
-    /// The session that it is of; `None` if it names none.
+    /// Its session; `None` if it names none.
     pub session: Option<Cow<'a, str>>,
 }
 
-/// A piece of the agent's text in the shape of ACP v1, as nearly all updates are: it is read in one go.
+/// A piece of the agent's text in the format of ACP v1, the most frequent update: it is
+/// parsed in one pass.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Usual<'a> {
@@ -87,9 +88,9 @@ struct UsualContent<'a> {
     content_type: Cow<'a, str>,
 }
 
-/// What [`look`] sees, if it is a piece of text in the usual shape.
+/// Returns the result of [`look`] for a piece of text in the usual format.
 fn usual(params: &str) -> Option<Seen<'_>> {
-    // To find out that it has another shape costs allocations.
+    // Detecting another format costs allocations.
     if !params.contains("\"agent_message_chunk\"") {
         return None;
     }
@@ -98,7 +99,7 @@ fn usual(params: &str) -> Option<Seen<'_>> {
     is_text.then_some(Seen { kind: Cow::Borrowed(MESSAGE), session: Some(session_id) })
 }
 
-/// Looks at an update, from the `params` of a `session/update` notification.
+/// Inspects an update, from the `params` of a `session/update` notification.
 #[must_use]
 pub fn look(params: &str) -> Seen<'_> {
     usual(params).unwrap_or_else(|| look_closely(params))
@@ -115,17 +116,18 @@ fn look_closely(params: &str) -> Seen<'_> {
     seen.unwrap_or(Seen { kind: Cow::Borrowed("unknown"), session: None })
 }
 
-/// The kind of an update, from the `params` of a `session/update` notification.
+/// Returns the kind of an update, from the `params` of a `session/update` notification.
 ///
-/// [`MESSAGE`] for text of the agent; `thought`, `user_message`, `tool_call`, `tool_call_update`, `plan`,
-/// `usage`, `available_commands`, `mode`, `config_option`, `session_info`, `notice`, `compaction`,
-/// `compaction_summary` for the rest of ACP v1; an unknown one keeps the agent's word, `unknown` stands for none at all.
+/// [`MESSAGE`] for text of the agent; `thought`, `user_message`, `tool_call`, `tool_call_update`,
+/// `plan`, `usage`, `available_commands`, `mode`, `config_option`, `session_info`, `notice`,
+/// `compaction`, `compaction_summary` for the rest of ACP v1. An unknown one keeps the agent's
+/// name; `unknown` means that there is none.
 #[must_use]
 pub fn classify(params: &str) -> Cow<'static, str> {
     look(params).kind
 }
 
-/// `None` for what cannot be read.
+/// Returns `None` for unreadable parameters.
 fn read(params: &str) -> Option<Seen<'_>> {
     let Params { session_id, update } = serde_json::from_str(params).ok()?;
     let session =
@@ -183,7 +185,7 @@ fn classify_nested(update: &str) -> Cow<'static, str> {
     }
 }
 
-/// An unknown word as it is: but the kinds that are of our own making must not be claimed by an agent.
+/// Returns an unknown kind unchanged, except for our own kinds, which an agent must not claim.
 fn word_of_the_agent(word: &str) -> Cow<'static, str> {
     match word {
         MESSAGE | REPLAYED | "session" | "notification" | "noise" | "" => Cow::Borrowed("unknown"),
@@ -191,7 +193,8 @@ fn word_of_the_agent(word: &str) -> Cow<'static, str> {
     }
 }
 
-/// The text of an update whose kind is [`MESSAGE`] or `thought`, from the `params` of the notification.
+/// Returns the text of an update with kind [`MESSAGE`] or `thought`, from the
+/// `params` of the notification.
 #[must_use]
 pub fn text(params: &Value) -> String {
     let update = &params["update"];
@@ -201,7 +204,7 @@ pub fn text(params: &Value) -> String {
     update.as_object().and_then(|update| update.values().next()).map(nested_text).unwrap_or_default()
 }
 
-/// The parameters of a piece of text in the shape of ACP v1.
+/// The parameters of a piece of text in the format of ACP v1.
 #[derive(Deserialize)]
 struct Piece<'a> {
     #[serde(borrow)]
@@ -225,8 +228,8 @@ struct Block<'a> {
     text: Cow<'a, str>,
 }
 
-/// What [`text`] gives, from text of JSON: without a copy where it has the usual shape and no escapes. `None` for what
-/// cannot be read.
+/// Returns the result of [`text`] from JSON text, without a copy for the usual format without
+/// escapes. `None` for unreadable parameters.
 #[must_use]
 pub fn text_of(params: &str) -> Option<Cow<'_, str>> {
     match serde_json::from_str::<Piece<'_>>(params) {
@@ -237,7 +240,7 @@ pub fn text_of(params: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The texts in `content`, which is one block or a list of blocks, concatenated.
+/// Concatenates the texts in `content`, which is one block or a list of blocks.
 fn nested_text(chunk: &Value) -> String {
     let one = |block: &Value| match block["type"].as_str() {
         Some("text") => block["text"].as_str().map(str::to_owned),

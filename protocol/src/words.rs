@@ -1,5 +1,5 @@
-//! Strings of JSON without a copy, where they can be had without one: serde borrows a `Cow` of its own accord, but copies
-//! the one in an `Option`. For `#[serde(borrow, default, deserialize_with = "words::borrowed")]`.
+//! Deserializes JSON strings without a copy where possible: serde borrows a `Cow`, but copies one
+//! in an `Option`. For `#[serde(borrow, default, deserialize_with = "words::borrowed")]`.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,11 @@ use serde::{Deserialize, Deserializer};
 #[derive(Deserialize)]
 struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// A string, or null.
+/// Deserializes a string or null.
 ///
 /// # Errors
-/// Whatever else it is.
+///
+/// The value has another type.
 pub fn borrowed<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Cow<'a, str>>, D::Error> {

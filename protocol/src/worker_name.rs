@@ -1,29 +1,30 @@
-//! Names of workers: what a person types instead of an id. Pure.
+//! Names of workers, which people type instead of ids. Pure.
 //!
-//! Must not know which names are taken: the store does.
+//! Does not know which names are in use; the store does.
 
 use crate::error::{Code, Error};
 
-/// The longest name, in characters.
+/// Maximum length of a name, in characters.
 pub const MAX_CHARS: usize = 64;
 
 /// The address of the worker that was started or addressed last.
 pub const LAST: &str = "@last";
 
-/// The shortest prefix of a worker's id that addresses it, in characters.
+/// Minimum length of an id prefix that addresses a worker, in characters.
 pub const MIN_ID_PREFIX: usize = 4;
 
-/// Beginnings of ids. A name never looks like one, so it never hides one.
+/// Prefixes of ids. A name never looks like an id, so it never hides one.
 const ID_PREFIXES: &[&str] = &["w_", "turn_", "ap_", "ctl_", "ci_", "hs_", "rule_", "ev_", "sess_"];
 
 fn fits(char: char) -> bool {
     char.is_alphanumeric() || matches!(char, '-' | '_' | '.')
 }
 
-/// Checks a name that a person chose.
+/// Checks a name chosen by a user.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT{field: "name"}`.
+///
+/// `INVALID_ARGUMENT{field: "name"}` for an invalid name.
 pub fn check(name: &str) -> Result<(), Error> {
     let folded = key(name);
     let wrong = match name.chars().next() {
@@ -40,13 +41,14 @@ pub fn check(name: &str) -> Result<(), Error> {
         .recommend("use 1 to 64 letters, digits, `-`, `_` and `.`, for example `fix-login`"))
 }
 
-/// The form by which names are compared: two names with the same key are the same name.
+/// Returns the form in which names are compared: two names with the same key are the same name.
 #[must_use]
 pub fn key(name: &str) -> String {
     name.to_lowercase()
 }
 
-/// A name made of other text (a launcher's or a task's name): every character that no name has becomes `-`.
+/// Returns a name made from other text (a launcher's or a task's name): characters not allowed
+/// in names become `-`.
 #[must_use]
 pub fn of_text(text: &str, fallback: &str) -> String {
     let replaced: String = text.chars().map(|char| if fits(char) { char } else { '-' }).collect();
@@ -55,7 +57,7 @@ pub fn of_text(text: &str, fallback: &str) -> String {
     if check(&cut).is_ok() { cut } else { fallback.to_owned() }
 }
 
-/// The part of a name before `-NUMBER`: short enough for every number.
+/// Returns the part of a name before `-NUMBER`: short enough for every number.
 #[must_use]
 pub fn base(name: &str) -> String {
     /// A hyphen and the digits of the largest number.

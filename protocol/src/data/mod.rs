@@ -1,7 +1,8 @@
-//! The `data` of events as types: what `docs/events.md` has as tables, and what `docs/events.schema.json` is made of.
+//! The `data` of events as types: the tables in `docs/events.md`, and
+//! the source of `docs/events.schema.json`.
 //!
-//! Must not read or decide anything: values are made in [`crate::fields`] from what an agent sent, and by the daemon's
-//! rules from what happened.
+//! Reads and decides nothing. [`crate::fields`] creates values from an agent's data, and the
+//! daemon's rules create the others.
 
 #[cfg(feature = "openapi")]
 mod definitions;

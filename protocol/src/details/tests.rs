@@ -1,4 +1,4 @@
-//! What reports make of the details.
+//! Details resulting from reports.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -6,14 +6,14 @@ use serde_json::value::to_raw_value;
 
 use super::*;
 
-/// A record as a runtime writes it.
+/// Takes a record as a runtime writes it.
 fn take(details: &mut Details, t: RecordType, kind: Option<&str>, body: &Value) {
     let body = to_raw_value(body).unwrap();
     let record = Record { n: 1, at: 0, t, turn: None, k: kind.map(Into::into), b: Some(&body) };
     if let Some(report) = Report::of(&record) {
         details.take(report);
     }
-    // What is stored is what is read.
+    // Stored details must equal the parsed ones.
     let stored = serde_json::to_string(details).unwrap();
     assert_eq!(serde_json::from_str::<Details>(&stored).unwrap(), *details, "{stored}");
 }
@@ -69,7 +69,7 @@ fn the_session_says_which_mode_and_model_it_has_and_updates_change_them() {
     assert_eq!(values, [json!("fast"), json!("ask"), json!(true), json!(null)]);
 }
 
-/// An option that the runtime has set; `result` is the agent's answer.
+/// An option that the runtime has set; `result` is the agent's response.
 fn set(details: &mut Details, choice: Value, current: Value, result: Value) {
     let body = json!({"choice": choice, "last": true, "result": result, "current": current});
     take(details, RecordType::OptionSet, None, &body);
@@ -79,13 +79,13 @@ fn set(details: &mut Details, choice: Value, current: Value, result: Value) {
 fn what_was_set_counts_whether_or_not_the_agent_says_so_in_an_update() {
     let mut details = Details::default();
     started(&mut details);
-    // Before the session is ready, by an agent that answers with nothing.
+    // Before the session is ready, with an agent that returns nothing.
     let current = json!({"mode": "plan", "model": null, "configOptions": {}});
     set(&mut details, json!({"option": "mode", "value": "plan"}), current, json!({}));
     let modes = json!({"currentModeId": "default", "availableModes": []});
     session(&mut details, "s", json!({"modes": modes, "configOptions": options("slow")}));
     assert_eq!((details.mode.as_deref(), details.model.as_deref()), (Some("plan"), Some("slow")));
-    // By one that answers with all options, and by one whose answer was too long to be kept.
+    // With an agent that returns all options, and one whose response was too long.
     let current =
         |model: &str, fast: bool| json!({"model": model, "configOptions": {"fast": fast, "m": model}});
     let choice = json!({"option": "configOption", "configId": "fast", "value": false});
@@ -122,7 +122,7 @@ fn use_cost_and_tokens_are_what_was_reported_last() {
     take(&mut details, RecordType::TurnEnd, None, &end);
     take(&mut details, RecordType::TurnEnd, None, &json!({"end": "answered"}));
     assert_eq!(details.session.tokens, Some(json!({"inputTokens": 3, "outputTokens": 4})));
-    // Nothing of it is of another session's.
+    // Another session's facts must not count.
     let child = json!({"sessionId": "child", "update": {"used": 1}});
     take(&mut details, RecordType::ChildUpdate, Some("usage"), &child);
     assert_eq!(details.session.context_used, Some(7));
@@ -138,7 +138,7 @@ fn another_process_keeps_what_is_true_of_the_same_session_only() {
         update(&mut details, "session_info", json!({"title": "before"}));
         started(&mut details);
         assert_eq!((details.session.context_used, details.mode.as_deref()), (None, None));
-        // It dies before it has a session; the next one has.
+        // It dies before it has a session; the next one has one.
         started(&mut details);
         update(&mut details, "session_info", json!({"title": "after"}));
         session(&mut details, id, Value::Null);
@@ -151,10 +151,10 @@ fn another_process_keeps_what_is_true_of_the_same_session_only() {
 fn what_is_hostile_is_bounded() {
     let mut details = Details::default();
     update(&mut details, "session_info", json!({"title": "ä".repeat(9999)}));
-    assert_eq!(details.session.title.as_ref().unwrap().chars().count(), MOST_CHARS);
+    assert_eq!(details.session.title.as_ref().unwrap().chars().count(), MAX_CHARS);
     let many: Vec<Value> = (0..1000).map(|id| json!({"id": id.to_string()})).collect();
     update(&mut details, "config_option", json!({"configOptions": many}));
-    assert_eq!(details.config_options.unwrap().len(), MOST_OPTIONS);
+    assert_eq!(details.config_options.unwrap().len(), MAX_OPTIONS);
 }
 
 proptest! {

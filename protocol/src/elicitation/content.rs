@@ -1,4 +1,4 @@
-//! Whether what somebody fills in fits the form. No error repeats a value: it may be a secret.
+//! Checks whether filled-in values fit the form. No error repeats a value, which may be secret.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,19 @@ use super::{ElicitationView, Question};
 use crate::clean::one_line;
 use crate::{Code, Error, Result};
 
-/// Of many names so many are told.
-const MOST_NAMED: usize = 100;
-/// And so many letters of each.
-const MOST_LETTERS: usize = 200;
+/// Maximum number of names in an error.
+const MAX_NAMED: usize = 100;
+/// Maximum number of characters per name.
+const MAX_CHARS: usize = 200;
 
-/// The content of an answer that accepts: the values that are given as JSON, or as words (a field and its value each, a
-/// list by naming its field several times). A field that has to be there and is not gets its default. `None` where there
-/// is nothing to fill in.
+/// Returns the content of an accepting answer. The values are given as JSON, or as text (a field
+/// and its value each; a list repeats its field). A missing required field gets its default. `None`
+/// if there is nothing to fill in.
 ///
 /// # Errors
-/// `INVALID_ELICITATION_CONTENT{field,allowed}` (`field` is null if it is about none alone), `INVALID_INPUT` if both
-/// kinds of values are given.
+///
+/// `INVALID_ELICITATION_CONTENT{field,allowed}` (`field` is null if it concerns no single field),
+/// `INVALID_INPUT` if both kinds of values are given.
 pub fn fill(
     asked: &ElicitationView,
     content: Option<Map<String, Value>>,
@@ -48,7 +49,7 @@ fn form(
     words: &[(String, String)],
 ) -> Result<Map<String, Value>> {
     let properties = schema.and_then(|schema| schema["properties"].as_object());
-    // A form that cannot be read is checked by whoever made it.
+    // Only the form's author can check an unreadable form.
     let readable = schema.is_some_and(|schema| properties.is_some() || schema.get("properties").is_none());
     let field = |name: &str| match properties.and_then(|properties| properties.get(name)) {
         Some(property) => Ok(Field::of(property)),
@@ -83,7 +84,7 @@ fn form(
 }
 
 fn short(name: &str) -> String {
-    one_line(name).chars().take(MOST_LETTERS).collect()
+    one_line(name).chars().take(MAX_CHARS).collect()
 }
 
 fn wrong(name: &str, what: &str, field: &Field) -> Error {
@@ -94,7 +95,7 @@ fn wrong(name: &str, what: &str, field: &Field) -> Error {
 
 fn unknown(name: &str, properties: Option<&Map<String, Value>>) -> Error {
     let fields: Vec<String> =
-        properties.into_iter().flat_map(Map::keys).take(MOST_NAMED).map(|name| short(name)).collect();
+        properties.into_iter().flat_map(Map::keys).take(MAX_NAMED).map(|name| short(name)).collect();
     let message = format!("the form has no field \"{}\"; it has: {}", short(name), fields.join(", "));
     Error::new(Code::InvalidElicitationContent, message).with("field", short(name)).with("allowed", fields)
 }

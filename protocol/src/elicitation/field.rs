@@ -1,16 +1,16 @@
-//! One field of a form: what its schema allows, and whether a value is that.
+//! One field of a form: its allowed values, and the check of a value.
 
 use serde_json::{Map, Value, json};
 
 use super::pattern::Pattern;
 use crate::time::Timestamp;
 
-/// Of a long list of allowed values so many are named in an error.
-const MOST_NAMED: usize = 100;
-/// And so many letters of each word in it.
-const MOST_LETTERS: usize = 200;
+/// Maximum number of allowed values named in an error.
+const MAX_NAMED: usize = 100;
+/// Maximum number of characters per value.
+const MAX_CHARS: usize = 200;
 
-/// What a field may hold. What its schema says beyond this is not checked here.
+/// The allowed values of a field. Further rules of its schema are not checked here.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Field {
     Text {
@@ -22,12 +22,12 @@ pub(super) enum Field {
     Number(Range<f64>),
     Integer(Range<i64>),
     Boolean,
-    /// Several of these words; of any, if none are named.
+    /// Several of these options; any text if the list is empty.
     Several {
         choices: Option<Vec<String>>,
         items: Range<u64>,
     },
-    /// A type that is not known: any value that an answer may have.
+    /// An unknown type: any value permitted in an answer.
     Unknown,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Format {
     DateTime,
 }
 
-/// From and to, where they are given.
+/// Minimum and maximum, if given.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Range<T>(Option<T>, Option<T>);
 
@@ -85,10 +85,11 @@ impl Field {
         }
     }
 
-    /// Whether it is this.
+    /// Checks a value against this field.
     ///
     /// # Errors
-    /// What is wrong with it, without repeating the value, which may be a secret.
+    ///
+    /// What is wrong with it, without repeating the value, which may be secret.
     pub(super) fn check(&self, value: &Value) -> Result<(), &'static str> {
         match (self, value) {
             (Self::Text { choices, letters, format, pattern }, Value::String(text)) => {
@@ -133,10 +134,11 @@ impl Field {
         }
     }
 
-    /// The value that somebody means by these words.
+    /// Converts text to a value.
     ///
     /// # Errors
-    /// What is wrong with them.
+    ///
+    /// What is wrong with the text.
     pub(super) fn read(&self, words: &[String]) -> Result<Value, &'static str> {
         if let Self::Several { .. } = self {
             return Ok(words.into());
@@ -158,7 +160,7 @@ impl Field {
         }
     }
 
-    /// What is allowed, in the words of the schema.
+    /// Returns what is allowed, in the schema's terms.
     pub(super) fn allowed(&self) -> Value {
         let mut allowed = Map::new();
         let word = match self {
@@ -196,8 +198,8 @@ impl Field {
 
 fn name(allowed: &mut Map<String, Value>, choices: Option<&Vec<String>>) {
     if let Some(choices) = choices {
-        let short = |word: &String| word.chars().take(MOST_LETTERS).collect::<String>();
-        let named: Vec<String> = choices.iter().take(MOST_NAMED).map(short).collect();
+        let short = |word: &String| word.chars().take(MAX_CHARS).collect::<String>();
+        let named: Vec<String> = choices.iter().take(MAX_NAMED).map(short).collect();
         allowed.insert("enum".to_owned(), named.into());
     }
 }
@@ -351,7 +353,7 @@ mod tests {
     fn what_is_allowed_is_told_within_bounds() {
         let many: Vec<String> = (0..1000).map(|n| format!("{n}{}", "x".repeat(1000))).collect();
         let allowed = Field::of(&json!({"type": "string", "enum": many})).allowed();
-        assert_eq!(allowed["enum"].as_array().unwrap().len(), MOST_NAMED);
+        assert_eq!(allowed["enum"].as_array().unwrap().len(), MAX_NAMED);
         assert!(allowed.to_string().len() < 30_000);
         let integer = Field::of(&json!({"type": "integer", "minimum": 1})).allowed();
         assert_eq!(integer, json!({"type": "integer", "minimum": 1}));

@@ -1,15 +1,16 @@
-//! The pattern of a text field: a regular expression as JSON Schema has it, which is JavaScript's.
+//! The pattern of a text field: a regular expression in JSON Schema's
+//! dialect, which is JavaScript's.
 //!
-//! Only what means the same to us is checked; what does not is left to whoever made the form. Must not take longer than
-//! its bounds say: it comes from an agent.
+//! Only patterns with the same meaning in Rust are checked; the form's author has to check others.
+//! Patterns come from an agent, so time and memory are limited.
 
 use regex_lite::{Regex, RegexBuilder};
 
-/// A longer pattern, or one that takes more memory, is not checked.
-const MOST_PATTERN_BYTES: usize = 1000;
-const MOST_MEMORY: usize = 64 * 1024;
-/// Nor is a longer text: the time is that of the pattern times the text.
-const MOST_TEXT_BYTES: usize = 16 * 1024;
+/// Maximum size of a pattern in bytes; larger ones are not checked.
+const MAX_PATTERN_BYTES: usize = 1000;
+const MAX_MEMORY_BYTES: usize = 64 * 1024;
+/// Maximum length of a checked text in bytes: the time grows with pattern times text.
+const MAX_TEXT_BYTES: usize = 16 * 1024;
 
 /// A pattern that can be checked.
 #[derive(Debug, Clone)]
@@ -23,12 +24,12 @@ impl PartialEq for Pattern {
 
 impl Pattern {
     pub(super) fn of(text: &str) -> Option<Self> {
-        // In sets of letters the two languages differ: sets in sets, and what is taken away.
+        // The two dialects differ in character classes: nested classes, and differences.
         let differs = ["&&", "--", "~~", "[[", "(?x", "\\z", "\\A", "\\<", "\\>", "\\b{"];
-        if text.len() > MOST_PATTERN_BYTES || differs.iter().any(|other| text.contains(other)) {
+        if text.len() > MAX_PATTERN_BYTES || differs.iter().any(|other| text.contains(other)) {
             return None;
         }
-        RegexBuilder::new(text).size_limit(MOST_MEMORY).nest_limit(50).build().ok().map(Self)
+        RegexBuilder::new(text).size_limit(MAX_MEMORY_BYTES).nest_limit(50).build().ok().map(Self)
     }
 
     pub(super) fn text(&self) -> &str {
@@ -36,7 +37,7 @@ impl Pattern {
     }
 
     pub(super) fn fits(&self, text: &str) -> bool {
-        text.len() > MOST_TEXT_BYTES || self.0.is_match(text)
+        text.len() > MAX_TEXT_BYTES || self.0.is_match(text)
     }
 }
 
@@ -62,7 +63,7 @@ mod tests {
 
     #[test]
     fn what_means_something_else_or_costs_too_much_is_not_checked() {
-        let long = "a".repeat(MOST_PATTERN_BYTES + 1);
+        let long = "a".repeat(MAX_PATTERN_BYTES + 1);
         for pattern in [
             "^(?=.*x).*$",
             r"(a)\1",
@@ -78,6 +79,6 @@ mod tests {
         }
         let nested = format!("{}a{}", "(".repeat(100), ")".repeat(100));
         assert!(Pattern::of(&nested).is_none());
-        assert!(Pattern::of("^b*$").unwrap().fits(&"a".repeat(MOST_TEXT_BYTES + 1)), "left to the agent");
+        assert!(Pattern::of("^b*$").unwrap().fits(&"a".repeat(MAX_TEXT_BYTES + 1)), "left to the agent");
     }
 }

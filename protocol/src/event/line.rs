@@ -1,5 +1,5 @@
-//! An event as one line of JSON, written from what is stored of it: a piece of the agent's text is the most frequent event
-//! and may be the longest, and goes into the line without a value in between.
+//! Writes an event as one line of JSON, directly from its stored data. A piece of the agent's text
+//! is the most frequent event and may be the longest, so no intermediate value is built.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::record::RecordType;
 use crate::time::Timestamp;
 use crate::update;
 
-/// [`super::Event`], borrowed.
+/// [`super::Event`] with borrowed fields.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Line<'a> {
@@ -49,19 +49,20 @@ enum Data<'a> {
     },
 }
 
-/// Whose an event is that is shown in the stream of a worker above it.
+/// The task of an event that is shown in the stream of a worker above it.
 #[derive(Debug, Clone, Copy)]
 pub struct Below<'a> {
     /// The names from the root to the task.
     pub path: &'a [String],
-    /// The task.
+    /// Id of the task.
     pub worker_id: &'a WorkerId,
-    /// Its definition.
+    /// Definition of the task.
     pub agent: Option<&'a str>,
 }
 
 impl<P: AsRef<str>> StoredEvent<P> {
-    /// The agent's text, if the event is a piece of it that can be read: without a copy where its JSON has no escapes.
+    /// Returns the agent's text, if the event is a readable piece of it. Does not copy it if its
+    /// JSON has no escapes.
     #[must_use]
     pub fn text(&self) -> Option<Cow<'_, str>> {
         match self.record {
@@ -75,16 +76,18 @@ impl<P: AsRef<str>> StoredEvent<P> {
     /// Appends the line of [`StoredEvent::view`], with its end.
     ///
     /// # Errors
-    /// None that is known: what is stored was JSON, and a `Vec` takes everything.
+    ///
+    /// None are known: stored data was valid JSON, and writing to a `Vec` cannot fail.
     pub fn write_line(&self, worker_id: &WorkerId, raw: bool, out: &mut Vec<u8>) -> serde_json::Result<()> {
         end_line(&self.line(worker_id, raw), out)
     }
 
-    /// Appends the line of the event in the stream of `above`, a worker above its own: the line that it has in that of its
-    /// own is inside.
+    /// Appends the line of the event in the stream of `above`, a worker above its own. It contains
+    /// the line of its own stream.
     ///
     /// # Errors
-    /// As [`StoredEvent::write_line`].
+    ///
+    /// The same errors as [`StoredEvent::write_line`].
     pub fn write_line_above(
         &self,
         above: &WorkerId,
@@ -107,18 +110,20 @@ impl<P: AsRef<str>> StoredEvent<P> {
         end_line(&line, out)
     }
 
-    /// Appends the line of the event in the stream of a worker above its own, as an event of its own worker with the path of
-    /// its task. Only for events that [reach ancestors](EventType::reaches_ancestors).
+    /// Appends the line of the event in the stream of a worker above its
+    /// own, as an event of its own worker with its task's path. Only for
+    /// events that [reach ancestors](EventType::reaches_ancestors).
     ///
     /// # Errors
-    /// As [`StoredEvent::write_line`].
+    ///
+    /// The same errors as [`StoredEvent::write_line`].
     pub fn write_line_with_path(
         &self,
         below: Below<'_>,
         raw: bool,
         out: &mut Vec<u8>,
     ) -> serde_json::Result<()> {
-        // How a task stands is told with its name.
+        // The state of a task is reported with its name.
         let path = (!self.event_type.is_of_tasks()).then_some(below.path);
         end_line(&Line { path, ..self.line(below.worker_id, raw) }, out)
     }
@@ -148,7 +153,7 @@ fn end_line(line: &Line<'_>, out: &mut Vec<u8>) -> serde_json::Result<()> {
 }
 
 impl StoredEvent<&str> {
-    /// The same with a payload of its own.
+    /// Returns the same event with an owned payload.
     #[must_use]
     pub fn owned(self) -> StoredEvent {
         let Self { seq, at, event_type, kind, turn_id, carrier, record, payload } = self;
@@ -157,7 +162,8 @@ impl StoredEvent<&str> {
 }
 
 impl StoredEvent {
-    /// The agent's text, as [`StoredEvent::text`]: in the memory of the payload where it stands there as it is.
+    /// Returns the agent's text like [`StoredEvent::text`], reusing the
+    /// payload's memory if possible.
     #[must_use]
     pub fn into_text(self) -> Option<String> {
         let (start, length) = match self.text()? {

@@ -1,4 +1,4 @@
-//! What users see of records and of rows.
+//! The public view of records and rows.
 
 use super::*;
 use crate::update;

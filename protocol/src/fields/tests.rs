@@ -1,4 +1,4 @@
-//! The table of `docs/events.md`, on what real agents sent (shortened), and on what none should send.
+//! The table of `docs/events.md`, on shortened data of real agents and on invalid data.
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-/// What an agent does.
+/// A step of an agent.
 #[derive(Debug, Clone)]
 enum Step {
     Say(String),
@@ -23,7 +23,7 @@ fn of(limit: usize, steps: &[Step]) -> MessageText {
     text
 }
 
-/// Reads `|` as a tool call and everything else as pieces.
+/// Interprets `|` as a tool call and everything else as pieces.
 fn read(script: &str) -> MessageText {
     let mut steps = Vec::new();
     for (index, piece) in script.split('|').enumerate() {
@@ -90,7 +90,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..12)
 }
 
-/// Cuts each piece into its characters.
+/// Splits each piece into its characters.
 fn crumbs(steps: &[Step]) -> Vec<Step> {
     let crumbs = |step: &Step| match step {
         Step::Say(piece) => piece.chars().map(|char| Step::Say(char.to_string())).collect(),

@@ -1,4 +1,4 @@
-//! Results and errors as their callers get them: M11.
+//! Results and errors in the form for their callers: M11.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -122,7 +122,7 @@ fn an_end_that_is_no_success_is_an_error_with_what_was_said() {
     shown.result = None;
     shown.task.status = TaskStatus::Cancelled;
     assert!(answer(&shown).text.ends_with(">CANCELLED: the task was canceled</task_error>"));
-    // What a limit has stopped has its text so far as result.
+    // A task stopped by a limit has its text so far as the result.
     shown.task.status = TaskStatus::MaxIterationsReached;
     assert!(answer(&shown).is_error, "there is none");
     shown.result = Some("half".to_owned());
@@ -159,7 +159,7 @@ proptest! {
             let (shown, mark) = inner.split_at(at);
             let total = format!("[Output truncated: {} tokens total, ", tokens(&whole));
             prop_assert!(mark.starts_with(&total));
-            // Where not even the mark has room it stands alone.
+            // If even the mark does not fit, it stands alone.
             prop_assert!(shown.is_empty() || tokens(inner) <= limit, "{} > {}", tokens(inner), limit);
             prop_assert!(whole.starts_with(shown.strip_suffix('\n').unwrap_or(shown)));
         }
