@@ -22,7 +22,7 @@ pub const ON_LIMIT: [&str; 3] = ["refuse", "cancel", "warn"];
 pub const ON_UNKNOWN: [&str; 2] = ["refuse", "warn"];
 /// Nobody uses more, and the sum of two such numbers must exist.
 const MOST_COUNT: u64 = 1_000_000_000_000_000;
-const MOST_COST: f64 = 1_000_000_000.0;
+const MAX_COST: f64 = 1_000_000_000.0;
 
 /// How much may be used; what is absent is not limited.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -170,8 +170,8 @@ fn cost(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<f64>
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Number(number)) => match number.as_f64() {
-            Some(cost) if cost > 0.0 && cost <= MOST_COST => Ok(Some(cost)),
-            _ => refuse(place(), format!("must be above 0 and at most {MOST_COST}")),
+            Some(cost) if cost > 0.0 && cost <= MAX_COST => Ok(Some(cost)),
+            _ => refuse(place(), format!("must be above 0 and at most {MAX_COST}")),
         },
         Some(other) => mismatch(place(), "a number", other),
     }

@@ -3,7 +3,7 @@
 //! A key that is not known is refused here: a limit that is written down wrong must not be another one.
 
 use serde_json::{Map, Value};
-use subagent_protocol::delegation::{MOST, TaskLimits};
+use subagent_protocol::delegation::{MAX_LIMITS, TaskLimits};
 
 use crate::check::{Checked, mismatch, refuse};
 use crate::error::Place;
@@ -26,7 +26,7 @@ pub(crate) fn delegation(root: &Map<String, Value>) -> Checked<Option<TaskLimits
         return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
     }
     let limit = |index: usize, default: u32| {
-        let (key, most) = (KEYS[index], MOST[index]);
+        let (key, most) = (KEYS[index], MAX_LIMITS[index]);
         let place = || Place::Field(format!("{KEY}.{key}"));
         match given.get(key) {
             None | Some(Value::Null) => Ok(default),

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// More messages may never wait.
-const MOST_QUEUE_LIMIT: u32 = 1_000;
+const MAX_QUEUE_LIMIT: u32 = 1_000;
 
 /// Checks a whole document.
 pub(crate) fn config(document: &Value) -> Checked<Config> {
@@ -128,9 +128,9 @@ fn queue_limit(launcher: &Map<String, Value>, field: &str) -> Checked<Option<u32
     let Some(value) = launcher.get("queueLimit").filter(|value| !value.is_null()) else { return Ok(None) };
     let place = || Place::Field(format!("{field}.queueLimit"));
     match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
-        Some(number) if number <= MOST_QUEUE_LIMIT => Ok(Some(number)),
+        Some(number) if number <= MAX_QUEUE_LIMIT => Ok(Some(number)),
         _ if value.is_number() => {
-            refuse(place(), format!("must be a whole number of messages, 0 to {MOST_QUEUE_LIMIT}"))
+            refuse(place(), format!("must be a whole number of messages, 0 to {MAX_QUEUE_LIMIT}"))
         }
         _ => mismatch(place(), "a number of messages", value),
     }

@@ -12,9 +12,9 @@ use crate::ids::{ControllerId, WorkerId};
 use crate::state::words;
 
 /// Highest limit of turns, tokens and milliseconds, and highest accepted report.
-pub const MOST: u64 = 1_000_000_000_000_000;
+pub const MAX_AMOUNT: u64 = 1_000_000_000_000_000;
 /// The highest limit of a cost.
-pub const MOST_COST: f64 = 1_000_000_000.0;
+pub const MAX_COST: f64 = 1_000_000_000.0;
 /// Number of counted parts in one unit of cost.
 const MICROS: f64 = 1_000_000.0;
 /// Maximum length of a currency's name; longer ones are ignored.
@@ -125,14 +125,14 @@ impl Limits {
         let counts = [("turns", self.turns), ("wallTimeMs", self.wall_time_ms), ("tokens", self.tokens)];
         for (name, count) in counts {
             if let Some(count) = count
-                && !(1..=MOST).contains(&count)
+                && !(1..=MAX_AMOUNT).contains(&count)
             {
-                return Err(wrong(name, &format!("a whole number from 1 to {MOST}")));
+                return Err(wrong(name, &format!("a whole number from 1 to {MAX_AMOUNT}")));
             }
         }
         match self.cost {
-            Some(cost) if !(cost > 0.0 && cost <= MOST_COST) => {
-                Err(wrong("cost", &format!("a number above 0, at most {MOST_COST}")))
+            Some(cost) if !(cost > 0.0 && cost <= MAX_COST) => {
+                Err(wrong("cost", &format!("a number above 0, at most {MAX_COST}")))
             }
             _ => Ok(()),
         }
@@ -227,8 +227,8 @@ impl Money {
 /// Returns an amount in millionths; `None` if it is invalid.
 #[must_use]
 pub fn micros(amount: f64) -> Option<u64> {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and MOST")]
-    let counted = |amount: f64| (amount.min(MOST_COST) * MICROS).round() as u64;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and MAX_AMOUNT")]
+    let counted = |amount: f64| (amount.min(MAX_COST) * MICROS).round() as u64;
     (amount.is_finite() && amount >= 0.0).then(|| counted(amount))
 }
 
@@ -243,7 +243,7 @@ pub fn tokens(usage: Option<&Value>, meta: Option<&Value>) -> Option<u64> {
         None => {
             let parts: Vec<&Value> = PARTS.iter().filter_map(|part| reported.get(*part)).collect();
             let sum = parts.iter().try_fold(0, |sum: u64, part| Some(sum.saturating_add(count(part)?)));
-            sum.filter(|_| !parts.is_empty()).map(|sum| sum.min(MOST))
+            sum.filter(|_| !parts.is_empty()).map(|sum| sum.min(MAX_AMOUNT))
         }
     }
 }
@@ -257,7 +257,7 @@ pub fn count(reported: &Value) -> Option<u64> {
         reason = "it saturates, and is not negative"
     )]
     let whole = |number: f64| (number >= 0.0).then_some(number as u64);
-    reported.as_u64().or_else(|| whole(reported.as_f64()?)).map(|count| count.min(MOST))
+    reported.as_u64().or_else(|| whole(reported.as_f64()?)).map(|count| count.min(MAX_AMOUNT))
 }
 
 /// The usage of a budget.
@@ -362,7 +362,7 @@ mod tests {
         let of = |amount: Value| Money::of(&json!({"amount": amount, "currency": "USD"})).map(|m| m.micros);
         assert_eq!(of(json!(0.0016)), Some(1600));
         assert_eq!((of(json!(0)), of(json!(3))), (Some(0), Some(3_000_000)));
-        assert_eq!(of(json!(1e308)), Some(MOST));
+        assert_eq!(of(json!(1e308)), Some(MAX_AMOUNT));
         for wrong in [json!(-0.1), json!("1"), json!(null), json!([1]), json!({}), json!(true)] {
             assert_eq!(of(wrong.clone()), None, "{wrong}");
         }
@@ -381,8 +381,8 @@ mod tests {
         assert_eq!(of(json!({"totalTokens": 120, "inputTokens": 100})), Some(120));
         assert_eq!(of(json!({"inputTokens": 100, "outputTokens": 20, "cachedReadTokens": 3})), Some(123));
         assert_eq!(of(json!({"totalTokens": 0})), Some(0));
-        assert_eq!(of(json!({"totalTokens": 1e308})), Some(MOST));
-        assert_eq!(of(json!({"inputTokens": u64::MAX, "outputTokens": u64::MAX})), Some(MOST));
+        assert_eq!(of(json!({"totalTokens": 1e308})), Some(MAX_AMOUNT));
+        assert_eq!(of(json!({"inputTokens": u64::MAX, "outputTokens": u64::MAX})), Some(MAX_AMOUNT));
         let quota = json!({"quota": {"token_count": {"input_tokens": 5, "output_tokens": 2}}});
         assert_eq!(tokens(None, Some(&quota)), Some(7));
         for unknown in [
@@ -410,11 +410,12 @@ mod tests {
 
     #[test]
     fn limits_have_bounds() {
-        let ok = Limits { turns: Some(1), wall_time_ms: Some(MOST), cost: Some(0.01), ..Limits::default() };
+        let ok =
+            Limits { turns: Some(1), wall_time_ms: Some(MAX_AMOUNT), cost: Some(0.01), ..Limits::default() };
         ok.check().unwrap();
         for wrong in [
             Limits { turns: Some(0), ..Limits::default() },
-            Limits { tokens: Some(MOST + 1), ..Limits::default() },
+            Limits { tokens: Some(MAX_AMOUNT + 1), ..Limits::default() },
             Limits { wall_time_ms: Some(0), ..Limits::default() },
             Limits { cost: Some(0.0), ..Limits::default() },
             Limits { cost: Some(f64::NAN), ..Limits::default() },
@@ -428,8 +429,8 @@ mod tests {
         #[test]
         fn no_number_of_an_agent_is_more_than_the_most(number in any::<f64>()) {
             let reported = json!({"totalTokens": number, "amount": number, "currency": "X"});
-            prop_assert!(tokens(Some(&reported), None).is_none_or(|count| count <= MOST));
-            prop_assert!(Money::of(&reported).is_none_or(|money| money.micros <= MOST));
+            prop_assert!(tokens(Some(&reported), None).is_none_or(|count| count <= MAX_AMOUNT));
+            prop_assert!(Money::of(&reported).is_none_or(|money| money.micros <= MAX_AMOUNT));
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::surrogates;
 pub const UPDATE: &str = "subagent_update";
 
 /// Maximum number of sessions shown, the most recently reported ones.
-pub const MOST: usize = 100;
+pub const MAX_CHILDREN: usize = 100;
 /// Maximum length of a text; longer ones are not shown.
 const MAX_CHARS: usize = 1000;
 
@@ -46,7 +46,7 @@ impl Children {
         if let Some(state) = update.get("state") {
             child.state = state["state"].as_str().map(short);
         }
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_CHILDREN {
             self.0.remove(0);
         }
         self.0.push(child);
@@ -81,8 +81,8 @@ mod tests {
         see(json!({"sessionId": 7}));
         children.see("garbage");
         let found = children.finish();
-        assert_eq!(found.len(), MOST);
-        let last = |at: usize| serde_json::to_value(&found[MOST - at]).unwrap();
+        assert_eq!(found.len(), MAX_CHILDREN);
+        let last = |at: usize| serde_json::to_value(&found[MAX_CHILDREN - at]).unwrap();
         assert_eq!(last(2), json!({"sessionId": "c150", "title": "T", "state": "idle"}));
         assert_eq!(last(1), json!({"sessionId": "c151", "title": null, "state": null}));
     }

@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::policy::PolicyLayer;
 
 /// Maximum length of a definition's prompt with its skills, in bytes.
-pub const MOST_PROMPT_BYTES: usize = 1024 * 1024;
+pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
 
 /// The definition of a worker's agent, apart from its launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ pub const TTL_HOURS: u32 = 24;
 /// Default maximum number of result tokens for the caller.
 pub const RESULT_TOKENS: u32 = 8_192;
 /// The upper bounds of these, in the same order.
-pub const MOST: [u32; 5] = [100, 1_000, 100_000, 24 * 366, 1_000_000];
+pub const MAX_LIMITS: [u32; 5] = [100, 1_000, 100_000, 24 * 366, 1_000_000];
 
 /// Limits of the tasks below a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ impl TaskLimits {
             ("taskTtlHours", self.task_ttl_hours),
             ("resultMaxTokens", self.result_max_tokens),
         ];
-        match all.into_iter().zip(MOST).find(|((_, limit), most)| !(1..=*most).contains(limit)) {
+        match all.into_iter().zip(MAX_LIMITS).find(|((_, limit), most)| !(1..=*most).contains(limit)) {
             None => Ok(()),
             Some(((name, _), most)) => {
                 let message = format!("delegation.{name} must be a whole number from 1 to {most}");

@@ -12,7 +12,7 @@ use crate::state::{ApprovalStatus, QuestionKind, words};
 use crate::time::Timestamp;
 
 /// Maximum deadline of a question in milliseconds: one year.
-pub const MOST_WAIT_MS: u64 = 366 * 86_400_000;
+pub const MAX_WAIT_MS: u64 = 366 * 86_400_000;
 
 words! {
     /// What happens to a question without a decision in time.

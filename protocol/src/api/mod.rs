@@ -45,12 +45,12 @@ pub use handoffs::{
 pub use hooks::{AllTrustedHooks, DistrustHooks, DistrustedHooks, TrustHooks, TrustedHooks};
 pub use inbox::{
     AllDecided, AnswerTime, ApprovalShown, DecideAll, DecidedBy, DecidedOne, Decider, Inbox, InboxItem,
-    MOST_WAIT_MS, OnTimeout, OwnerRule, OwnerRules, RuleScope,
+    MAX_WAIT_MS, OnTimeout, OwnerRule, OwnerRules, RuleScope,
 };
 pub use options::{SetOptions, WorkerSet};
 pub use overview::{Doing, LastMessage, OverviewItem, OverviewShown, TaskOfWorker, WorkerOverview};
 pub use queue::{
-    GoOn, IfBusy, MOST_QUEUE_LIMIT, MoveTurn, QUEUE_LIMIT, QueueResumed, QueueView, TurnDropped, TurnList,
+    GoOn, IfBusy, MAX_QUEUE_LIMIT, MoveTurn, QUEUE_LIMIT, QueueResumed, QueueView, TurnDropped, TurnList,
     TurnMoved, TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
 };
 pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
@@ -60,7 +60,7 @@ pub use schedules::{
 };
 pub use task_prune::{KeptTask, PruneTasks, PrunedTask, PrunedTasks};
 pub use tasks::{
-    CallableAgent, CallableAgents, CancelTask, KnownTask, MOST_TASK_NAME_CHARS, MessageTask, RunTask,
+    CallableAgent, CallableAgents, CancelTask, KnownTask, MAX_TASK_NAME_CHARS, MessageTask, RunTask,
     TASK_SERVER, TASK_TOKEN, TaskList, TaskMessage, TaskMessaged, TaskMode, TaskOverrides, TaskPlace,
     TaskShown, TaskStatus, TaskTranscript, TaskView, WaitTask,
 };
@@ -70,7 +70,7 @@ pub use turns::{
     TurnAccepted, TurnCanceled, WaitRequest, Waited,
 };
 pub use usage::{UsageBy, UsageItem, UsageShown, UsageSums, UsedAmount, UsedCost, UsedTokens};
-pub use waits::{MOST_WORKERS, WaitMany, WaitMode, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome};
+pub use waits::{MAX_WORKERS, WaitMany, WaitMode, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome};
 pub use workers::{
     AgentView, LauncherSpec, RenameWorker, StartWorker, UNLABELED, UNLABELED_RUN, WorkerList, WorkerLogs,
     WorkerRenamed, WorkerShown, WorkerStopped, WorkerView,

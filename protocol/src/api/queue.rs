@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 /// Maximum number of queued messages per worker, unless its launcher sets another one.
 pub const QUEUE_LIMIT: u32 = 100;
 /// Upper bound for the launcher's setting.
-pub const MOST_QUEUE_LIMIT: u32 = 1_000;
+pub const MAX_QUEUE_LIMIT: u32 = 1_000;
 
 words! {
     /// What happens to a message for a busy worker. An idle one gets it at once.

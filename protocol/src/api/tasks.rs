@@ -22,7 +22,7 @@ pub const TASK_TOKEN: &str = "SUBAGENT_TASK_TOKEN";
 /// The name of the MCP server for an agent's tasks.
 pub const TASK_SERVER: &str = "subagent";
 /// Maximum length of a task's name, in characters.
-pub const MOST_TASK_NAME_CHARS: usize = 64;
+pub const MAX_TASK_NAME_CHARS: usize = 64;
 
 words! {
     /// The status of a task. The last six are final.

@@ -7,7 +7,7 @@ use crate::ids::WorkerId;
 use crate::state::{WorkerState, words};
 
 /// Maximum number of workers per wait.
-pub const MOST_WORKERS: usize = 1000;
+pub const MAX_WORKERS: usize = 1000;
 
 words! {
     /// When a wait for several workers ends.

@@ -2,7 +2,7 @@
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
-use subagent_protocol::api::{CallableAgent, MOST_TASK_NAME_CHARS};
+use subagent_protocol::api::{CallableAgent, MAX_TASK_NAME_CHARS};
 
 /// The names of all tools.
 pub(super) const NAMES: [&str; 4] = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
@@ -179,7 +179,7 @@ fn config(own: Value) -> Value {
 }
 
 fn name(text: &str) -> Value {
-    json!({"type": "string", "maxLength": MOST_TASK_NAME_CHARS, "description": text})
+    json!({"type": "string", "maxLength": MAX_TASK_NAME_CHARS, "description": text})
 }
 
 fn names(agents: &[CallableAgent]) -> Vec<&str> {

@@ -4,7 +4,7 @@
 //! decided here: that is a count of rows.
 
 use serde_json::{Value, json};
-use subagent_protocol::api::{MOST_TASK_NAME_CHARS, TaskStatus};
+use subagent_protocol::api::{MAX_TASK_NAME_CHARS, TaskStatus};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::state::{QueuePause, TurnStatus};
@@ -180,10 +180,10 @@ pub fn check_name(name: &str) -> Result<()> {
         "" => "is empty",
         _ if name.trim() != name => "begins or ends with a space",
         _ if name.chars().any(char::is_control) => "has control characters in it",
-        _ if name.chars().count() > MOST_TASK_NAME_CHARS => "is too long",
+        _ if name.chars().count() > MAX_TASK_NAME_CHARS => "is too long",
         _ => return Ok(()),
     };
-    let message = format!("the name of a task {wrong}; it has 1 to {MOST_TASK_NAME_CHARS} characters");
+    let message = format!("the name of a task {wrong}; it has 1 to {MAX_TASK_NAME_CHARS} characters");
     Err(Error::new(Code::InvalidArgument, message).with("field", "name"))
 }
 
@@ -192,13 +192,13 @@ pub fn check_name(name: &str) -> Result<()> {
 pub fn made_name(description: &str, taken: impl Fn(&str) -> bool) -> String {
     let words: Vec<&str> = description.split(|c: char| c.is_whitespace() || c.is_control()).collect();
     let text = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    let base = match beginning(&text, MOST_TASK_NAME_CHARS).trim_end() {
+    let base = match beginning(&text, MAX_TASK_NAME_CHARS).trim_end() {
         "" => "task",
         base => base,
     };
     let numbered = |number: u32| {
         let ending = format!("-{number}");
-        let room = MOST_TASK_NAME_CHARS - ending.len();
+        let room = MAX_TASK_NAME_CHARS - ending.len();
         format!("{}{ending}", beginning(base, room).trim_end())
     };
     let mut names = std::iter::once(base.to_owned()).chain((2..=u32::MAX).map(numbered));

@@ -1,7 +1,7 @@
 //! The definition of the agent that a worker was started with: what is taken of it, and what is told of it.
 
 use serde_json::json;
-use subagent_protocol::definition::{AgentSpec, Instructions, MOST_PROMPT_BYTES, NotHonoured};
+use subagent_protocol::definition::{AgentSpec, Instructions, MAX_PROMPT_BYTES, NotHonoured};
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::Session;
 use subagent_protocol::{Code, Error, Result};
@@ -27,8 +27,8 @@ pub(super) fn check(agent: Option<&AgentSpec>) -> Result<()> {
     if texts.into_iter().flatten().any(|text| text.is_empty() || text.len() > MOST_TEXT_BYTES) {
         return refused(format!("the texts of a definition have 1 to {MOST_TEXT_BYTES} bytes"));
     }
-    if prompt.len() > MOST_PROMPT_BYTES {
-        return refused(format!("the prompt of a definition has at most {MOST_PROMPT_BYTES} bytes"));
+    if prompt.len() > MAX_PROMPT_BYTES {
+        return refused(format!("the prompt of a definition has at most {MAX_PROMPT_BYTES} bytes"));
     }
     if not_honoured.len() > MOST_KEYS || json!(not_honoured).to_string().len() > MOST_KEYS_BYTES {
         return refused("there are too many keys of a definition that are not carried out".to_owned());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use subagent_protocol::api::{
     AllDecided, AnswerTime, ApprovalDecided, ApprovalShown, Decide, DecideAll, DecidedOne, Inbox, InboxItem,
-    MOST_WAIT_MS,
+    MAX_WAIT_MS,
 };
 use subagent_protocol::clean::one_line;
 use subagent_protocol::event::{ApprovalOption, EventType};
@@ -42,9 +42,9 @@ const SETTLE: Duration = Duration::from_secs(6);
 /// `INVALID_ARGUMENT{field}`.
 pub(super) fn check(time: Option<AnswerTime>) -> Result<()> {
     match time {
-        Some(time) if !(1..=MOST_WAIT_MS).contains(&time.timeout_ms) => {
+        Some(time) if !(1..=MAX_WAIT_MS).contains(&time.timeout_ms) => {
             let message =
-                format!("questions wait for 1 to {MOST_WAIT_MS} milliseconds, not {}", time.timeout_ms);
+                format!("questions wait for 1 to {MAX_WAIT_MS} milliseconds, not {}", time.timeout_ms);
             Err(Error::new(Code::InvalidArgument, message).with("field", "answerTime"))
         }
         _ => Ok(()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use subagent_protocol::api::{AnswerTime, LauncherSpec, MOST_QUEUE_LIMIT, QUEUE_LIMIT, StartWorker};
+use subagent_protocol::api::{AnswerTime, LauncherSpec, MAX_QUEUE_LIMIT, QUEUE_LIMIT, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::definition::AgentSpec;
 use subagent_protocol::delegation::DelegationSpec;
@@ -114,7 +114,7 @@ pub(super) fn stored(row: &WorkerRow) -> Option<Spec> {
 /// How many messages may wait for a worker.
 pub(super) fn queue_limit(row: &WorkerRow) -> usize {
     let limit = stored(row).and_then(|spec| spec.queue_limit);
-    usize::try_from(limit.unwrap_or(QUEUE_LIMIT).min(MOST_QUEUE_LIMIT)).unwrap_or(usize::MAX)
+    usize::try_from(limit.unwrap_or(QUEUE_LIMIT).min(MAX_QUEUE_LIMIT)).unwrap_or(usize::MAX)
 }
 
 /// The times that the launcher of a worker sets.

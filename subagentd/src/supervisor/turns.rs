@@ -28,7 +28,7 @@ use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, workers};
 /// How long `cancel` waits beyond the launcher's grace: the agent is killed after that.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);
 /// The longest prompt, in bytes as JSON: with what a frame and a record have around it, it must fit into one line.
-pub(super) const MOST_PROMPT_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
+pub(super) const MAX_PROMPT_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
 
 impl Supervisor {
     /// Accepts a message. It returns as soon as the turn is stored; a simulated one may be over then.
@@ -53,7 +53,7 @@ impl Supervisor {
         if subagent_failpoint::sabotaged("log.prompt") {
             tracing::trace!(text = request.text, "sent");
         }
-        check_size(&request, MOST_PROMPT_BYTES)?;
+        check_size(&request, MAX_PROMPT_BYTES)?;
         depth::check(&request.blocks)?;
         attachments::check(&request.attachments)?;
         let sender = caller.handle.as_ref().and_then(Handle::epoch_number);
@@ -76,7 +76,7 @@ impl Supervisor {
             let context = hooks::of_prompt(&self.shared, prompt).await;
             if let Some(context) = context.map_err(|error| error.with("workerId", worker))? {
                 request.text = format!("{}\n\n{context}", request.text);
-                check_size(&request, MOST_PROMPT_BYTES)?;
+                check_size(&request, MAX_PROMPT_BYTES)?;
             }
         }
         let also = agent_sent::accept(&request, &row)?.map(|agent| {
@@ -452,7 +452,7 @@ pub(super) fn check_text(text: &str) -> Result<()> {
         env: None,
         mcp_servers: Default::default(),
     };
-    check_size(&request, MOST_PROMPT_BYTES)
+    check_size(&request, MAX_PROMPT_BYTES)
 }
 
 /// Refuses a prompt that would not fit into one line for the runtime and for the agent.

@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::json;
 use subagent_protocol::api::{
-    MOST_WORKERS, WaitMany, WaitMode, WaitRequest, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome,
+    MAX_WORKERS, WaitMany, WaitMode, WaitRequest, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome,
 };
 use subagent_protocol::event::{Event, StoredEvent};
 use subagent_protocol::state::WorkerState;
@@ -87,8 +87,8 @@ impl Supervisor {
     }
 
     async fn rows_of(&self, wanted: &[WaitedFor]) -> Result<Vec<WorkerRow>> {
-        if wanted.is_empty() || wanted.len() > MOST_WORKERS {
-            let message = format!("a wait is for 1 to {MOST_WORKERS} workers, not {}", wanted.len());
+        if wanted.is_empty() || wanted.len() > MAX_WORKERS {
+            let message = format!("a wait is for 1 to {MAX_WORKERS} workers, not {}", wanted.len());
             return Err(Error::new(Code::InvalidArgument, message).with("field", "workers"));
         }
         let mut rows: Vec<WorkerRow> = Vec::with_capacity(wanted.len());

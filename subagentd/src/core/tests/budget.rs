@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use subagent_protocol::Code;
-use subagent_protocol::budget::{Limits, LimitsChange, MOST, Money, OnLimit, OnUnknown, amount};
+use subagent_protocol::budget::{Limits, LimitsChange, MAX_AMOUNT, Money, OnLimit, OnUnknown, amount};
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::{SessionOrigin, TurnEnd};
 
@@ -208,7 +208,7 @@ fn a_budget_that_is_used_up_cancels_the_open_turn_as_a_person_would() {
 }
 
 fn anything() -> impl Strategy<Value = Spent> {
-    let number = || prop_oneof![0u64..50, Just(MOST), Just(u64::MAX)];
+    let number = || prop_oneof![0u64..50, Just(MAX_AMOUNT), Just(u64::MAX)];
     let time = prop_oneof![Just(None), any::<i64>().prop_map(Some), (0i64..100_000).prop_map(Some)];
     let currency = prop::sample::select(vec!["USD", "EUR"]);
     prop_oneof![
@@ -222,7 +222,7 @@ fn anything() -> impl Strategy<Value = Spent> {
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
-    let number = || prop::option::of(prop_oneof![1u64..100, Just(MOST)]);
+    let number = || prop::option::of(prop_oneof![1u64..100, Just(MAX_AMOUNT)]);
     let on_limit = prop::option::of(prop::sample::select(OnLimit::ALL));
     let on_unknown = prop::option::of(prop::sample::select(OnUnknown::ALL));
     (

@@ -127,7 +127,7 @@ impl Supervisor {
         };
         let input = Input::AppendQueued { turn_id: turn_id.clone(), text: request.message.clone() };
         let (owner, key) = guarded.clone();
-        let also: Also = Box::new(move |tx: &mut Tx<'_>, _| tx.fits(&turn_id, turns::MOST_PROMPT_BYTES));
+        let also: Also = Box::new(move |tx: &mut Tx<'_>, _| tx.fits(&turn_id, turns::MAX_PROMPT_BYTES));
         let answer = answer(TaskMessage::Appended);
         let response = self.order_also(&handle, owner, key, input, answer, None, Some(also)).await?;
         read_response(response)

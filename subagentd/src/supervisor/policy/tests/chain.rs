@@ -155,7 +155,7 @@ fn below_a_task_that_asks_nobody_what_is_denied_waits_for_nobody_either() {
 #[test]
 fn a_tree_may_be_as_deep_as_a_config_can_say() {
     let most = crate::supervisor::policy::chain::MOST_ANCESTORS;
-    assert_eq!(u32::try_from(most), Ok(subagent_protocol::delegation::MOST[0]));
+    assert_eq!(u32::try_from(most), Ok(subagent_protocol::delegation::MAX_LIMITS[0]));
 }
 
 #[test]
