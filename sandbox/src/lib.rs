@@ -1,5 +1,5 @@
-//! Confines an agent and all its descendants to what a
-//! [`Sandbox`](subagent_protocol::sandbox::Sandbox) allows.
+//! Confines an agent and all its descendants. They can do only what
+//! a [`Sandbox`](subagent_protocol::sandbox::Sandbox) allows them.
 //!
 //! Two layers, both applied if the machine has them: Landlock (files, TCP, signals, abstract
 //! sockets) and bubblewrap (namespaces: hidden files do not exist there). In both, a filter of

@@ -9,7 +9,7 @@ pub(crate) fn of_line(reason: NoiseReason, line: &[u8]) -> Noise {
     describe(reason, line.len() as u64, crc32c::crc32c(line), &line[..line.len().min(HEAD_BYTES)])
 }
 
-/// Describes a line of which only the head was kept.
+/// Describes a dropped line; `head` is its kept beginning.
 pub(crate) fn describe(reason: NoiseReason, bytes: u64, crc: u32, head: &[u8]) -> Noise {
     let mut text = String::from_utf8_lossy(head).into_owned();
     // A replacement character can be longer than the byte it replaces, or the head

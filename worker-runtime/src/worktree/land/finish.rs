@@ -185,7 +185,7 @@ fn own_index<'a>(
     Ok(git)
 }
 
-/// Moves files and index of the work tree from one commit to the other, and touches nothing else.
+/// Moves only the index and the files that differ from one commit to the other.
 /// Can be repeated. Returns the files that equal neither version.
 fn update(work: &Work<'_>, repository: &Path, record: &Record) -> Result<Vec<String>, Error> {
     let (top, git_dir) = (folder(&record.top), folder(&record.git_dir));
