@@ -36,8 +36,8 @@ pub struct LauncherSpec {
     pub name: String,
     /// The kind of backend; only `acp-stdio` can be run.
     pub backend_kind: String,
-    /// Absolute path of the executable. In debug mode it may be the name of a command that is not
-    /// installed, which is looked up in the PATH of `env` when a runtime starts.
+    /// Absolute path of the executable. In debug mode it may name a command that is not
+    /// installed. A starting runtime then searches the PATH of `env` for it.
     pub program: String,
     /// The command as configured, for errors.
     #[serde(default, skip_serializing_if = "String::is_empty")]
