@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_amount_is_not_taken_and_what_is_too_much_is_cut() {
+    fn invalid_amounts_are_ignored_and_large_ones_capped() {
         let of = |amount: Value| Money::of(&json!({"amount": amount, "currency": "USD"})).map(|m| m.micros);
         assert_eq!(of(json!(0.0016)), Some(1600));
         assert_eq!((of(json!(0)), of(json!(3))), (Some(0), Some(3_000_000)));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_the_total_or_the_sum_of_what_is_named() {
+    fn tokens_are_the_total_or_the_sum_of_the_parts() {
         let of = |usage: Value| tokens(Some(&usage), None);
         assert_eq!(of(json!({"totalTokens": 120, "inputTokens": 100})), Some(120));
         assert_eq!(of(json!({"inputTokens": 100, "outputTokens": 20, "cachedReadTokens": 3})), Some(123));
@@ -427,7 +427,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_number_of_an_agent_is_more_than_the_most(number in any::<f64>()) {
+        fn reported_numbers_never_exceed_the_maximum(number in any::<f64>()) {
             let reported = json!({"totalTokens": number, "amount": number, "currency": "X"});
             prop_assert!(tokens(Some(&reported), None).is_none_or(|count| count <= MAX_AMOUNT));
             prop_assert!(Money::of(&reported).is_none_or(|money| money.micros <= MAX_AMOUNT));

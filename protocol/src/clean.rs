@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_hides_nothing() {
+    fn an_unterminated_sequence_hides_nothing() {
         assert_eq!(clean("\u{1b}]0;rest\nof it"), "0;rest\nof it");
         assert_eq!(clean("\u{1b}[12\nrest"), "12\nrest");
         assert_eq!(clean("\u{1b}"), "");

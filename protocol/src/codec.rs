@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_encoded_is_decoded(json in proptest::collection::vec(any::<u8>(), 0..300), rest in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn encoded_records_are_decoded(json in proptest::collection::vec(any::<u8>(), 0..300), rest in proptest::collection::vec(any::<u8>(), 0..40)) {
             let mut buffer = Vec::new();
             encode(&json, &mut buffer);
             let size = buffer.len();

@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_kept_and_what_does_not_is_null() {
+    fn values_beyond_the_maximum_depth_become_null() {
         assert_eq!(shown(nested(MAX_SHOWN)), nested(MAX_SHOWN));
         for levels in [MAX_SHOWN + 1, 127] {
             let text = shown(nested(levels)).to_string();

@@ -125,7 +125,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn forms_and_links_are_told_apart() {
+    fn forms_and_links_are_distinguished() {
         let form = ElicitationView::of(
             r#"{"sessionId":"s","toolCallId":"t","mode":"form","message":"Which?","requestedSchema":{"type":"object"}}"#,
         );

@@ -240,7 +240,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_missing_is_unknown() {
+    fn missing_fields_are_unknown() {
         assert_eq!(Handshake::of(&Value::Null, None), Handshake::default());
         let odd = json!({"agentInfo": 7, "authMethods": [7, {"name": "x"}], "protocolVersion": "1"});
         let handshake = Handshake::of(&odd, Some(&json!({"modes": [], "models": null, "configOptions": {}})));

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_what_claude_code_documents() {
+    fn json_answers_follow_the_claude_code_docs() {
         let table = [
             (
                 r#"{"hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":"r"}}"#,

@@ -118,7 +118,7 @@ impl HookInput {
     }
 
     /// Returns the value that a hook's matcher is compared with: the tool, the source, the kind of
-    /// agent or of notification; empty for events without one.
+    /// agent or of notification. It is empty for events without one.
     #[must_use]
     pub fn subject(&self) -> &str {
         let subject = match self.hook_event_name {

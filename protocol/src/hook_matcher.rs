@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_matcher_is_refused() {
+    fn an_invalid_matcher_is_refused() {
         for bad in ["(", "[a", "a{1000}{1000}{1000}", &"x".repeat(MAX_MATCHER_BYTES + 1)] {
             assert!(Matcher::parse(Some(bad)).is_err(), "{bad}");
         }

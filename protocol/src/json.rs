@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_must_be_escaped_is() {
+    fn only_necessary_escapes_are_written() {
         assert_eq!(
             line(json!("ä\u{1f600}\u{2028}/\"\\\n\u{1}\u{7f}")),
             "\"ä\u{1f600}\u{2028}/\\\"\\\\\\n\\u0001\u{7f}\""

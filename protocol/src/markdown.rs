@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_and_said_so() {
+    fn long_text_is_cut_and_marked() {
         assert_eq!(block("äöü", 8), "> äö\n> (the rest is left out)\n");
         assert_eq!(block("ab\ncd", 6), "> ab\n> (the rest is left out)\n");
         assert_eq!(span("äöü", 3), "`ä…`");

@@ -1,8 +1,8 @@
 //! Journal records: what a runtime writes before any process is notified.
 //!
 //! A record is one JSON object in the framing of [`crate::codec`]. Its head (`n`, `at`, `t`) is
-//! frozen; `b` is the body, whose shape depends on `t`. For an update of the agent the body is the
-//! agent's text verbatim, so that it is neither parsed nor copied on its way into the database.
+//! frozen; `b` is the body, whose shape depends on `t`. The body of an agent's update is
+//! the agent's text verbatim. It is neither parsed nor copied on its way into the database.
 
 use std::borrow::Cow;
 
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_of_before_there_was_usage_is_read() {
+    fn an_end_without_usage_is_parsed() {
         let text = r#"{"end":"answered","stopReason":"end_turn"}"#;
         let end: TurnEnd = serde_json::from_str(text).unwrap();
         let stop_reason = Some("end_turn".to_owned());

@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_written_as_what_it_holds_and_shown_as_nothing() {
+    fn a_secret_serializes_its_value_and_debug_hides_it() {
         let secret = Secret("hunter2".to_owned());
         assert_eq!(format!("{secret:?}"), "(hidden)");
         assert_eq!(serde_json::to_string(&secret).unwrap(), "\"hunter2\"");

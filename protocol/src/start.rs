@@ -58,9 +58,9 @@ pub struct RuntimeStart {
     /// Whether the start fails if the session cannot be restored, instead of opening a new one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resume_only: bool,
-    /// Outcomes of earlier starts that failed while restoring the session. After one, an agent that
-    /// does not answer is asked for a new session in the same start; after more, it is asked for a
-    /// new one at once.
+    /// Outcomes of earlier starts that failed while restoring the session. After one
+    /// failure, an agent that does not answer is asked for a new session in the same start. After
+    /// more, it is asked for a new one at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restore_failures: Vec<String>,
     /// Deadlines of the conversation.

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_position() {
+    fn errors_name_the_position() {
         for (text, position) in
             [("", 0), ("a=b,", 4), ("=b", 0), ("a=b c", 3), ("a b=c", 1), ("a=b,c=d=e", 7), (".a=b", 0)]
         {
@@ -199,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_a_tag_selects_its_worker(text in "\\PC{0,40}") {
+        fn every_valid_tag_selects_its_worker(text in "\\PC{0,40}") {
             let parsed = Tags::parse([text.as_str()]);
             if let Ok(tags) = &parsed {
                 prop_assert!(Selector::parse(&text).unwrap().matches(tags));

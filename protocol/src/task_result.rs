@@ -3,8 +3,8 @@
 //!
 //! The text of a result comes from an agent and is read by another one. It must not be able to end
 //! its element and continue as text of this program. Therefore every `<` that is followed by the
-//! name of an element of ours becomes `&lt;`, in any case and with any characters other than
-//! letters and digits before or within the name. All other text stays unchanged, so that code and
+//! name of an element of ours becomes `&lt;`. The case of the name does not matter, nor do
+//! characters other than letters and digits before or within it. All other text stays unchanged, so that code and
 //! markup in a result can be read and copied. Attributes are escaped as XML requires, without line
 //! ends and control characters.
 //!

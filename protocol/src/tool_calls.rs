@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_closed_with_what_is_known_of_it() {
+    fn open_calls_are_closed_with_their_known_data() {
         let records = [
             update("1", json!({"title": "ls", "kind": "execute", "status": "pending"})),
             update("2", json!({"status": "in_progress"})),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hostile_is_bounded() {
+    fn hostile_input_is_bounded() {
         let many: Vec<_> = (0..2000).map(|id| update(&id.to_string(), json!({}))).collect();
         assert_eq!(closings(&many).len(), MAX_CALLS);
         assert_eq!(closings(&[update(&"x".repeat(2000), json!({}))]), Vec::<Value>::new());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_a_call_is_told_by_whoever_speaks_of_it() {
+    fn the_id_of_a_call_comes_from_updates_and_requests() {
         let id = |(record, body): (RecordType, Value)| id_of(record, &body.to_string());
         assert_eq!(id(update("1", json!({}))).as_deref(), Some("1"));
         assert_eq!(id(asked("2")).as_deref(), Some("2"));

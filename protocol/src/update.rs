@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_in_one_go_is_what_a_closer_look_sees() {
+    fn the_fast_and_the_full_parser_agree() {
         let sessions = [r#""s""#, r#""s\u0031""#, r#""\ud83d""#, "7", "null"];
         let types = [r#""text""#, r#""te\u0078t""#, r#""image""#, "7"];
         let mut usually = 0;

@@ -1,7 +1,7 @@
 //! The base of a worker's diff: the state of its git work tree when its first turn began.
 //!
-//! `subagent-runtime base` writes it to a folder of the state directory: a separate git directory
-//! with the objects that the repository may lose, and the file [`FILE`] with a [`TreeBase`].
+//! `subagent-runtime base` writes it to a folder of the state directory. The folder has the file
+//! [`FILE`] with a [`TreeBase`], and a git directory with the objects that the repository may lose.
 
 use serde::{Deserialize, Serialize};
 

@@ -52,7 +52,7 @@ fn nothing_is_known_before_anything_is_reported() {
 }
 
 #[test]
-fn the_session_says_which_mode_and_model_it_has_and_updates_change_them() {
+fn mode_and_model_come_from_the_session_and_change_with_updates() {
     let mut details = Details::default();
     started(&mut details);
     let modes = json!({"currentModeId": "default", "availableModes": []});
@@ -76,7 +76,7 @@ fn set(details: &mut Details, choice: Value, current: Value, result: Value) {
 }
 
 #[test]
-fn what_was_set_counts_whether_or_not_the_agent_says_so_in_an_update() {
+fn a_set_option_counts_even_without_an_update() {
     let mut details = Details::default();
     started(&mut details);
     // Before the session is ready, with an agent that returns nothing.
@@ -98,7 +98,7 @@ fn what_was_set_counts_whether_or_not_the_agent_says_so_in_an_update() {
 }
 
 #[test]
-fn what_came_before_the_session_is_not_overwritten_by_it() {
+fn a_new_session_keeps_earlier_updates() {
     let mut details = Details::default();
     started(&mut details);
     update(&mut details, "config_option", json!({"configOptions": options("early")}));
@@ -107,7 +107,7 @@ fn what_came_before_the_session_is_not_overwritten_by_it() {
 }
 
 #[test]
-fn use_cost_and_tokens_are_what_was_reported_last() {
+fn the_last_report_sets_use_cost_and_tokens() {
     let mut details = Details::default();
     update(
         &mut details,
@@ -129,7 +129,7 @@ fn use_cost_and_tokens_are_what_was_reported_last() {
 }
 
 #[test]
-fn another_process_keeps_what_is_true_of_the_same_session_only() {
+fn another_process_keeps_only_data_of_the_same_session() {
     for (id, used) in [("s", Some(5)), ("other", None)] {
         let mut details = Details::default();
         started(&mut details);
@@ -148,7 +148,7 @@ fn another_process_keeps_what_is_true_of_the_same_session_only() {
 }
 
 #[test]
-fn what_is_hostile_is_bounded() {
+fn hostile_input_is_bounded() {
     let mut details = Details::default();
     update(&mut details, "session_info", json!({"title": "ä".repeat(9999)}));
     assert_eq!(details.session.title.as_ref().unwrap().chars().count(), MAX_CHARS);
@@ -171,7 +171,7 @@ proptest! {
 }
 
 #[test]
-fn a_session_is_taken_up_again_by_an_agent_that_says_so() {
+fn only_agents_with_the_capability_restore_a_session() {
     for (capabilities, expected) in [
         (json!({}), false),
         (json!({"loadSession": true}), true),

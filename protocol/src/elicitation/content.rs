@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_as_json_or_as_words_and_defaults_fill_what_must_be_there() {
+    fn values_are_json_or_words_and_defaults_fill_required_fields() {
         let asked = asked(&schema());
         let given = fill(&asked, object(json!({"name": "x", "tags": ["b"]})), &[]).unwrap();
         assert_eq!(given, object(json!({"name": "x", "tags": ["b"], "size": 3})));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_field_and_what_is_allowed_and_never_the_value() {
+    fn an_error_names_the_field_and_allowed_values_and_never_the_value() {
         let asked = asked(&schema());
         let error = |content: Value| fill(&asked, object(content), &[]).unwrap_err();
         for (content, field) in [
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_checked_and_still_flat() {
+    fn unknown_fields_are_not_checked_but_must_be_flat() {
         let odd = ElicitationView::of(r#"{"mode":"form","requestedSchema":"?"}"#);
         let given = object(json!({"a": 1, "b": ["x"], "c": true}));
         assert_eq!(fill(&odd, given.clone(), &[]).unwrap(), given);

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_is_told_within_bounds() {
+    fn the_list_of_allowed_values_is_bounded() {
         let many: Vec<String> = (0..1000).map(|n| format!("{n}{}", "x".repeat(1000))).collect();
         let allowed = Field::of(&json!({"type": "string", "enum": many})).allowed();
         assert_eq!(allowed["enum"].as_array().unwrap().len(), MAX_NAMED);

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_something_else_or_costs_too_much_is_not_checked() {
+    fn ambiguous_and_expensive_patterns_are_not_checked() {
         let long = "a".repeat(MAX_PATTERN_BYTES + 1);
         for pattern in [
             "^(?=.*x).*$",

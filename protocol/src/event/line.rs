@@ -110,9 +110,9 @@ impl<P: AsRef<str>> StoredEvent<P> {
         end_line(&line, out)
     }
 
-    /// Appends the line of the event in the stream of a worker above its
-    /// own, as an event of its own worker with its task's path. Only for
-    /// events that [reach ancestors](EventType::reaches_ancestors).
+    /// Appends the line of the event for the stream of an ancestor of its worker. The line names
+    /// the event's own worker and the path of its task. Only for events that
+    /// [reach ancestors](EventType::reaches_ancestors).
     ///
     /// # Errors
     ///

@@ -73,7 +73,7 @@ fn a_permission_request_with_only_a_kind_gets_default_options() {
 }
 
 #[test]
-fn a_permission_request_says_what_it_is_asked_for() {
+fn a_permission_request_names_its_subject() {
     let asked = stored(
         Some(RecordType::ApprovalRequested),
         EventType::ApprovalRequested,
@@ -97,7 +97,7 @@ fn a_permission_request_says_what_it_is_asked_for() {
 }
 
 #[test]
-fn raw_says_who_carried_the_turn_out() {
+fn raw_names_the_carrier_of_the_turn() {
     let mut event = stored(None, EventType::TurnStarted, None, "{}");
     assert_eq!(event.raw(), json!({"runtime": "acp-stdio", "phase": "turn.started"}));
     event.carrier = Carrier::Local;

@@ -7,7 +7,7 @@ use super::*;
 use crate::update::classify;
 
 #[test]
-fn what_real_agents_send_has_the_fields_of_its_kind() {
+fn updates_of_real_agents_have_the_fields_of_their_kind() {
     let expected = [
         (
             "tool_call",
@@ -84,7 +84,7 @@ fn the_other_kinds_of_the_protocol_have_theirs() {
 }
 
 #[test]
-fn only_what_has_the_expected_type_is_taken() {
+fn values_of_unexpected_types_are_ignored() {
     let wrong = json!({"toolCallId": 7, "title": null, "kind": ["edit"], "status": {}, "locations": "x",
                        "content": {"type": "diff"}, "rawInput": null});
     assert_eq!(fields("tool_call", wrong), json!({}));

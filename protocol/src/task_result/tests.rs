@@ -105,7 +105,7 @@ fn attributes_are_escaped_and_on_one_line() {
 }
 
 #[test]
-fn an_end_that_is_no_success_is_an_error_with_what_was_said() {
+fn an_unsuccessful_end_is_an_error_with_the_text_so_far() {
     let mut shown = task("half", 100);
     shown.task.status = TaskStatus::Failed;
     shown.task.error = Some(Error::new(Code::BackendRpcError, "no luck"));

@@ -6,7 +6,7 @@
 //! One with `wait` waits until it is canceled.
 //!
 //! Lines that begin with `read PATH`, `write PATH TEXT`, `run COMMAND` and `leave COMMAND` (a
-//! terminal without a waiting request) become client requests, if the client offers them, and the
+//! terminal without a waiting request) become client requests, if the client offers them. Their
 //! results are printed. `--state DIR` stores the sessions, so that `session/load` replays them in a
 //! new process. It uses only the SDK's types.
 

@@ -81,8 +81,8 @@ fn find_package(name: &str) -> Result<(PathBuf, String), String> {
     Err(format!("{} is version {found}, not {wanted}; run tests/real-agents/install", package.display()))
 }
 
-/// Returns the possible folders of the agents: only the given one; otherwise beside the test
-/// executable's profile folder; or the workspace's target folder, if cargo used another one.
+/// Returns the possible folders of the agents. Without a given one, they are beside the test
+/// executable's profile folder, or in the workspace's target folder if cargo used another one.
 fn folders(given: Option<OsString>, executable: Option<PathBuf>) -> Vec<PathBuf> {
     if let Some(given) = given.filter(|given| !given.is_empty()) {
         return vec![given.into()];

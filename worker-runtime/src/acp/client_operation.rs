@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_invalid_parameter() {
         for (method, params, what) in [
             ("fs/read_text_file", json!(null), "invalid type: null"),
             ("fs/read_text_file", json!({}), "missing field `path`"),
@@ -286,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_can_be_given_to_the_system(command in ".{0,20}", arg in ".{0,9}", name in ".{0,9}") {
+        fn accepted_parameters_are_valid_for_the_system(command in ".{0,20}", arg in ".{0,9}", name in ".{0,9}") {
             let params = json!({"command": command, "args": [arg], "env": [{"name": name, "value": arg}]});
             if let Ok(ClientOperation::Create(taken)) = parsed("terminal/create", &params) {
                 prop_assert!(!taken.program.is_empty() && !taken.program.contains('\0') && !arg.contains('\0'));

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_to_the_agent() {
+    fn unknown_values_are_left_to_the_agent() {
         let mut offer = Offer::default();
         offer.opened(&Value::Null, false);
         assert_eq!(offer.setter(&mode("x")), Ok(Setter::Mode("x".into())));

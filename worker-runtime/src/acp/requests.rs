@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_handshake_offers_what_is_implemented() {
+    fn the_handshake_offers_the_implemented_capabilities() {
         for reads_files in [true, false] {
             let sent: Value = serde_json::from_slice(&initialize(0, reads_files)).unwrap();
             assert_eq!(sent["params"]["protocolVersion"], 1);

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_deep_can_be_read_where_it_is_written_down() {
+    fn deeply_nested_results_can_be_parsed_again() {
         let deep = format!(r#"{{"message":"m","data":{}{}}}"#, "[".repeat(125), "]".repeat(125));
         let error = value(&RawValue::from_string(deep).unwrap());
         let end = TurnEnd::Failed { error: errors::rpc("session/prompt", &error) };
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_the_end_of_a_turn_stands_what_is_an_object_and_short() {
+    fn only_short_objects_are_kept_beside_the_end_of_a_turn() {
         let usage = json!({"inputTokens": 100, "outputTokens": 20});
         assert_eq!(aside(&usage), Some(usage));
         for other in [json!(null), json!({}), json!([1]), json!({"x": "y".repeat(MAX_ASIDE_BYTES)})] {

@@ -146,7 +146,7 @@ fn another_version_and_an_end_in_the_middle_are_errors() {
 }
 
 #[test]
-fn who_hangs_up_ends_everything() {
+fn a_closed_connection_ends_everything() {
     for answers in 0..2 {
         let mut run = Run::new(Question::Handshake);
         if answers > 0 {
@@ -161,7 +161,7 @@ fn who_hangs_up_ends_everything() {
 }
 
 #[test]
-fn what_the_agent_asks_meanwhile_is_refused() {
+fn requests_of_the_agent_are_refused_meanwhile() {
     let mut run = Run::new(Question::Handshake);
     run.say(&json!({"id": 0, "method": "session/request_permission", "params": {}}));
     assert_eq!(run.asked()["result"], json!({"outcome": {"outcome": "cancelled"}}));
@@ -201,7 +201,7 @@ fn the_method_of_a_login_is_the_one_that_is_named_or_the_only_one() {
 }
 
 #[test]
-fn what_is_not_offered_is_not_asked() {
+fn operations_that_are_not_offered_are_not_requested() {
     for question in [
         Question::Logout,
         Question::ListSessions { cwd: None },
@@ -257,7 +257,7 @@ fn a_session_that_is_not_known_cannot_be_deleted() {
 proptest::proptest! {
     /// The question ends within a few deadlines, for any output of the agent and any silence.
     #[test]
-    fn the_end_comes_whatever_is_said(
+    fn the_end_comes_despite_any_input(
         said in proptest::collection::vec("(\\{\"id\":[0-4],\"(result|error)\":(1|\\{\\}|null|\\{\"sessionId\":\"s\"\\})\\}|x|\\{\"id\":1,\"method\":\"m\"\\})", 0..12),
     ) {
         let mut run = Run::new(Question::Handshake);
@@ -273,7 +273,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn what_cannot_be_killed_is_reported_without_a_wait() {
+fn unkillable_processes_are_reported_without_a_wait() {
     let mut run = Run::new(Question::Handshake);
     run.take(Input::AgentExited(Exit { code: Some(0), signal: None }));
     assert!(matches!(run.wanted.last(), Some(Action::Deadline(_))), "{:?}", run.wanted.last());

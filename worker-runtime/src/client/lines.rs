@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_not_kept() {
+    fn text_over_the_limit_is_an_error() {
         let mut lines = Lines::new(None, Some(2), 3);
         assert_eq!(lines.take(b"ab\n"), Ok(()));
         assert!(!lines.is_full());

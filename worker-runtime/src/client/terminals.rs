@@ -496,7 +496,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guard_that_does_not_listen_holds_nobody_up() {
+    fn a_guard_that_does_not_listen_blocks_nothing() {
         let (done, is_done) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -188,7 +188,7 @@ fn several_roots_are_one_place() {
 }
 
 #[test]
-fn what_is_private_is_closed() {
+fn private_files_are_inaccessible() {
     let mut world = World::new();
     fs::create_dir_all(world.base.join("in/.subagent/state/deep")).unwrap();
     fs::write(world.base.join("in/.subagent/state/state.db"), SECRET).unwrap();
@@ -406,7 +406,7 @@ fn resolved_paths_have_no_links() {
 }
 
 #[test]
-fn what_is_allowed_is_reached_by_no_link() {
+fn allowed_writes_follow_no_links() {
     let world = World::new();
     assert_eq!(written_where_allowed(&world, "in/sub/file"), 0);
     assert_eq!(written_where_allowed(&world, "in/made/folder/file"), 0);
@@ -431,7 +431,7 @@ fn what_is_allowed_is_reached_by_no_link() {
 
 /// A thread swaps an allowed folder and a link to a forbidden one.
 #[test]
-fn no_race_leads_from_what_is_allowed_to_what_is_not() {
+fn no_race_leads_from_allowed_to_denied_files() {
     let world = World::new();
     fs::create_dir(world.base.join("in/kept")).unwrap();
     fs::write(world.base.join("in/kept/file"), SECRET).unwrap();

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_answers_what_is_open_and_takes_nothing_more() {
+    fn the_end_answers_open_requests_and_accepts_no_more() {
         let mut talk = Talk::ready(None, json!({}));
         talk.line(json!({"id": 0, "method": "terminal/wait_for_exit", "params": {"terminalId": "t"}}));
         talk.forget();

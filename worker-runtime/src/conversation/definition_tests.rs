@@ -96,7 +96,7 @@ fn a_definition_without_a_prompt_adds_none() {
 }
 
 #[test]
-fn a_model_that_is_wished_for_is_set_if_it_is_there_and_costs_nothing_if_not() {
+fn a_preferred_model_is_set_if_offered_and_otherwise_ignored() {
     let models = json!({"currentModelId": "m1", "availableModels": [
         {"modelId": "m1", "name": "Small One"}, {"modelId": "m2", "name": "Large One"}]});
     let opened = |wish: &str| {

@@ -422,7 +422,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_short_whatever_they_quote() {
+    fn errors_are_short_with_any_quoted_text() {
         let long = "\u{1}".repeat(1_000_000);
         let list = vec![long.clone(); 3];
         let methods: Vec<_> = list.iter().map(|id| (id.clone(), None)).collect();

@@ -220,7 +220,7 @@ fn a_session_that_hung_before_is_given_up_in_time_for_a_new_one() {
 }
 
 #[test]
-fn what_ended_while_a_session_was_restored_says_so() {
+fn an_end_during_a_restore_is_reported_as_such() {
     let mut talk = restoring(0, false, Timeouts::default(), json!({}));
     talk.input(Input::AgentExited(Exit { code: Some(1), signal: None }));
     assert_eq!(body(&talk, T::StartFailed)["error"]["details"]["phase"], "session/load");
@@ -335,7 +335,7 @@ fn the_history_of_a_loaded_session_is_no_news() {
 }
 
 #[test]
-fn what_comes_before_the_answer_to_a_resume_is_history() {
+fn updates_before_the_answer_to_a_resume_are_history() {
     let mut talk = Talk::new(Some("old"), None);
     talk.started();
     let resume = json!({"sessionCapabilities": {"resume": {}}});
@@ -352,7 +352,7 @@ fn what_comes_before_the_answer_to_a_resume_is_history() {
 }
 
 #[test]
-fn what_another_session_says_is_not_what_the_worker_says() {
+fn text_of_another_session_is_not_text_of_the_worker() {
     let mut talk = Talk::ready(None, json!({}));
     let own = talk.conversation.config.session.clone().unwrap_or_else(|| "s".to_owned());
     talk.prompt(5).unwrap();
@@ -564,7 +564,7 @@ fn a_line_that_its_replacements_make_too_long_is_noise() {
 }
 
 #[test]
-fn what_is_written_down_beside_something_long_does_not_make_it_too_long() {
+fn additional_data_keeps_a_record_within_its_limit() {
     // Half of a surrogate pair is not valid text, so nothing could be cut.
     let long = |fill: usize| format!(r#"{{"protocolVersion":1,"x":"\ud83d{}"}}"#, "x".repeat(fill));
     let mut talk = Talk::new(None, None);

@@ -166,7 +166,7 @@ impl ToolCalls {
     /// Takes a permission request. Returns the earlier values of its call, without those that the
     /// request repeats verbatim; `None` if there are none.
     ///
-    /// The call is the one with the same id, preferably of the same session: ids can repeat across
+    /// The call is the one with the same id, preferably of the same session. Ids can repeat across
     /// sessions, and a request may name another session than its call. A request with an unknown id
     /// belongs to the only open call that it fits.
     pub(super) fn request(&mut self, params: &RawValue) -> Option<Box<RawValue>> {

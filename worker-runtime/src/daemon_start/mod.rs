@@ -1,5 +1,5 @@
-//! Decides when a runtime restarts a daemon that died: after its connection was lost, unless the
-//! daemon ended in order, and at most once a minute.
+//! Decides when a runtime restarts a daemon that died. It does so after its connection was lost,
+//! at most once a minute, and never if the daemon ended in order.
 //!
 //! Pure. [`starter`] looks and starts; the driver owns timers and pipes.
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_another_at_it_looks_again_and_notes_nothing() {
+    fn a_busy_start_is_checked_again_and_not_reported() {
         let mut decision = lost();
         for (found, pause) in [
             (Found::Busy, BUSY_PAUSE),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn between_a_start_and_the_next_look_is_a_minute_whatever_is_said_meanwhile() {
+    fn after_a_start_the_next_check_is_a_minute_later() {
         let said = [
             None,
             Some(Input::Report(StartReport::Ready)),

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_the_parent_of_this_process_and_only_what_it_was_given() {
+    fn runs_below_this_process_with_only_the_given_environment() {
         let own = std::os::unix::process::parent_id();
         let script = "echo $PPID $NAME $1; echo ${PATH_OF_A_TEST:-none}";
         assert_eq!(said("/bin/sh", &["-c", script, "sh", "one"]), format!("{own} value one\nnone\n"));

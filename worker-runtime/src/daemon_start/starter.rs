@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pause_is_a_minute_whatever_the_clock_does() {
+    fn the_pause_is_a_minute_despite_clock_changes() {
         assert_eq!(rest_of_pause(1_000, 1_000), Some(START_PAUSE));
         assert_eq!(rest_of_pause(1_000, 60_999), Some(Duration::from_millis(1)));
         assert_eq!(rest_of_pause(1_000, 61_000), None);

@@ -46,7 +46,7 @@ enum Chunk {
 /// Reads what is available. The buffer lives only while its content is processed: an
 /// idle runtime holds none.
 ///
-/// Polls instead of trying: a read that does not fill the buffer then counts as the last one, which
+/// Polls instead of trying. A read that does not fill the buffer then counts as the last one. This
 /// saves a read from an empty pipe.
 fn read(pipe: Option<&mut Receiver>, capacity: usize) -> Chunk {
     let Some(pipe) = pipe else { return Chunk::NotNow };

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_process_number_is_an_error() {
+    fn an_invalid_process_number_is_an_error() {
         for pid in [0, -1, i32::MIN] {
             assert_eq!(open(pid).unwrap_err().raw_os_error(), Some(EINVAL), "{pid}");
         }

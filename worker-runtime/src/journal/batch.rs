@@ -261,7 +261,7 @@ mod tests {
     use subagent_protocol::record::{Ended, Terminating};
 
     #[test]
-    fn shedding_keeps_what_must_get_through_and_numbers_without_a_gap() {
+    fn shedding_keeps_critical_records_and_contiguous_numbers() {
         let mut batch = Batch::new(5);
         let update = to_raw(&serde_json::json!({"a": 1}));
         batch.push(RecordType::Update, Some(1), Some("plan"), &update);

@@ -94,7 +94,7 @@ fn a_next_segment_that_cannot_be_made_is_made_later() {
 }
 
 #[test]
-fn the_quota_counts_what_is_still_there() {
+fn the_quota_counts_remaining_segments() {
     let directory = TempDir::new().unwrap();
     let mut layout = layout(&directory, 1000);
     layout.quota_bytes = 3000;
@@ -158,7 +158,7 @@ fn a_full_disk_leaves_whole_records_only() {
 }
 
 #[test]
-fn nothing_is_written_behind_what_a_failed_seal_has_left() {
+fn nothing_is_appended_after_a_failed_seal() {
     let directory = TempDir::new().unwrap();
     let mut journal = Journal::begin(layout(&directory, 1 << 20), identity()).unwrap();
     push_update(&mut journal, 100);

@@ -93,7 +93,7 @@ fn reason(base: TreeBase) -> String {
 }
 
 #[test]
-fn what_was_dirty_before_is_part_of_the_base() {
+fn earlier_changes_are_part_of_the_base() {
     let world = World::new();
     world.write(".gitignore", "ignored\n");
     world.write("changed", "one\nmine\n");

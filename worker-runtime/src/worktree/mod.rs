@@ -5,9 +5,11 @@
 //!
 //! A worktree whose agent is in a sandbox is a separate repository, see `own`.
 //!
-//! In the worktree's git directory (`.git/worktrees/ID`) we keep `subagent` (its content is the
-//! worktree's name: it is ours and complete), `subagent-ready` (its time is the end of the setup)
-//! and `subagent-removing` (a removal has begun).
+//! The worktree's git directory (`.git/worktrees/ID`) has up to three files of ours:
+//!
+//! - `subagent`: contains the worktree's name; the worktree is ours and complete.
+//! - `subagent-ready`: its time is the end of the setup.
+//! - `subagent-removing`: a removal has begun.
 
 mod checkout;
 mod commits;

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_is_found_in_what_git_says() {
+    fn the_lock_is_found_in_the_error_of_git() {
         let index = "fatal: Unable to create '/r/.git/index.lock': File exists.\n\nAnother git process";
         assert_eq!(lock_in(index), Some("/r/.git/index.lock".into()));
         let of_ref = "fatal: update_ref failed for ref 'refs/heads/x': cannot lock ref 'refs/heads/x': \

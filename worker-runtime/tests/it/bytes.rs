@@ -8,7 +8,7 @@ use subagent_testkit::bytes::{self, attack};
 use subagent_testkit::in_own_process;
 
 #[test]
-fn whatever_an_agent_writes_the_journal_is_whole_and_keeps_what_came_before() {
+fn the_journal_stays_complete_on_any_output_of_the_agent() {
     in_own_process(|| {
         let good = bytes::AGENT;
         let before = fuzz::agent_output(good);
@@ -21,7 +21,7 @@ fn whatever_an_agent_writes_the_journal_is_whole_and_keeps_what_came_before() {
 }
 
 #[test]
-fn whatever_a_daemon_writes_the_socket_answers_or_closes() {
+fn the_socket_answers_or_closes_on_any_input() {
     in_own_process(|| {
         let good = bytes::TO_RUNTIME;
         let (commands, answers) = fuzz::command_socket(good);

@@ -138,7 +138,7 @@ fn a_terminal_runs_prints_and_ends() {
 }
 
 #[test]
-fn what_a_terminal_prints_is_cut_at_its_beginning() {
+fn the_output_of_a_terminal_is_cut_at_its_beginning() {
     let office = ClientWorkspace::new();
     let _runtime = office.worker.run();
     let answers = office.answers(&json!([
@@ -201,7 +201,7 @@ fn a_kill_and_a_release_end_the_whole_tree() {
 }
 
 #[test]
-fn no_end_of_whatever_kind_leaves_a_process_of_a_terminal() {
+fn no_kind_of_end_leaves_a_process_of_a_terminal() {
     for how in ["terminate", "kill the runtime", "kill the agent", "kill the guard of the agent", "cancel"] {
         let office = ClientWorkspace::new();
         let mut runtime = office.worker.run();
@@ -342,7 +342,7 @@ fn a_file_system_that_hangs_holds_up_neither_terminals_nor_a_cancel_nor_the_end(
 }
 
 #[test]
-fn a_runtime_that_dies_has_written_down_what_it_was_asked() {
+fn a_runtime_that_dies_has_recorded_its_commands() {
     for (point, written) in [("client_file.before_open", false), ("client_file.after_close", true)] {
         let office = ClientWorkspace::new();
         let mut runtime = office.worker.run_with(&[("SUBAGENT_FAILPOINTS", &format!("{point}=exit(42)"))]);

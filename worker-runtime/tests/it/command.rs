@@ -150,7 +150,7 @@ fn nothing_is_left_after_the_deadline() {
 }
 
 #[test]
-fn what_it_forks_away_is_gone_after_its_end() {
+fn detached_processes_are_gone_after_its_end() {
     let script = "exec 3>held; echo begun >&3; (setsid sh -c 'sleep 1000' &); echo out";
     let mut run = Run::start(script, |_| {});
     let held = run.witness();

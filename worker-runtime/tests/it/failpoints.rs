@@ -36,7 +36,7 @@ fn a_prompt_without_its_record_was_never_sent() {
 }
 
 #[test]
-fn a_runtime_that_the_system_does_not_tell_of_its_files_looks_by_itself() {
+fn without_file_notifications_the_runtime_polls() {
     let mut worker = Worker::new(&[]);
     worker.start.limits.segment_bytes = 100_000;
     worker.start.limits.journal_quota_bytes = 300_000;

@@ -103,7 +103,7 @@ fn a_runtime_that_is_killed_takes_the_tree_along() {
 }
 
 #[test]
-fn what_an_agent_leaves_behind_when_it_exits_is_gone() {
+fn processes_left_by_an_exited_agent_are_ended() {
     let mut guarded = Guarded::start(&hostile(&["leave-daemon"]));
     assert_eq!(guarded.next_status(), exited(guarded.agent, Some(0), None));
     guarded.assert_gone(BOUND);

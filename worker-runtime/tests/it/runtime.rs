@@ -46,7 +46,7 @@ fn a_turn_from_prompt_to_end() {
 }
 
 #[test]
-fn the_agent_inherits_what_it_was_given_and_nothing_else() {
+fn the_agent_inherits_only_the_given_environment() {
     let mut worker = Worker::new(&[]);
     let path = worker.directory.path().join("seen");
     let script = format!(
@@ -152,7 +152,7 @@ fn an_agent_that_ends_in_a_turn_fails_it_after_its_last_words() {
 }
 
 #[test]
-fn what_an_agent_left_behind_is_ended_with_it() {
+fn leftover_processes_end_with_their_agent() {
     for by_kill in [false, true] {
         let worker = Worker::new(&[]);
         let pids = worker.directory.path().join("pids");
@@ -239,7 +239,7 @@ fn starts_that_fail_say_why() {
 }
 
 #[test]
-fn what_a_loaded_session_replays_is_kept_apart() {
+fn the_replay_of_a_loaded_session_is_kept_apart() {
     for args in [&[][..], &["--no-capabilities"]] {
         let mut worker = Worker::new(args);
         worker.start.session = Some("mini".to_owned());
@@ -291,7 +291,7 @@ fn a_flood_goes_through_segments_without_a_gap() {
 }
 
 #[test]
-fn a_daemon_that_does_not_read_holds_nobody_up() {
+fn a_daemon_that_does_not_read_blocks_nothing() {
     let worker = Worker::new(&[]);
     let mut runtime = worker.run();
     let mut deaf = worker.ready();

@@ -19,8 +19,8 @@ pub(crate) fn run(bench: &Bench) -> Row {
     // Pending work of the starts and the list is done, and idle threads have ended.
     sync();
     let settle = Duration::from_secs(bench.pick(15, 12));
-    // A follower asks its daemon for a sign of life after 15 s without an event, 30 s later, 60 s
-    // later, and so on up to 5 min. The measurement lies between two of these moments.
+    // A follower asks its daemon for a sign of life after 15 s without an event. Each further pause
+    // is twice as long, up to 5 min. The measurement lies between two of these moments.
     let silent = Duration::from_secs(bench.pick(55, 17));
     let seconds = bench.pick(30, 2);
     let daemon = world.sandbox.daemon().pid;

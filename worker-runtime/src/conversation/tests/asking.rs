@@ -50,7 +50,7 @@ fn error(talk: &Talk) -> (i64, String) {
 }
 
 #[test]
-fn what_is_allowed_is_done_where_it_was_found() {
+fn allowed_operations_use_the_resolved_path() {
     let mut talk = talk(all());
     talk.line(write(0, "/w/link", "new"));
     let call = found(&mut talk, 1, "/w/file").unwrap();
@@ -72,7 +72,7 @@ fn what_is_allowed_is_done_where_it_was_found() {
 }
 
 #[test]
-fn what_is_denied_is_answered_with_the_rule() {
+fn a_denied_request_is_answered_with_the_rule() {
     for (option, rule, code, said) in [
         (Some("reject-once"), Some("edit(*.env)"), -32602, "the rule `edit(*.env)` of the worker denies it"),
         (Some("reject-once"), None, -32602, "the owner of the worker has rejected it"),
@@ -91,7 +91,7 @@ fn what_is_denied_is_answered_with_the_rule() {
 }
 
 #[test]
-fn only_what_rules_are_about_is_asked() {
+fn only_subjects_of_rules_need_a_decision() {
     let guarded = vec!["/w/.agents".into()];
     let mut talk = talk(ClientRules { guarded, ..ClientRules::default() });
     talk.line(json!({"id": 0, "method": "fs/read_text_file", "params": {"path": "/w/a"}}));
@@ -135,7 +135,7 @@ fn a_command_is_asked_for_with_its_variables_and_without_their_values() {
 }
 
 #[test]
-fn what_waits_ends_with_its_turn_and_with_its_request() {
+fn waiting_entries_end_with_their_turn_or_request() {
     type End = fn(&mut Talk);
     let ends: [(End, &str, &str); 4] = [
         (
@@ -178,7 +178,7 @@ fn what_waits_ends_with_its_turn_and_with_its_request() {
 }
 
 #[test]
-fn so_many_may_wait_and_no_more() {
+fn the_number_of_waiting_requests_is_bounded() {
     let mut talk = talk(all());
     for id in 0..256 {
         talk.line(json!({"id": 1000 + id, "method": "session/request_permission", "params": {}}));

@@ -22,7 +22,7 @@ fn modes() -> Value {
 }
 
 #[test]
-fn a_session_is_ready_when_what_was_chosen_of_it_is_set() {
+fn a_session_is_ready_once_its_chosen_options_are_set() {
     let mut talk = opened_with(r#"{"mode": "plan"}"#, modes());
     assert_eq!(
         (talk.methods(), talk.conversation.phase()),
@@ -35,7 +35,7 @@ fn a_session_is_ready_when_what_was_chosen_of_it_is_set() {
 }
 
 #[test]
-fn a_start_fails_with_what_cannot_be_set() {
+fn a_start_fails_with_the_option_that_cannot_be_set() {
     let talk = opened_with(r#"{"mode": "yolo"}"#, modes());
     assert_eq!(talk.types(), [T::OptionSet, T::StartFailed]);
     let error = &talk.records[1].body["error"];
@@ -99,7 +99,7 @@ fn options_are_set_one_after_the_other_also_in_a_turn_and_an_error_ends_the_comm
 }
 
 #[test]
-fn what_the_agent_says_of_its_own_accord_counts_for_its_own_session_alone() {
+fn unsolicited_updates_count_only_for_the_agents_own_session() {
     let mut talk = opened_with("{}", modes());
     let update = |session: &str, mode: &str| {
         json!({"method": "session/update", "params": {"sessionId": session, "update": {

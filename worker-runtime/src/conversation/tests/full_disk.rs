@@ -35,7 +35,7 @@ fn a_prompt_that_was_refused_for_a_full_disk_is_not_taken_when_it_is_said_again(
 }
 
 #[test]
-fn whether_an_answer_was_taken_is_not_said_before_it_is_written() {
+fn an_answer_is_confirmed_only_after_its_record_is_written() {
     let mut talk = Talk::ready(None, json!({}));
     talk.line(json!({"id": 9, "method": "session/request_permission", "params": {
         "sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": []}}));

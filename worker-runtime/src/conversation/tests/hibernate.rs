@@ -24,7 +24,7 @@ fn nothing_is_open_so_the_session_is_closed_and_the_agent_ended() {
 }
 
 #[test]
-fn what_is_open_keeps_it() {
+fn pending_work_prevents_it() {
     let mut talk = Talk::new(None, None);
     assert_eq!(hibernate(&mut talk, 4), Err(Refusal::NotReady));
     let mut talk = Talk::ready(None, json!({}));
@@ -40,7 +40,7 @@ fn what_is_open_keeps_it() {
 }
 
 #[test]
-fn what_the_agent_asked_for_keeps_it_until_that_is_over() {
+fn requests_of_the_agent_prevent_it_until_they_end() {
     let mut talk = Talk::ready(None, json!({}));
     talk.line(json!({"id": 0, "method": "terminal/create", "params": {"sessionId": "s", "command": "c"}}));
     assert_eq!(hibernate(&mut talk, 4), Err(Refusal::Busy), "it waits for an answer");

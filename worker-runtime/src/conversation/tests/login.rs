@@ -50,7 +50,7 @@ fn the_way_that_the_launcher_names_is_gone_once_and_the_same_session_asked_for_a
 }
 
 #[test]
-fn without_a_way_that_the_agent_can_go_the_start_fails_with_what_to_do() {
+fn without_a_usable_login_method_the_start_fails_with_advice() {
     for named in [None, Some("tui"), Some("odd"), Some("other")] {
         let mut talk = offering(Some("old"), named, one_way());
         talk.line(refused(2));
@@ -121,7 +121,7 @@ fn a_prompt_is_not_sent_again_after_a_login() {
 }
 
 #[test]
-fn an_agent_that_nobody_could_log_in_is_ended_so_that_the_next_one_finds_the_login() {
+fn an_agent_without_login_is_ended_so_that_the_next_start_finds_the_login() {
     let failed = |talk: &mut Talk| talk.line(json!({"id": 4, "error": {"code": 1, "message": "no"}}));
     let late = |talk: &mut Talk| talk.input(Input::Timer(Timer::Phase));
     for (named, then) in [

@@ -30,7 +30,7 @@ fn call(id: &str, title: &str) -> Value {
 }
 
 #[test]
-fn a_request_gets_what_it_leaves_out_from_the_call_and_from_every_update() {
+fn a_request_is_completed_from_its_call_and_every_update() {
     let mut calls = ToolCalls::default();
     begins(
         &mut calls,
@@ -62,7 +62,7 @@ fn a_request_that_repeats_everything_gets_nothing() {
 }
 
 #[test]
-fn what_was_said_last_counts() {
+fn the_last_value_counts() {
     let mut calls = ToolCalls::default();
     for (id, title) in [("a", "first"), ("b", "other"), ("a", "second")] {
         begins(&mut calls, &call(id, title));
@@ -135,7 +135,7 @@ fn a_call_that_was_asked_for_or_is_of_an_earlier_turn_is_open_no_more() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded() {
+fn the_remembered_calls_are_bounded() {
     let mut calls = ToolCalls::default();
     for number in 0..=MAX_CALLS {
         begins(&mut calls, &call(&number.to_string(), "t"));
@@ -157,7 +157,7 @@ fn what_is_remembered_is_bounded() {
 }
 
 #[test]
-fn what_is_not_understood_is_left_out() {
+fn invalid_entries_are_omitted() {
     let mut calls = ToolCalls::default();
     for odd in [json!(null), json!({"toolCallId": 7}), json!([])] {
         begins(&mut calls, &odd);

@@ -49,7 +49,7 @@ fn a_branch_and_a_folder_that_are_there_are_left_alone() {
 }
 
 #[test]
-fn what_fails_is_undone() {
+fn a_failed_creation_is_undone() {
     let world = World::new();
     world.write(".gitattributes", "*.big filter=absent\n");
     world.write("file.big", "big\n");

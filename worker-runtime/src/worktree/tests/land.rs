@@ -314,7 +314,7 @@ fn an_older_git_merges_the_same() {
 }
 
 #[test]
-fn without_an_identity_git_says_what_to_do() {
+fn without_an_identity_the_error_gives_advice() {
     let mut world = World::new();
     let worktree = with_work(&world);
     world.env.retain(|(name, _)| !name.to_string_lossy().starts_with("GIT_"));

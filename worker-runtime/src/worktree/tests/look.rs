@@ -79,7 +79,7 @@ fn commits_count_that_no_other_ref_has() {
 }
 
 #[test]
-fn what_is_under_way_stays() {
+fn unfinished_operations_stay() {
     let world = World::new();
     let worktree = world.create("one");
     write(&worktree.path.join("changed"), "theirs\n");

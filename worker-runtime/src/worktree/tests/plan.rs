@@ -8,7 +8,7 @@ use subagent_protocol::Code;
 use super::world::{World, refused};
 
 #[test]
-fn it_says_what_the_worktree_is_made_from() {
+fn the_result_names_the_base_of_the_worktree() {
     let world = World::new();
     fs::create_dir_all(world.top().join("a/b")).unwrap();
     let head = world.git(&["rev-parse", "HEAD"]);

@@ -37,7 +37,7 @@ fn child() {
 }
 
 #[test]
-fn nothing_is_lost_whatever_is_killed() {
+fn nothing_is_lost_when_processes_are_killed() {
     let mut random = Random::announced();
     let plain = World::new();
     let with_submodule = World::new();
