@@ -59,20 +59,25 @@ pub fn item_of(event: &Event) -> Option<StoryItem> {
     })
 }
 
-/// Adds an item behind others: it goes on with the last one, updates an earlier one, or is new.
-pub fn append(items: &mut Vec<StoryItem>, item: StoryItem) {
+/// Adds an item behind others: it goes on with the last one, updates an earlier one, or is new. Returns the index of the
+/// item that changed.
+pub fn append(items: &mut Vec<StoryItem>, item: StoryItem) -> usize {
     let flows = matches!(item.kind, StoryKind::Agent | StoryKind::Thought);
     let same = |other: &StoryItem| {
         (other.kind, &other.session_id) == (item.kind, &item.session_id) && other.key == item.key
     };
+    let last = items.len().saturating_sub(1);
     let known = match flows {
-        true => items.last_mut().filter(|last| same(last) && last.turn_id == item.turn_id),
-        false if item.key.is_some() => items.iter_mut().rev().find(|other| same(other)),
+        true => items.last().filter(|other| same(other) && other.turn_id == item.turn_id).map(|_| last),
+        false if item.key.is_some() => items.iter().rposition(same),
         false => None,
     };
-    match known {
-        None => items.push(item),
-        Some(known) => {
+    match known.and_then(|index| Some((index, items.get_mut(index)?))) {
+        None => {
+            items.push(item);
+            items.len() - 1
+        }
+        Some((index, known)) => {
             known.text.push_str(&item.text);
             for (key, value) in item.data {
                 match (known.data.get_mut(&key), value) {
@@ -82,13 +87,14 @@ pub fn append(items: &mut Vec<StoryItem>, item: StoryItem) {
                     (_, value) => _ = known.data.insert(key, value),
                 }
             }
+            index
         }
     }
 }
 
 /// Joins items with those that follow them.
 pub fn join(items: &mut Vec<StoryItem>, later: impl IntoIterator<Item = StoryItem>) {
-    later.into_iter().for_each(|item| append(items, item));
+    later.into_iter().for_each(|item| _ = append(items, item));
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub use query::{Query, segment};
 pub use questions::Questions;
 pub use running::{ended, running, running_or_forgotten, running_soon, shown};
 pub use spawn::log_path;
-pub use stream::{Batch, Events};
+pub use stream::{Batch, Events, Step};
 pub use tasks::{TaskWait, read};
 pub use wait::{Cursor, Waiting};
 

@@ -28,6 +28,8 @@ pub struct Events<'a> {
     lines: Option<Lines>,
     /// What the last line said that was no event; it counts after the events before it.
     said: Option<Said>,
+    /// Why the connection was lost, until the next one is made.
+    lost: Option<Lost>,
     losses: Losses,
 }
 
@@ -45,6 +47,17 @@ pub enum Batch {
     Events(Vec<Value>),
     /// There are no more: with `follow`, the worker is stopped.
     End,
+}
+
+/// A batch, or a change of the connection.
+#[derive(Debug)]
+pub enum Step {
+    /// The stream is open, for the first time or again.
+    Opened,
+    /// The connection was lost. The next step makes another one, and starts the daemon if it must.
+    Lost,
+    /// What came in.
+    Batch(Batch),
 }
 
 impl Client {
@@ -93,6 +106,7 @@ impl Client {
             cursor: from,
             lines: None,
             said: None,
+            lost: None,
             losses: Losses::default(),
         }
     }
@@ -105,9 +119,24 @@ impl Events<'_> {
     /// Those of [`Client::ask`].
     pub async fn next(&mut self) -> Result<Batch> {
         loop {
+            if let Step::Batch(batch) = self.step().await? {
+                return Ok(batch);
+            }
+        }
+    }
+
+    /// The same, for a reader who is told when the connection is lost and made again.
+    ///
+    /// # Errors
+    /// Those of [`Client::ask`].
+    pub async fn step(&mut self) -> Result<Step> {
+        if let Some(lost) = self.lost.take() {
+            self.client.lost(lost, &mut self.losses).await?;
+        }
+        loop {
             let Some(lines) = self.lines.as_mut() else {
                 self.open().await?;
-                continue;
+                return Ok(Step::Opened);
             };
             let Some(info) = self.client.daemon().cloned() else {
                 self.lines = None;
@@ -120,14 +149,15 @@ impl Events<'_> {
                 None => match patiently(&info, deadline, lines.next()).await? {
                     Ok(Some(found)) => match self.take(&found)? {
                         events if events.is_empty() => continue,
-                        events => return Ok(Batch::Events(events)),
+                        events => return Ok(Step::Batch(Batch::Events(events))),
                     },
-                    Ok(None) => return Ok(Batch::End),
+                    Ok(None) => return Ok(Step::Batch(Batch::End)),
                     Err(error) => Lost::Broken(error),
                 },
             };
             self.lines = None;
-            self.client.lost(lost, &mut self.losses).await?;
+            self.lost = Some(lost);
+            return Ok(Step::Lost);
         }
     }
 

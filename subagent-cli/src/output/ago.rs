@@ -26,6 +26,35 @@ pub fn ago(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// The same in at most four columns, for a table that is drawn again.
+#[must_use]
+pub fn age(then: Timestamp, now: Timestamp) -> String {
+    let seconds = millis_since(then, now) / 1000;
+    match seconds {
+        0..MINUTE => format!("{seconds}s"),
+        MINUTE..HOUR => format!("{}m", seconds / MINUTE),
+        HOUR..DAY => format!("{}h", seconds / HOUR),
+        _ => format!("{}d", (seconds / DAY).min(999)),
+    }
+}
+
+/// Returns when [`age`] becomes another text.
+#[must_use]
+pub fn age_lasts(then: Timestamp, now: Timestamp) -> Duration {
+    let passed = millis_since(then, now);
+    let unit = match passed / 1000 {
+        0..MINUTE => 1,
+        MINUTE..HOUR => MINUTE,
+        HOUR..DAY => HOUR,
+        _ => DAY,
+    };
+    Duration::from_millis(unit * 1000 - passed % (unit * 1000))
+}
+
+fn millis_since(then: Timestamp, now: Timestamp) -> u64 {
+    u64::try_from(now.0.saturating_sub(then.0)).unwrap_or(0)
+}
+
 /// How long something has taken so far.
 #[must_use]
 pub fn elapsed(time: Duration) -> String {
@@ -67,6 +96,27 @@ mod tests {
             assert_eq!(ago(seconds), expected, "{seconds}");
         }
         assert_eq!(super::ago(Timestamp(i64::MIN), Timestamp(i64::MAX)), "1970-01-01");
+    }
+
+    #[test]
+    fn an_age_is_narrow_and_says_when_it_changes() {
+        let now = Timestamp(1_795_292_982_000);
+        for (millis, expected, lasts) in [
+            (-9_000, "0s", 1_000),
+            (0, "0s", 1_000),
+            (12_300, "12s", 700),
+            (59_999, "59s", 1),
+            (61_000, "1m", 59_000),
+            (3_600_000, "1h", 3_600_000),
+            (90_000_000, "1d", 82_800_000),
+            (i64::MAX / 2, "999d", 0),
+        ] {
+            let then = Timestamp(now.0 - millis);
+            assert_eq!(age(then, now), expected, "{millis}");
+            if lasts > 0 {
+                assert_eq!(age_lasts(then, now), Duration::from_millis(lasts), "{millis}");
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod live;
 pub mod page;
 pub mod redrawn;
 pub(crate) mod rule;
+pub mod short;
 pub mod style;
 pub mod table;
 pub mod terminal;

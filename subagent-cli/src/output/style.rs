@@ -22,6 +22,10 @@ pub enum Style {
 }
 
 impl Style {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Plain, Self::Strong, Self::Dim, Self::Good, Self::Bad, Self::Attention, Self::Active];
+
     /// The style of a state of a worker, of a controller, of a tool call or of the entry of a plan.
     #[must_use]
     pub fn of_state(state: &str) -> Self {

@@ -8,6 +8,7 @@ use subagent_protocol::markdown::{fenced, span};
 use super::super::figures;
 use super::{Ended, MAX_MESSAGE_BYTES};
 use crate::output::ago::took;
+use crate::output::short;
 
 /// Changed files that are listed.
 const MAX_FILES: usize = 100;
@@ -35,10 +36,10 @@ pub(super) fn markdown(ended: &Ended<'_>) -> String {
         if let Some(tokens) = figures.tokens {
             let counts = counts(ended.usage);
             let counts = if counts.is_empty() { counts } else { format!(" ({})", name(&counts)) };
-            fact("Usage", &format!("{}{counts}", figures::tokens(tokens)));
+            fact("Usage", &format!("{}{counts}", short::tokens(tokens)));
         }
         if let Some(cost) = &figures.cost {
-            fact("Cost", &figures::money(cost));
+            fact("Cost", &short::money(cost));
         }
         files(&mut text, figures);
     }
@@ -69,7 +70,7 @@ fn files(text: &mut String, figures: &figures::Figures) {
     text.push_str("\n### Changed files\n\n");
     for change in figures.changes.iter().take(MAX_FILES) {
         let lines = match (change.added, change.deleted) {
-            (Some(added), Some(deleted)) => figures::lines(added, deleted),
+            (Some(added), Some(deleted)) => short::lines(added, deleted),
             _ => "binary".to_owned(),
         };
         let _ = writeln!(text, "- {} {lines}", name(&change.path));
