@@ -52,6 +52,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         let shell = args.get(1).map(|shell| shell.to_string_lossy());
         return finish(Format::Text, commands::completions::legacy(wanted, shell.as_deref()));
     }
+    let args = if args.is_empty() && commands::top::is_meant() { vec!["top".into()] } else { args };
     let parsed = args::parse(args.iter().cloned()).or_else(|error| match args::watch_all(&error, &args) {
         Some(all) if output::terminal::Terminal::of_stdout().is_some() => args::parse(all),
         _ => Err(error),

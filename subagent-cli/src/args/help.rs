@@ -17,7 +17,7 @@ const MORE: &str = "More";
 const COMMANDS: &[(&str, &[&str])] = &[
     ("Work", &["run", "send", "wait", "watch", "show", "result", "diff", "land", "cancel"]),
     ("Questions", &["approve", "answer", "approval"]),
-    ("Overview", &["ls", "status", "tree", "budget", "usage", "summary"]),
+    ("Overview", &["top", "ls", "status", "tree", "budget", "usage", "summary"]),
     ("Agents", &["init", "launcher", "agent", "memory", "role", "policy", "config"]),
     (
         MORE,
@@ -481,7 +481,7 @@ mod tests {
             assert!(last.starts_with("  controller "), "{text}");
             assert!(text.lines().all(|line| line.width() <= WIDTH), "{text}");
         }
-        assert!(short("").lines().count() <= 45, "{}", short(""));
+        assert!(short("").lines().count() <= 46, "{}", short(""));
     }
 
     #[test]

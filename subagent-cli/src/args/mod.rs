@@ -34,6 +34,7 @@ pub mod run;
 pub mod schedules;
 pub mod state;
 pub mod tasks;
+pub mod top;
 pub mod turns;
 mod usage;
 pub mod used;
@@ -146,6 +147,7 @@ pub enum Command {
     /// List and delete the sessions that an agent keeps
     Session(SessionCommand),
     Ls(Ls),
+    Top(top::Top),
     Status(StatusArgs),
     Stop(WorkerStop),
     Rm(WorkerRm),

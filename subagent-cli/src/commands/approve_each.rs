@@ -33,15 +33,28 @@ pub(super) fn run(
             return Ok(None);
         }
         for question in open {
-            let path = format!("/v1/workers/{}/events/latest", segment(&question.worker_id));
-            let latest = client.ask(&Ask::get(path)).await?;
-            match dialog.ask_waited(client, &mut follower, &question, &latest["event"]).await? {
+            match one(&mut dialog, client, &mut follower, &question).await? {
                 Asked::Interrupted => live_wait::leave("approve"),
                 Asked::Answered | Asked::Skipped | Asked::Elsewhere => {}
             }
         }
         Ok(Some(Outcome::Printed(ExitCode::SUCCESS)))
     })
+}
+
+/// Asks an open question; an answer of another command ends it.
+///
+/// # Errors
+/// Those of [`Client::ask`] and [`Dialog::ask_waited`].
+pub(super) async fn one(
+    dialog: &mut Dialog,
+    client: &mut Client,
+    follower: &mut Client,
+    question: &Question,
+) -> Result<Asked> {
+    let path = format!("/v1/workers/{}/events/latest", segment(&question.worker_id));
+    let latest = client.ask(&Ask::get(path)).await?;
+    dialog.ask_waited(client, follower, question, &latest["event"]).await
 }
 
 fn permissions(listed: &Value) -> Vec<Question> {

@@ -74,6 +74,7 @@ mod summary;
 mod task;
 mod text_risk;
 mod text_source;
+pub(crate) mod top;
 mod tree;
 mod turn;
 mod turn_result;
@@ -162,6 +163,7 @@ pub fn format(command: &Command) -> Format {
         Command::Worker(WorkerCommand::Rm(args)) => args.several.json.json,
         Command::Worker(WorkerCommand::Set(args)) => args.json.json,
         Command::Ls(args) => args.form() == Some(ListForm::Json),
+        Command::Top(_) => false,
         Command::Status(args) => args.json.json,
         Command::Stop(args) => args.json.json,
         Command::Rm(args) => args.several.json.json,
@@ -244,6 +246,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Worker(WorkerCommand::Rm(args)) => worker_rm::run(&args, context),
         Command::Worker(WorkerCommand::Set(args)) => worker_set::run(args, context),
         Command::Ls(args) => ls::run(&args, context),
+        Command::Top(args) => top::run(&args, context),
         Command::Status(args) => status::run(&args, context),
         Command::Stop(args) => worker_stop::run(&args, context),
         Command::Rm(args) => worker_rm::run(&args, context),

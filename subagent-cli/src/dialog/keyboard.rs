@@ -19,7 +19,7 @@ const MAX_LINE_BYTES: usize = 4096;
 
 /// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(crate) enum Key {
     Char(char),
     Enter,
     /// Ctrl-C.
@@ -43,7 +43,7 @@ impl Key {
 
 /// The terminal of stdin.
 #[derive(Debug)]
-pub(super) struct Keyboard {
+pub(crate) struct Keyboard {
     terminal: AsyncFd<File>,
     /// What was typed after the last key that was handed over.
     typed: String,
@@ -74,11 +74,39 @@ impl Drop for KeyByKey<'_> {
     }
 }
 
+/// A terminal without echo, lines and signals. It has its usual mode again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    terminal: File,
+    usual: Termios,
+}
+
+impl Raw {
+    /// Gives the terminal its usual mode.
+    pub(crate) fn restore(&self) {
+        let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.usual);
+    }
+
+    /// The same for a hook that outlives this.
+    ///
+    /// # Errors
+    /// When the system has no more descriptors.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { terminal: self.terminal.try_clone()?, usual: self.usual.clone() })
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
 impl Keyboard {
     /// The keyboard, if stdin is a terminal and this process is in front of it.
     ///
     /// Has to be called inside of a runtime.
-    pub(super) fn open() -> Option<Self> {
+    pub(crate) fn open() -> Option<Self> {
         if !io::stdin().is_terminal() || !is_in_front(&io::stdin()) {
             return None;
         }
@@ -94,7 +122,7 @@ impl Keyboard {
     }
 
     /// Forgets what was typed before a question was seen.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.typed.clear();
         let _ = tcflush(self.terminal.get_ref(), QueueSelector::IFlush);
     }
@@ -143,7 +171,24 @@ impl Keyboard {
         }
     }
 
-    async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+    /// Hands over all keys as bytes, and shows none, until the result is dropped.
+    ///
+    /// # Errors
+    /// When the terminal does not take the mode.
+    pub(crate) fn raw(&self) -> io::Result<Raw> {
+        let terminal = self.terminal.get_ref().try_clone()?;
+        let usual = tcgetattr(&terminal)?;
+        let mut modes = usual.clone();
+        modes.make_raw();
+        tcsetattr(&terminal, OptionalActions::Now, &modes)?;
+        Ok(Raw { terminal, usual })
+    }
+
+    /// Reads bytes that were typed; 0 if the terminal is gone.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.terminal.readable().await?;
             if let Ok(read) = ready.try_io(|terminal| terminal.get_ref().read(bytes)) {

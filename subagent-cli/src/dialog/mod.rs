@@ -3,8 +3,8 @@
 //! Must not decide anything by itself, nor keep a question that was answered elsewhere from ending.
 
 mod form;
-mod keyboard;
-mod permission;
+pub(crate) mod keyboard;
+pub(crate) mod permission;
 
 use std::cell::Cell;
 use std::io;

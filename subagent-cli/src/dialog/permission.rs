@@ -4,7 +4,7 @@ use super::keyboard::Key;
 
 /// What a person is asked at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// For one of the keys.
     Choice,
     /// Whether the rule that was shown may be made.
@@ -13,7 +13,7 @@ pub(super) enum Stage {
 
 /// What a person wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(crate) enum Wish {
     /// Allow it once.
     Allow,
     /// Allow it, and everything that the rule covers.
@@ -28,7 +28,7 @@ pub(super) enum Wish {
 
 /// What a key leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Done(Wish),
     Ask(Stage),
     ShowAll,
@@ -45,7 +45,7 @@ const CHOICES: [[&str; 6]; 3] = [
 ];
 
 /// The keys of a stage, for people at a terminal of this width. The cursor stands behind them.
-pub(super) fn keys(stage: Stage, has_rule: bool, width: usize) -> String {
+pub(crate) fn keys(stage: Stage, has_rule: bool, width: usize) -> String {
     let choice = |labels: &[&str; 6], gap: &str| {
         let labels = labels.iter().filter(|label| has_rule || !label.starts_with("[a]"));
         labels.copied().collect::<Vec<_>>().join(gap)
@@ -62,7 +62,7 @@ pub(super) fn keys(stage: Stage, has_rule: bool, width: usize) -> String {
 }
 
 /// Takes a key.
-pub(super) const fn press(stage: Stage, key: Key, has_rule: bool) -> Step {
+pub(crate) const fn press(stage: Stage, key: Key, has_rule: bool) -> Step {
     match (stage, key) {
         (_, Key::Interrupt) => Step::Interrupt,
         (_, Key::End) => Step::Done(Wish::Skip),

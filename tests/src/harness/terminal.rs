@@ -1,12 +1,13 @@
 //! Runs a command whose stdout and stderr are a terminal, and keeps the screen's content.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::Pid;
 
 use super::command::{Command, Said};
@@ -16,6 +17,9 @@ use super::wait::poll;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Time limit for the last output after a command's end.
 const SCREEN_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The height of the terminal.
+const ROWS: u16 = 24;
 
 /// The streams of a command that are connected to the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +38,7 @@ pub struct AtTerminal {
     child: Option<Child>,
     screen: Said,
     keyboard: OwnedFd,
+    columns: u16,
     /// Our copy of the command's side: without it the screen would end between two writers.
     _side: OwnedFd,
 }
@@ -57,7 +62,7 @@ impl Command {
     /// If it cannot be started.
     #[track_caller]
     pub fn at_terminal(self, columns: u16, on: On) -> AtTerminal {
-        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: ROWS, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).unwrap();
         let side = || Stdio::from(pty.slave.try_clone().unwrap());
         let mut command = self.env_default("TERM", "xterm-256color").process();
@@ -69,6 +74,7 @@ impl Command {
         AtTerminal {
             child: Some(child),
             keyboard,
+            columns,
             screen: Said::collect(File::from(pty.master)),
             _side: pty.slave,
         }
@@ -105,6 +111,58 @@ impl AtTerminal {
     #[must_use]
     pub fn bytes(&self) -> String {
         self.screen.text()
+    }
+
+    /// What a person sees now of a program that draws all of the screen: its lines, and whether it has a screen of its own.
+    #[must_use]
+    pub fn picture(&self) -> (String, bool) {
+        let mut terminal = vt100::Parser::new(ROWS, self.columns, 0);
+        terminal.process(self.bytes().as_bytes());
+        let screen = terminal.screen();
+        let lines = screen.rows(0, self.columns).map(|line| line.trim_end().to_owned());
+        (lines.collect::<Vec<_>>().join("\n"), screen.alternate_screen())
+    }
+
+    /// Waits until a person sees this.
+    ///
+    /// # Panics
+    /// When it does not come.
+    #[track_caller]
+    pub fn sees(&self, text: &str) {
+        let seen = poll(DEADLINE, || self.picture().0.contains(text).then_some(()));
+        assert!(seen.is_some(), "{text:?} is not in\n{}", self.picture().0);
+    }
+
+    /// Gives the terminal another width, and tells the command.
+    ///
+    /// # Panics
+    /// When the system does not take it.
+    pub fn resize(&mut self, columns: u16) {
+        let size = Winsize { ws_row: ROWS, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: the call reads the size alone.
+        #[allow(unsafe_code)]
+        let set = unsafe { nix::libc::ioctl(self._side.as_raw_fd(), nix::libc::TIOCSWINSZ, &raw const size) };
+        assert_eq!(set, 0);
+        self.columns = columns;
+        self.signal(Signal::SIGWINCH);
+    }
+
+    /// The modes of the terminal.
+    ///
+    /// # Panics
+    /// When the system does not tell.
+    #[must_use]
+    pub fn modes(&self) -> Termios {
+        tcgetattr(&self._side).unwrap()
+    }
+
+    /// The process.
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.child.as_ref().unwrap().id().try_into().unwrap()
     }
 
     /// Sends it a signal.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use subagent_tests::harness::{Sandbox, wait_until, wait_while};
+use subagent_tests::harness::{On, Sandbox, wait_until, wait_while};
 
 use crate::tools::context_switches;
 
@@ -28,5 +28,22 @@ fn an_idle_worker_its_daemon_and_its_follower_do_nothing() {
     };
     wait_until("two seconds without any activity", SETTLES, quiet);
     let _ = follower.kill();
+    sandbox.finish();
+}
+
+#[test]
+fn a_board_without_an_age_on_it_does_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let board = sandbox.command("subagent").args(["top"]).at_terminal(80, On::All);
+    board.sees("No workers.");
+    let switches = || [sandbox.daemon().pid, board.pid()].map(context_switches);
+    let quiet = || {
+        let before = switches();
+        wait_while(QUIET, || (switches() == before).then_some(()))
+    };
+    wait_until("two seconds without anything done", SETTLES, quiet);
+    board.types("q");
+    assert!(board.screen().status.success());
     sandbox.finish();
 }

@@ -10,6 +10,7 @@ mod approvals;
 mod asked_in_place;
 mod backup;
 mod bad_input;
+mod board;
 mod budgets;
 mod bytes;
 mod ci;

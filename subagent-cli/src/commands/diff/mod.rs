@@ -64,6 +64,36 @@ pub(super) fn of_worker(worker: String, workspace: &Workspace, context: &Context
     look(Some(worker), true, workspace, context).map(|(shown, found)| data(&shown, &found))
 }
 
+/// The patches of a worker for a terminal, below a line that says where they come from if that is not git.
+///
+/// # Errors
+/// Those of [`overview::of`].
+pub(super) fn text_of(
+    worker: &str,
+    workspace: &Workspace,
+    context: &Context,
+    terminal: Terminal,
+) -> Result<String> {
+    let (_, found) = look(Some(worker.to_owned()), true, workspace, context)?;
+    let note = found.reason.filter(|_| !found.changes.is_empty());
+    let note = note.map(|reason| human::prose(&reported(&reason), terminal) + "\n").unwrap_or_default();
+    Ok(note + &rendered::text(&found.changes, Form::Patch, Some(terminal)))
+}
+
+/// The numbers of lines that a worker has added and deleted.
+///
+/// # Errors
+/// Those of [`overview::of`].
+pub(super) fn count_of(worker: &str, workspace: &Workspace, context: &Context) -> Result<(u64, u64)> {
+    let mut client = Client::new(context, workspace);
+    let changes = block_on(changed_files(&mut client, worker, workspace, context))?;
+    Ok(total(&changes))
+}
+
+fn reported(reason: &str) -> String {
+    format!("note: these are the changes that the agent has reported: {reason}")
+}
+
 /// A worker with its changes; with patches only if they are wanted.
 fn look(
     worker: Option<String>,
@@ -150,7 +180,7 @@ fn data(worker: &Value, found: &Found) -> Value {
 fn print(found: &Found, form: Form, name: &str) -> Result<Outcome> {
     let terminal = Terminal::of_stdout();
     if let Some(reason) = &found.reason {
-        output::complain(&format!("note: these are the changes that the agent has reported: {reason}"));
+        output::complain(&reported(reason));
     }
     if found.changes.is_empty() {
         if Terminal::of_stderr().is_some() {

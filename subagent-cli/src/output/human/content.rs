@@ -161,7 +161,8 @@ fn diff(page: &mut Page, content: &Value, detail: Detail) {
     }
 }
 
-fn plan(page: &mut Page, data: &Value) {
+/// The entries of a plan.
+pub(super) fn plan(page: &mut Page, data: &Value) {
     page.word(Style::Dim, "plan").end();
     for entry in data["entries"].as_array().into_iter().flatten() {
         let status = word(entry, "status");

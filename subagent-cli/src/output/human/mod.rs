@@ -14,6 +14,7 @@ mod overview;
 mod questions;
 mod registry;
 mod removal;
+mod story;
 mod stream;
 mod turns;
 pub mod used;
@@ -23,6 +24,7 @@ mod workers;
 mod worktrees;
 
 use serde_json::Value;
+use subagent_protocol::api::StoryItem;
 
 use super::page::wrap;
 use super::style::Style;
@@ -73,6 +75,12 @@ pub fn question(data: &Value, detail: Detail, terminal: Terminal) -> String {
 #[must_use]
 pub fn decided_by(data: &Value, terminal: Terminal) -> String {
     page_of(terminal, |view| inbox::answered_by(view, data))
+}
+
+/// An item of a worker's story.
+#[must_use]
+pub fn story_item(item: &StoryItem, terminal: Terminal) -> String {
+    page_of(terminal, |view| story::item(&mut view.page, item))
 }
 
 /// The rule that an answer makes.

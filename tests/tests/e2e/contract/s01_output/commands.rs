@@ -94,7 +94,7 @@ impl Leaf {
     }
 }
 
-/// Returns all of them, except the demo (for people) and the MCP server (with its own protocol).
+/// Returns all of them, except the demo and the board (for people) and the MCP server (with its own protocol).
 #[track_caller]
 pub(super) fn leaves(sandbox: &Sandbox) -> Vec<Leaf> {
     let mut found = Vec::new();
@@ -111,7 +111,7 @@ fn below(sandbox: &Sandbox, path: &[String], found: &mut Vec<Leaf>) {
         found.push(Leaf { path: path.to_vec(), required: required(help), flags: flags(help) });
         return;
     }
-    for command in commands.iter().filter(|name| !["help", "demo", "mcp"].contains(&name.as_str())) {
+    for command in commands.iter().filter(|name| !["help", "demo", "mcp", "top"].contains(&name.as_str())) {
         below(sandbox, &[path, std::slice::from_ref(command)].concat(), found);
     }
 }

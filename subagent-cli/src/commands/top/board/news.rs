@@ -1,0 +1,214 @@
+//! News, and what a board makes of them.
+
+use serde_json::Value;
+use subagent_model::{Applied, Workers};
+use subagent_protocol::api::{OverviewItem, TranscriptShown};
+use subagent_protocol::event::{Event, EventType};
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::time::Timestamp;
+
+use super::super::effect::{Command, Effect, Input};
+use super::super::list::Entry;
+use super::super::story::Story;
+use super::super::view::{Page, View};
+use super::{Board, Link, MAX_UNKNOWN, named};
+use crate::failure::Failure;
+use crate::output::advice;
+use crate::output::style::Style;
+
+impl Board {
+    /// Takes news.
+    pub(in super::super) fn on_input(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+        let mut effects = self.take(input, now);
+        effects.extend(self.settle());
+        effects
+    }
+
+    fn take(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+        match input {
+            Input::Snapshot(snapshot) => {
+                self.workers = Some(Workers::new(&snapshot));
+                if let Some(worker) = self.awaited.take_if(|worker| snapshot_has(&snapshot.items, worker)) {
+                    self.list.choose(worker);
+                }
+            }
+            Input::Events(events) => return self.see(&events),
+            Input::Opened => match std::mem::replace(&mut self.link, Link::Connected) {
+                Link::Lost | Link::Unreachable(_) => {
+                    self.say(Style::Good, "connected to the daemon again");
+                }
+                Link::Unused | Link::Connecting | Link::Connected => {}
+            },
+            Input::Lost => self.link = Link::Lost,
+            Input::Expired => {
+                self.say(Style::Attention, "events were missed: this is a new snapshot");
+                if let Some(story) = self.story() {
+                    story.restart();
+                }
+            }
+            Input::Unreachable(failure) => self.link = Link::Unreachable(sentence(&failure)),
+            Input::Ended(command, ended) => return self.ended(&command, ended),
+            Input::Question(request, Ok(shown)) => self.asked.show(&request, shown, now),
+            Input::Question(_, Err(failure)) | Input::Filled(Err(failure)) | Input::Diff(_, Err(failure)) => {
+                self.fail(&failure);
+            }
+            Input::Filled(Ok(())) => {}
+            Input::Story(worker, before, page) => self.show_page(&worker, before.is_some(), page),
+            Input::Diff(worker, Ok(text)) => self.show_diff(worker, text),
+            Input::Counted(worker, count) => {
+                let is_current = self.counting.take().is_some_and(|(_, is_current)| is_current);
+                if is_current {
+                    self.counts.insert(worker, count);
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    fn story(&mut self) -> Option<&mut Story> {
+        match &mut self.view {
+            View::Story(story) => Some(story),
+            View::Text(page) => page.behind.as_deref_mut(),
+            View::Help(_, behind) => behind.as_deref_mut(),
+            View::List => None,
+        }
+    }
+
+    fn see(&mut self, events: &[Event]) -> Vec<Effect> {
+        let mut refresh = false;
+        for event in events {
+            if let Some(story) = self.story() {
+                story.see(event);
+            }
+            let kind = event.event_type;
+            // A turn has ended, or a person looks now: files have changed.
+            if kind.ends_turn() || kind.is_question() {
+                self.counts.remove(&event.worker_id);
+                if let Some((worker, is_current)) = &mut self.counting {
+                    *is_current &= *worker != event.worker_id;
+                }
+            }
+            let applied = self.workers.as_mut().map(|workers| workers.apply(event));
+            refresh |= match applied {
+                Some(Applied::Unknown) => {
+                    self.unknown.len() < MAX_UNKNOWN && self.unknown.insert(event.worker_id.clone())
+                }
+                Some(Applied::Row) => changes_what_events_do_not_say(kind),
+                Some(Applied::Nothing) | None => false,
+            };
+        }
+        if refresh { vec![Effect::Refresh] } else { Vec::new() }
+    }
+
+    fn show_page(&mut self, worker: &WorkerId, is_older: bool, page: Result<TranscriptShown, Failure>) {
+        let Some(story) = self.story().filter(|story| story.worker == *worker) else { return };
+        match page {
+            // The first page of a story that was begun anew in between.
+            Ok(_) if is_older == story.is_empty() => {}
+            Ok(page) => story.show(page),
+            Err(failure) => {
+                story.fail();
+                self.fail(&failure);
+            }
+        }
+    }
+
+    fn show_diff(&mut self, worker: WorkerId, text: String) {
+        let Some(row) = self.current().filter(|row| *row.worker_id() == worker) else { return };
+        let title = format!("diff of {}", named(row));
+        if text.is_empty() {
+            self.say(Style::Plain, "nothing has changed since its first turn");
+            return;
+        }
+        self.notice = None;
+        let behind = std::mem::replace(&mut self.view, View::List).behind();
+        self.view = View::Text(Page::of(title, worker, text, behind));
+    }
+
+    fn ended(&mut self, command: &Command, ended: Result<Value, Failure>) -> Vec<Effect> {
+        match ended {
+            Ok(data) => {
+                let started = command.words.first().is_some_and(|word| word == "run");
+                let name = data["name"].as_str().filter(|_| started);
+                let said = name.map(|name| format!("{name} {}", command.says.1));
+                self.say(Style::Good, said.as_deref().unwrap_or(&command.says.1));
+                if started {
+                    self.awaited = data["workerId"].as_str().and_then(|worker| worker.parse().ok());
+                }
+            }
+            Err(failure) => {
+                self.asked.reopen();
+                self.fail(&failure);
+            }
+        }
+        // It has changed something, or found that something is another one than what is shown.
+        vec![Effect::Refresh]
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        self.say(Style::Bad, &sentence(failure));
+    }
+
+    /// Brings what is chosen, fetched and counted in line with what is there.
+    pub(super) fn settle(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let entries = self.entries();
+        if let Some(workers) = &self.workers {
+            self.list.settle(&entries, workers);
+        }
+        let question = self.question();
+        effects.extend(self.asked.turn_to(question).map(Effect::ShowQuestion));
+        if let View::Story(story) = &mut self.view {
+            match story.begin() {
+                true => effects.push(Effect::ShowStory(story.worker.clone(), None)),
+                false => {
+                    let page =
+                        story.wanted().map(|before| Effect::ShowStory(story.worker.clone(), Some(before)));
+                    effects.extend(page);
+                }
+            }
+        }
+        if self.counting.is_none()
+            && let Some(worker) = self.uncounted(&entries)
+        {
+            self.counting = Some((worker.clone(), true));
+            effects.push(Effect::Count(worker));
+        }
+        effects
+    }
+
+    /// The first worker that is seen and whose changed lines are not counted.
+    fn uncounted(&self, entries: &[Entry]) -> Option<WorkerId> {
+        let workers = self.workers.as_ref()?;
+        let seen = entries.iter().skip(self.list.top).take(self.body.1);
+        let ids = seen.filter_map(|entry| match entry {
+            Entry::Item(item) => Some(item.find(workers)?.0.worker_id()),
+            Entry::Head(..) => None,
+        });
+        ids.into_iter().find(|worker| !self.counts.contains_key(*worker)).cloned()
+    }
+}
+
+fn snapshot_has(items: &[OverviewItem], worker: &WorkerId) -> bool {
+    items.iter().any(|item| item.worker_id == *worker)
+}
+
+/// Whether a snapshot after this event has more than the event: usage, budgets, worktrees, names.
+fn changes_what_events_do_not_say(kind: EventType) -> bool {
+    kind.ends_turn()
+        || matches!(
+            kind,
+            EventType::WorkerStarted
+                | EventType::WorkerStopped
+                | EventType::WorktreeCreated
+                | EventType::WorktreeLanded
+                | EventType::WorktreeRetired
+                | EventType::WorktreeRemoved
+        )
+}
+
+/// An error in a line, with what to do.
+fn sentence(failure: &Failure) -> String {
+    let hint = advice::hint(failure).map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("{failure}{hint}")
+}

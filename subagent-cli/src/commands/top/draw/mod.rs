@@ -1,0 +1,375 @@
+//! A board on a screen. Pure: the board and a time in, cells out.
+
+mod row;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Modifier, Style as Look};
+use ratatui::text::{Line, Span};
+use subagent_model::{Group, Workers};
+use subagent_protocol::clean::one_line;
+use subagent_protocol::time::Timestamp;
+use unicode_width::UnicodeWidthStr as _;
+
+use super::board::{Board, Link, named};
+use super::help;
+use super::list::{Entry, List};
+use super::prompt::Prompt;
+use super::styled::{self, look};
+use super::view::{Page, View};
+use crate::output::ago::{age, age_lasts};
+use crate::output::human;
+use crate::output::page::shorten;
+use crate::output::style::Style;
+use crate::output::terminal::Terminal;
+use row::Columns;
+
+/// Of a text that is shown in a line, at most this many bytes are looked at.
+const MAX_LINE_BYTES: usize = 4096;
+/// The question that is asked has at most this part of the screen.
+const QUESTION_PART: usize = 2;
+
+/// What a screen needs besides its cells.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Drawn {
+    /// Where a person types.
+    pub(super) cursor: Option<Position>,
+    /// After which time it would look different by itself.
+    pub(super) lasts: Option<Duration>,
+}
+
+/// Draws a board.
+pub(super) fn draw(board: &mut Board, buffer: &mut Buffer, now: Timestamp) -> Drawn {
+    let mut canvas = Canvas { area: buffer.area, buffer, colour: board.colour };
+    let (width, height) = (usize::from(canvas.area.width), usize::from(canvas.area.height));
+    if width == 0 || height == 0 {
+        return Drawn::default();
+    }
+    canvas.put(0, &title(board, width));
+    let below = below(board, width, height, now);
+    let body = height.saturating_sub(1 + below.len());
+    board.body = (width, body);
+    let mut lasts = body_lines(board, &mut canvas, now);
+    for (line, at) in below.iter().zip(height.saturating_sub(below.len())..) {
+        canvas.put(at, line);
+    }
+    if let Some(until) = board.asked.deaf_until(now) {
+        let deaf = Duration::from_millis(u64::try_from(until.0 - now.0).unwrap_or(0));
+        lasts = Some(lasts.map_or(deaf, |lasts| lasts.min(deaf)));
+    }
+    Drawn { cursor: cursor(board, width, height), lasts }
+}
+
+/// The cells that are drawn on.
+struct Canvas<'a> {
+    area: Rect,
+    buffer: &'a mut Buffer,
+    colour: bool,
+}
+
+impl Canvas<'_> {
+    /// Draws a line in this row. What is too wide is cut.
+    fn put(&mut self, at: usize, line: &Line<'_>) {
+        let Ok(row) = u16::try_from(at) else { return };
+        if row >= self.area.height {
+            return;
+        }
+        let plain = Line::from(line.to_string());
+        let line = if self.colour { line } else { &plain };
+        self.buffer.set_line(self.area.x, self.area.y + row, line, self.area.width);
+    }
+
+    /// Marks the row that is chosen.
+    fn choose(&mut self, at: usize) {
+        let Ok(row) = u16::try_from(at) else { return };
+        if self.colour && row < self.area.height {
+            let area = Rect { y: self.area.y + row, height: 1, ..self.area };
+            self.buffer.set_style(area, Look::new().add_modifier(Modifier::REVERSED));
+        }
+    }
+}
+
+/// A text of somebody as a part of a line.
+fn part(text: &str) -> String {
+    one_line(&text[..text.floor_char_boundary(MAX_LINE_BYTES)])
+}
+
+fn span(style: Style, text: impl Into<String>) -> Span<'static> {
+    Span::styled(text.into(), look(style))
+}
+
+fn line(style: Style, text: impl Into<String>) -> Line<'static> {
+    Line::from(span(style, text))
+}
+
+/// The first line: where this is, how much there is to do, and whether the daemon is there.
+fn title(board: &Board, width: usize) -> Line<'static> {
+    let (style, right) = match (&board.link, &board.workers) {
+        (Link::Unused, _) => (Style::Dim, "no daemon".to_owned()),
+        (Link::Connecting, None) => (Style::Dim, "connecting".to_owned()),
+        (Link::Lost, _) => (Style::Attention, "connection lost, connecting".to_owned()),
+        (Link::Unreachable(_), _) => (Style::Bad, "no connection".to_owned()),
+        (_, Some(workers)) => (Style::Plain, summary(workers)),
+        (Link::Connected, None) => (Style::Dim, "connected".to_owned()),
+    };
+    let left = match &board.view {
+        View::List => part(&board.place),
+        View::Story(story) => board.row(&story.worker).map(named).unwrap_or_default(),
+        View::Text(page) => part(&page.title),
+        View::Help(..) => "keys".to_owned(),
+    };
+    let right = shorten(&right, width);
+    let left = shorten(&format!("subagent  {left}"), width.saturating_sub(right.width() + 2));
+    let gap = width.saturating_sub(left.width() + right.width());
+    Line::from(vec![span(Style::Strong, left), Span::raw(" ".repeat(gap)), span(style, right)])
+}
+
+/// How many workers there are of each kind.
+fn summary(workers: &Workers) -> String {
+    let count = |group: Group| workers.rows().iter().filter(|row| row.group() == group).count();
+    let parts = [(Group::Needs, "need you"), (Group::Working, "working"), (Group::Done, "done")];
+    let parts = parts.map(|(group, word)| (count(group), word));
+    let shown = parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
+    shown.collect::<Vec<_>>().join(" · ")
+}
+
+/// The lines below the body: what is chosen in full, what was said last, and the keys.
+fn below(board: &mut Board, width: usize, height: usize, now: Timestamp) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    // In a window that is too low for all, the list comes first.
+    if height >= 8 && !matches!(board.view, View::Text(_) | View::Help(..)) {
+        lines.extend(chosen(board, width, height / QUESTION_PART, now));
+    }
+    if height >= 3 {
+        lines.push(said(board, width));
+    }
+    if height >= 2 {
+        lines.push(keys(board, width));
+    }
+    lines
+}
+
+/// The question that is chosen, else the worker.
+fn chosen(board: &mut Board, width: usize, room: usize, now: Timestamp) -> Vec<Line<'static>> {
+    let rule = line(Style::Dim, "─".repeat(width));
+    let mut lines = vec![rule];
+    if board.asked.shown().is_some() {
+        match board.asked.rule_to_make() {
+            Some(rule) => {
+                let rule = human::rule_to_make(rule, Terminal { width, colour: true });
+                lines.extend(styled::lines(&rule, width));
+            }
+            // Of a long question the beginning.
+            None => lines.extend(board.asked.lines(width).iter().take(room).cloned()),
+        }
+        let numbered = board.asked.numbered();
+        let options = numbered.iter().zip(1..).map(|((label, _), number)| {
+            Line::from(vec![span(Style::Strong, format!("  {number}  ")), span(Style::Plain, part(label))])
+        });
+        let (options, keys) = (options.collect::<Vec<_>>(), answers(board, width, now));
+        let left = room.saturating_sub(options.len() + 1).max(2);
+        if lines.len() > left {
+            lines.truncate(left - 1);
+            lines.push(line(Style::Dim, "  ... Enter shows all of it"));
+        }
+        lines.extend(options);
+        lines.push(keys);
+        return lines;
+    }
+    let Some(row) = board.current() else { return Vec::new() };
+    if board.shown_request().is_some() {
+        lines.push(line(Style::Dim, "the question is on its way"));
+        return lines;
+    }
+    let snapshot = &row.snapshot;
+    let mut facts = vec![snapshot.launcher.as_str(), snapshot.label.as_str(), snapshot.cwd.as_str()];
+    facts.retain(|fact| !matches!(*fact, "" | "worker" | "run"));
+    lines.push(line(Style::Dim, part(&facts.join("  "))));
+    if let Some(error) = &row.last_error {
+        lines.push(line(Style::Bad, part(error)));
+    }
+    lines
+}
+
+/// The keys that answer the question.
+fn answers(board: &Board, width: usize, now: Timestamp) -> Line<'static> {
+    let mut text = String::new();
+    for key in board.asked.keys(now) {
+        if text.width() + 2 + key.width() < width || text.is_empty() {
+            text.push_str(if text.is_empty() { "" } else { "  " });
+            text.push_str(key);
+        }
+    }
+    line(Style::Strong, text)
+}
+
+/// What a person is asked for, or what was said last.
+fn said(board: &Board, width: usize) -> Line<'static> {
+    if let Some(prompt) = &board.prompt {
+        let (label, room) = label(&prompt.label(), width);
+        let text = prompt.editor().map(|editor| editor.shown(room).0).unwrap_or_default();
+        return Line::from(vec![span(Style::Attention, label), Span::raw(text)]);
+    }
+    match (&board.notice, &board.link) {
+        (Some((style, text)), _) => line(*style, shorten(&part(text), width)),
+        (None, Link::Unreachable(why)) => line(Style::Bad, shorten(&part(why), width)),
+        _ if !board.list.filter.is_empty() && matches!(board.view, View::List) => line(
+            Style::Attention,
+            shorten(&format!("only with \"{}\"; Esc shows all", board.list.filter), width),
+        ),
+        _ => Line::default(),
+    }
+}
+
+/// What stands before a text that is typed, and how many columns are left for that.
+fn label(label: &str, width: usize) -> (String, usize) {
+    let label = match label.strip_suffix(' ') {
+        Some(label) => shorten(label, width.saturating_sub(12).max(width / 2)) + " ",
+        None => shorten(label, width),
+    };
+    let room = width.saturating_sub(label.width());
+    (label, room)
+}
+
+fn cursor(board: &Board, width: usize, height: usize) -> Option<Position> {
+    let editor = board.prompt.as_ref()?.editor()?;
+    let (label, room) = label(&board.prompt.as_ref()?.label(), width);
+    let column = (label.width() + editor.shown(room).1).min(width - 1);
+    let row = height.checked_sub(2).filter(|_| height >= 3)?;
+    Some(Position { x: u16::try_from(column).ok()?, y: u16::try_from(row).ok()? })
+}
+
+/// The keys of the view, the most important ones first.
+fn keys(board: &Board, width: usize) -> Line<'static> {
+    let keys: &[(&str, &str)] = match (&board.prompt, &board.view) {
+        (Some(Prompt::Stop(..)), _) => &[("y", "stop it"), ("any key", "leave it")],
+        (Some(_), _) => &[("Enter", "done"), ("Esc", "leave")],
+        (None, View::List) => &[
+            ("?", "keys"),
+            ("q", "quit"),
+            ("Enter", "story"),
+            ("d", "diff"),
+            ("s", "send"),
+            ("c", "cancel"),
+            ("x", "stop"),
+            ("w", "run"),
+            ("/", "filter"),
+            ("t", if board.list.is_tree { "list" } else { "tree" }),
+        ],
+        (None, View::Story(story)) => &[
+            ("?", "keys"),
+            ("q", "back"),
+            ("G", if story.follows() { "follows" } else { "to the end" }),
+            ("d", "diff"),
+            ("s", "send"),
+            ("c", "cancel"),
+            ("x", "stop"),
+        ],
+        (None, View::Text(_) | View::Help(..)) => {
+            &[("q", "back"), ("PgDn", "on"), ("g", "first"), ("G", "last")]
+        }
+    };
+    let mut spans = Vec::new();
+    let mut left = width;
+    for (key, what) in keys {
+        let needed = key.width() + what.width() + 1;
+        let gap = if spans.is_empty() { 0 } else { 2 };
+        let Some(rest) = left.checked_sub(needed + gap) else { break };
+        left = rest;
+        spans.push(Span::raw(" ".repeat(gap)));
+        spans.push(span(Style::Strong, *key));
+        spans.push(span(Style::Dim, format!(" {what}")));
+    }
+    Line::from(spans)
+}
+
+/// Draws what fills the screen; returns after which time it would look different.
+fn body_lines(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Duration> {
+    let (width, height) = board.body;
+    match &mut board.view {
+        View::List => return list(board, canvas, now),
+        View::Story(story) => {
+            let lines = match story.is_empty() {
+                true => vec![line(Style::Dim, "the story is on its way")],
+                false => story.window(width, height),
+            };
+            lines.iter().zip(1..).for_each(|(line, at)| canvas.put(at, line));
+        }
+        View::Text(page) => text(page, canvas, width, height),
+        View::Help(top, _) => {
+            let keys = help::LINES.iter().map(|(keys, _)| keys.width()).max().unwrap_or(0);
+            for ((key, what), at) in help::LINES.iter().skip(*top).take(height).zip(1..) {
+                let key = span(Style::Strong, format!("  {key:keys$}  "));
+                canvas.put(at, &Line::from(vec![key, Span::raw(*what)]));
+            }
+        }
+    }
+    None
+}
+
+fn text(page: &mut Page, canvas: &mut Canvas<'_>, width: usize, height: usize) {
+    let top = page.top.min(page.lines(width).len().saturating_sub(1));
+    page.top = top;
+    let lines = page.lines(width).iter().skip(top).take(height);
+    lines.zip(1..).for_each(|(line, at)| canvas.put(at, line));
+}
+
+fn list(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Duration> {
+    let (width, height) = board.body;
+    let entries = board.entries();
+    let Board { workers, list, counts, .. } = board;
+    let Some(workers) = workers.as_ref().filter(|_| !entries.is_empty()) else {
+        empty(board, width).iter().zip(1..).for_each(|(line, at)| canvas.put(at, line));
+        return None;
+    };
+    list.scroll(&entries, height);
+    let last = entries.len().min(list.top + height);
+    let columns = Columns::of(entries.get(list.top..last).unwrap_or_default(), workers, counts, width);
+    let seen = || entries.iter().enumerate().skip(list.top).take(height);
+    for ((place, entry), at) in seen().zip(1..) {
+        match entry {
+            Entry::Head(title, count) => {
+                let count = span(Style::Dim, format!("  {count}"));
+                canvas.put(at, &Line::from(vec![span(Style::Strong, *title), count]));
+            }
+            Entry::Item(item) => {
+                let is_chosen = is_chosen(list, place);
+                canvas.put(at, &columns.line(item, workers, counts, is_chosen, now));
+                if is_chosen {
+                    canvas.choose(at);
+                }
+            }
+        }
+    }
+    let ages = seen().filter_map(|(_, entry)| match entry {
+        Entry::Item(item) => Some(row::time(&item.find(workers)?)),
+        Entry::Head(..) => None,
+    });
+    ages.map(|then| age_lasts(then, now)).min()
+}
+
+fn is_chosen(list: &List, place: usize) -> bool {
+    list.chosen().is_some() && list.place() == place
+}
+
+/// What is said where there are no rows.
+fn empty(board: &Board, width: usize) -> Vec<Line<'static>> {
+    let text = match (&board.link, &board.workers) {
+        (Link::Unused, _) => "Nothing was started in this workspace.",
+        (_, None) => return vec![line(Style::Dim, "The workers are on their way.")],
+        _ if !board.list.filter.is_empty() => return vec![line(Style::Dim, "No row has this text.")],
+        _ => "No workers.",
+    };
+    let begin = ["Start one:  w here, or in a shell", "  subagent run -d AGENT 'WHAT TO DO'"];
+    let lines = std::iter::once(text).chain(begin);
+    lines.map(|text| line(Style::Plain, shorten_keeping_indent(text, width))).collect()
+}
+
+fn shorten_keeping_indent(text: &str, width: usize) -> String {
+    let indent = text.len() - text.trim_start().len();
+    " ".repeat(indent.min(width)) + &shorten(text, width.saturating_sub(indent))
+}

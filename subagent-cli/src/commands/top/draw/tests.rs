@@ -1,0 +1,256 @@
+//! Pictures of a board in windows of several sizes, against stored ones. `UPDATE_VIEWS=1` writes them anew.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use serde_json::json;
+
+use super::super::effect::Input;
+use super::super::fixture::{NOW, and, asked, asking, board, event, id, running, shop, typed, worker};
+use super::super::keys::Key;
+use super::*;
+use crate::failure::Failure;
+
+/// The picture as text, and what else it needs.
+fn picture(board: &mut Board, width: u16, height: u16) -> (String, Drawn) {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let mut drawn = Drawn::default();
+    terminal.draw(|frame| drawn = draw(board, frame.buffer_mut(), later())).unwrap();
+    let buffer = terminal.backend().buffer();
+    let mut text = String::new();
+    for y in 0..height {
+        let mut line = String::new();
+        let mut x = 0;
+        while x < width {
+            let symbol = buffer[(x, y)].symbol();
+            line.push_str(symbol);
+            x += u16::try_from(symbol.width().max(1)).unwrap();
+        }
+        writeln!(text, "{}", line.trim_end()).unwrap();
+    }
+    (text, drawn)
+}
+
+/// A second behind the snapshot: the question that is shown counts its keys.
+fn later() -> Timestamp {
+    Timestamp(NOW.0 + 1000)
+}
+
+fn story() -> Board {
+    let mut board =
+        board(vec![worker(3, "docs", and(asking(1, 3, "rm -rf build", 9), running("Edit docs/api.md")))]);
+    let effects = typed(&mut board, "\r");
+    super::super::fixture::answer_questions(&mut board, &effects);
+    super::super::fixture::answer_questions(
+        &mut board,
+        &[super::super::effect::Effect::ShowQuestion(super::super::fixture::request(1))],
+    );
+    let page = json!({"workerId": id(3), "items": [], "before": null, "cursor": null});
+    let _ = board.on_input(Input::Story(id(3), None, Ok(serde_json::from_value(page).unwrap())), NOW);
+    let diff =
+        json!([{"type": "diff", "path": "docs/api.md", "oldText": "one\ntwo\n", "newText": "one\n2\n"}]);
+    let events = [
+        ("message.sent", json!({"text": "Describe the API, and keep it short."})),
+        ("progress.update", json!({"kind": "thought", "text": "Where is it?"})),
+        (
+            "progress.message",
+            json!({"text": "I read the file first. It says more about 漢字 than about the API."}),
+        ),
+        (
+            "progress.update",
+            json!({"kind": "plan", "entries": [
+                {"content": "Read it", "status": "completed"}, {"content": "Mend it", "status": "in_progress"},
+            ]}),
+        ),
+        (
+            "progress.update",
+            json!({"kind": "tool_call", "toolCallId": "1", "title": "Edit docs/api.md", "toolKind": "edit", "status": "completed", "content": diff}),
+        ),
+        (
+            "approval.requested",
+            json!({"requestId": "ap_0000000001", "message": "Permission requested for execute", "command": "rm -rf build"}),
+        ),
+    ];
+    let events = events.into_iter().zip(1..).map(|((kind, data), seq)| event(seq, 3, kind, data));
+    let _ = board.on_input(Input::Events(events.collect()), NOW);
+    board
+}
+
+fn lost() -> Board {
+    let mut board = board(shop());
+    board.counts.insert(id(5), Some((88, 9)));
+    typed(&mut board, "G");
+    let _ = board.on_input(Input::Lost, NOW);
+    board
+}
+
+fn with_keys(keys: &str) -> Board {
+    let mut board = asked(shop());
+    for (worker, count) in [(1, Some((88, 9))), (3, Some((1204, 377))), (5, Some((3, 0))), (4, None)] {
+        board.counts.insert(id(worker), count);
+    }
+    typed(&mut board, keys);
+    board
+}
+
+fn broken() -> Board {
+    let mut board = Board::new("shop".to_owned(), Link::Connecting, true);
+    let failure = Failure::internal("the daemon cannot be started").recommend("look at its log");
+    let _ = board.on_input(Input::Unreachable(failure), NOW);
+    board
+}
+
+fn diff() -> Board {
+    let mut board = board(shop());
+    typed(&mut board, "↓↓");
+    let patch = "diff --git a/a b/a\n@@ -1 +1,2 @@\n-one\n+1\n+two\n".to_owned();
+    let _ = board.on_input(Input::Diff(id(3), Ok(patch)), NOW);
+    board
+}
+
+fn boards() -> Vec<(&'static str, Board)> {
+    vec![
+        ("a list with a question", with_keys("")),
+        ("the rule of an answer", with_keys("a")),
+        ("a message", with_keys("↓↓sGo on, please")),
+        ("a stop", with_keys("↓↓x")),
+        ("a tree", with_keys("t")),
+        ("a filter", with_keys("/login\r")),
+        ("keys", with_keys("?")),
+        ("a story with a question", story()),
+        ("a diff", diff()),
+        ("a lost connection", lost()),
+        ("no connection", broken()),
+        ("nothing", board(Vec::new())),
+        ("a new workspace", Board::new("shop".to_owned(), Link::Unused, true)),
+    ]
+}
+
+#[test]
+fn a_board_looks_as_it_did() {
+    let mut wrong = Vec::new();
+    for (width, height) in [(20, 10), (60, 18), (80, 24), (200, 24)] {
+        let mut text = String::new();
+        for (name, mut board) in boards() {
+            let (picture, _) = picture(&mut board, width, height);
+            writeln!(text, "== {name}\n{picture}").unwrap();
+        }
+        let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("src/commands/top/draw/screens/{width}.txt"));
+        if std::env::var_os("UPDATE_VIEWS").is_some() {
+            fs::write(&file, &text).unwrap();
+        }
+        if fs::read_to_string(&file).unwrap_or_default() != text {
+            wrong.push(format!("at {width} columns; UPDATE_VIEWS=1 renews it\n{text}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_window_is_too_small_or_too_large() {
+    for (name, mut board) in boards() {
+        for (width, height) in [(1, 1), (2, 3), (5, 4), (20, 2), (3, 30), (300, 3), (40, 200)] {
+            let (text, drawn) = picture(&mut board, width, height);
+            assert_eq!(text.lines().count(), usize::from(height), "{name}");
+            if let Some(cursor) = drawn.cursor {
+                assert!(cursor.x < width && cursor.y < height, "{name}: {cursor:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_colours_no_cell_has_a_look_and_the_row_is_marked_all_the_same() {
+    let mut board = with_keys("");
+    board.colour = false;
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| _ = draw(&mut board, frame.buffer_mut(), later())).unwrap();
+    let buffer = terminal.backend().buffer();
+    let plain = Look::reset();
+    assert!(
+        buffer
+            .content()
+            .iter()
+            .all(|cell| cell.style() == plain || cell.style() == ratatui::buffer::Cell::EMPTY.style())
+    );
+    assert!(picture(&mut board, 80, 24).0.contains("\n> claude-1"));
+}
+
+#[test]
+fn hostile_text_is_harmless_and_does_not_take_long() {
+    let long = "\u{1b}[2J\u{202e}\u{200b}evil\r\n\t".repeat(1 << 21);
+    let items = vec![
+        worker(
+            1,
+            "one",
+            and(asking(1, 1, &long, 9), json!({"label": long, "lastError": long, "launcher": "x\u{9b}2J"})),
+        ),
+        worker(2, "two", and(running(&long), json!({"cwd": long}))),
+    ];
+    let mut board = board(items);
+    board.place = "a\u{1b}]0;x\u{7}b".to_owned();
+    for keys in ["", "↓", "t"] {
+        typed(&mut board, keys);
+        let (text, _) = picture(&mut board, 80, 24);
+        assert!(
+            text.contains("evil") && !text.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\u{9b}', '\t']),
+            "{text}"
+        );
+    }
+    let effects = typed(&mut board, "g");
+    assert!(board.shown_request().is_some(), "{effects:?}");
+    let shown = json!({
+        "status": "pending", "kind": "permission", "message": long, "cwd": long, "options": [],
+        "request": {"command": long, "content": [{"type": "diff", "path": "x", "oldText": long, "newText": "y"}]},
+    });
+    let _ = board.on_input(Input::Question(super::super::fixture::request(1), Ok(shown)), NOW);
+    for _ in 0..3 {
+        let (text, _) = picture(&mut board, 80, 24);
+        assert!(text.contains("[y] once") && !text.contains(['\u{1b}', '\u{202e}', '\u{200b}']), "{text}");
+    }
+    let _ = board.on_input(
+        Input::Ended(
+            super::super::effect::Command { words: Vec::new(), says: (String::new(), String::new()) },
+            Err(Failure::internal("\u{1b}[31mx\ny")),
+        ),
+        NOW,
+    );
+    assert!(picture(&mut board, 80, 24).0.contains("\nINTERNAL_ERROR: x y\n"));
+}
+
+#[test]
+fn a_picture_says_when_the_clock_makes_it_another_one() {
+    let lasts = |seconds: i64| {
+        let last = json!({"lastEventAt": Timestamp(NOW.0 - seconds * 1000)});
+        picture(&mut board(vec![worker(1, "one", last)]), 80, 24).1.lasts
+    };
+    assert_eq!(lasts(5), Some(Duration::from_secs(1)));
+    assert_eq!(lasts(100), Some(Duration::from_secs(19)), "the next minute");
+    assert_eq!(lasts(3 * 3600 - 1), Some(Duration::from_secs(3600)), "the next hour");
+    assert_eq!(picture(&mut board(Vec::new()), 80, 24).1.lasts, None);
+    let mut just_asked = asked(shop());
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    let mut drawn = Drawn::default();
+    terminal.draw(|frame| drawn = draw(&mut just_asked, frame.buffer_mut(), NOW)).unwrap();
+    assert_eq!(drawn.lasts, Some(Duration::from_millis(300)), "keys of a question begin to count");
+}
+
+#[test]
+fn of_many_workers_those_that_are_seen_are_laid_out() {
+    let many = (0..500).map(|number| worker(number, &format!("worker-{number}"), running("cargo test")));
+    let mut board = board(many.collect());
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    let begun = std::time::Instant::now();
+    for _ in 0..100 {
+        let _ = board.on_key(&Key::Down, later());
+        terminal.draw(|frame| _ = draw(&mut board, frame.buffer_mut(), later())).unwrap();
+    }
+    let each = begun.elapsed() / 100;
+    // Without optimization, beside other tests; the release build takes a twentieth.
+    assert!(each < Duration::from_millis(200), "{each:?} from a key to the screen");
+    assert!(picture(&mut board, 80, 24).0.contains("> worker-100"));
+}

@@ -1,0 +1,64 @@
+//! `top`, and `subagent` alone at a terminal: all workers on one screen, what they ask, and keys for what one does about it.
+//!
+//! The board itself is pure ([`board`], [`draw`]); here are its terminal and its clock.
+
+mod asked;
+mod board;
+mod bounds;
+mod draw;
+mod editor;
+mod effect;
+#[cfg(test)]
+mod fixture;
+mod follow;
+mod help;
+mod keys;
+mod list;
+mod perform;
+mod prompt;
+mod screen;
+mod session;
+mod story;
+mod styled;
+mod view;
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+
+use subagent_protocol::Code;
+
+use super::run::signals;
+use crate::args::Typed;
+use crate::args::top::Top;
+use crate::client::block_on;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::output::terminal::can_redraw_stdout;
+use crate::output::{Format, Outcome};
+
+/// Whether a board can be shown: a person reads and types at a terminal that can be drawn on.
+fn can_show() -> bool {
+    io::stdin().is_terminal() && can_redraw_stdout()
+}
+
+/// Whether `subagent` without arguments means the board: where one can be shown, and there is a workspace for it.
+pub(crate) fn is_meant() -> bool {
+    let has_workspace = |context: Context| context.workspace(None).is_ok();
+    can_show() && Context::of_process(Format::Text, Typed::default()).is_ok_and(has_workspace)
+}
+
+pub(super) fn run(args: &Top, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    if !can_show() {
+        let message = "the board needs a terminal that can be drawn on, for stdin and stdout";
+        return Err(Failure::new(Code::TerminalRequired, message)
+            .recommend("`subagent ls` lists the workers anywhere, `subagent watch --all -f` follows them"));
+    }
+    // What is wrong with the config is said before the board, not on it.
+    let _ = context.config(None, args.cwd.cwd.as_deref());
+    let signal = block_on(session::run(context, workspace, args.cwd.cwd.clone()))?;
+    match signal {
+        Some(signal) => signals::end_by(signal),
+        None => Ok(Outcome::Printed(ExitCode::SUCCESS)),
+    }
+}

@@ -1,0 +1,145 @@
+//! Does what a board asks for: runs commands of the command line, and fetches what is shown.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use subagent_config::Workspace;
+use subagent_protocol::api::TranscriptShown;
+use subagent_protocol::ids::{EventId, RequestId, WorkerId};
+use tokio::sync::mpsc::Sender;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::super::diff;
+use super::effect::{Command, Input};
+use crate::args;
+use crate::client::{Ask, Client, Query, read, segment};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::output::Outcome;
+use crate::output::terminal::Terminal;
+
+/// Of how many events a page of a story is made.
+const PAGE_EVENTS: &str = "500";
+/// The longest text of a diff, in bytes.
+const MAX_DIFF: usize = 2 * 1024 * 1024;
+/// How long commands that were typed may take after the board was left.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Who does it.
+#[derive(Debug)]
+pub(super) struct Performer {
+    /// For commands, which must not write to the screen.
+    context: Context,
+    workspace: Workspace,
+    /// The workspace that was typed.
+    cwd: Option<PathBuf>,
+    inputs: Sender<Input>,
+    /// Commands that were typed and have not ended.
+    commands: JoinSet<()>,
+    /// What is being fetched.
+    fetches: JoinSet<()>,
+}
+
+impl Performer {
+    /// One that hands over what comes of it.
+    pub(super) fn new(
+        context: Context,
+        workspace: Workspace,
+        cwd: Option<PathBuf>,
+        inputs: Sender<Input>,
+    ) -> Self {
+        Self { context, workspace, cwd, inputs, commands: JoinSet::new(), fetches: JoinSet::new() }
+    }
+
+    /// Runs a command.
+    pub(super) fn run(&mut self, command: Command) {
+        while self.commands.try_join_next().is_some() {}
+        let (context, cwd, inputs) = (self.context.clone(), self.cwd.clone(), self.inputs.clone());
+        self.commands.spawn_blocking(move || {
+            let ended = run(&command.words, cwd, context);
+            let _ = inputs.blocking_send(Input::Ended(command, ended));
+        });
+    }
+
+    /// Fetches a question in full.
+    pub(super) fn show_question(&mut self, request: RequestId) {
+        let ask = Ask::get(format!("/v1/approvals/{}", segment(request.as_str())));
+        self.fetch(ask, move |shown| Input::Question(request, shown));
+    }
+
+    /// Fetches a page of a story.
+    pub(super) fn show_story(&mut self, worker: WorkerId, before: Option<EventId>) {
+        let path = Query::new(format!("/v1/workers/{}/transcript", segment(worker.as_str())))
+            .with("limit", Some(PAGE_EVENTS))
+            .with("before", before.map(|before| before.to_string()).as_deref());
+        self.fetch(Ask::get(path), move |page| {
+            Input::Story(worker, before, page.and_then(read::<TranscriptShown>))
+        });
+    }
+
+    fn fetch(&mut self, ask: Ask, input: impl FnOnce(Result<Value>) -> Input + Send + 'static) {
+        while self.fetches.try_join_next().is_some() {}
+        let mut client = Client::new(&self.context, &self.workspace);
+        let inputs = self.inputs.clone();
+        self.fetches.spawn(async move {
+            let fetched = client.ask(&ask).await;
+            let _ = inputs.send(input(fetched)).await;
+        });
+    }
+
+    /// Compares the files of a worker with those before its first turn.
+    pub(super) fn show_diff(&mut self, worker: WorkerId, terminal: Terminal) {
+        let (context, workspace, inputs) =
+            (self.context.clone(), self.workspace.clone(), self.inputs.clone());
+        self.fetches.spawn_blocking(move || {
+            let text = diff::text_of(worker.as_str(), &workspace, &context, terminal).map(bounded);
+            let _ = inputs.blocking_send(Input::Diff(worker, text));
+        });
+    }
+
+    /// Counts the changed lines of a worker.
+    pub(super) fn count(&mut self, worker: WorkerId) {
+        let (context, workspace, inputs) =
+            (self.context.clone(), self.workspace.clone(), self.inputs.clone());
+        self.fetches.spawn_blocking(move || {
+            let count = diff::count_of(worker.as_str(), &workspace, &context).ok();
+            let _ = inputs.blocking_send(Input::Counted(worker, count));
+        });
+    }
+
+    /// Waits until the daemon has what was typed.
+    pub(super) async fn finish(&mut self) {
+        let _ = timeout(LAST_PATIENCE, async { while self.commands.join_next().await.is_some() {} }).await;
+    }
+}
+
+/// Runs a command as if it was typed; its data.
+fn run(words: &[String], cwd: Option<PathBuf>, context: Context) -> Result<Value> {
+    let (first, rest) = words.split_at(usize::from(!words.is_empty()));
+    let mut typed: Vec<_> = first.iter().map(Into::into).collect();
+    typed.push("--json".into());
+    if let Some(cwd) = cwd {
+        typed.extend(["--cwd".into(), cwd.into_os_string()]);
+    }
+    typed.extend(rest.iter().map(Into::into));
+    let (cli, typed) = args::parse(typed).map_err(|error| Failure::argument(error.to_string()))?;
+    match super::super::run(cli.command, &Context { typed, ..context })? {
+        Outcome::Report { data, .. } | Outcome::Judged { data, .. } => Ok(data),
+        Outcome::Failed { failure, .. } | Outcome::CutShort { failure, .. } => Err(*failure),
+        Outcome::Bare { document, .. } => Ok(document),
+        Outcome::Lines(_) | Outcome::Printed(_) => Ok(Value::Null),
+    }
+}
+
+/// A text that can be scrolled through.
+fn bounded(mut text: String) -> String {
+    if text.len() > MAX_DIFF {
+        text.truncate(text.floor_char_boundary(MAX_DIFF));
+        // The last line may be a part of a code.
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+        text.push_str("... `subagent diff` shows all of it\n");
+    }
+    text
+}

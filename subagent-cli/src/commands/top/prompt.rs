@@ -1,0 +1,193 @@
+//! What a person is asked for at the bottom of a board. Pure.
+
+use subagent_protocol::ids::{RequestId, WorkerId};
+
+use super::editor::{Editor, Typed};
+use super::effect::Command;
+use super::keys::Key;
+
+/// What is typed, and what for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Prompt {
+    /// A message to a worker, and the name of that.
+    Message(WorkerId, String, Editor),
+    /// The note of a rejection.
+    Note(RequestId, Editor),
+    /// Which agent a new worker runs; empty for the default.
+    Agent(Editor),
+    /// What that agent is to do.
+    Task(String, Editor),
+    /// Which rows are shown.
+    Filter(Editor),
+    /// Whether a worker with this name is to be stopped.
+    Stop(WorkerId, String),
+}
+
+/// What a key did to a prompt.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It goes on.
+    Going,
+    /// Nothing is to be done.
+    Left,
+    /// Something is missing.
+    Missing(&'static str),
+    /// The next thing is asked for.
+    Next(Prompt),
+    /// The command that was typed.
+    Command(Command),
+    /// The rejection with its note.
+    Reject(RequestId, String),
+    /// The rows that are shown.
+    Filter(String),
+}
+
+impl Prompt {
+    /// Takes a key.
+    pub(super) fn press(&mut self, key: &Key) -> Answer {
+        if let Self::Stop(worker, name) = self {
+            return match key {
+                Key::Char('y' | 'Y') => Answer::Command(command(
+                    ["stop", worker.as_str()].map(str::to_owned).to_vec(),
+                    format!("stopping {name}"),
+                    format!("{name} is stopped"),
+                )),
+                _ => Answer::Left,
+            };
+        }
+        let is_filter = matches!(self, Self::Filter(_));
+        let Some(editor) = self.editor_mut() else { return Answer::Left };
+        match editor.press(key) {
+            // The rows that are left are seen at each key.
+            Typed::Going if is_filter => Answer::Filter(editor.text().to_owned()),
+            Typed::Going => Answer::Going,
+            Typed::Left if is_filter => Answer::Filter(String::new()),
+            Typed::Left => Answer::Left,
+            Typed::Done => self.done(),
+        }
+    }
+
+    fn done(&mut self) -> Answer {
+        let text = self.editor().map(Editor::text).unwrap_or_default().to_owned();
+        let is_empty = text.trim().is_empty();
+        match self {
+            Self::Stop(..) | Self::Filter(_) => Answer::Left,
+            Self::Note(request, _) => Answer::Reject(request.clone(), text),
+            Self::Message(..) if is_empty => Answer::Left,
+            Self::Message(worker, name, _) => Answer::Command(command(
+                vec![
+                    "send".to_owned(),
+                    "--detach".to_owned(),
+                    "--queue".to_owned(),
+                    format!("--text={text}"),
+                    worker.as_str().to_owned(),
+                ],
+                format!("sending to {name}"),
+                format!("sent to {name}"),
+            )),
+            Self::Agent(_) => Answer::Next(Self::Task(text.trim().to_owned(), Editor::default())),
+            // `-` is stdin, and that is the keyboard here.
+            Self::Task(..) if is_empty || text == "-" => Answer::Missing("type what the agent is to do"),
+            Self::Task(agent, _) => {
+                let mut words = vec!["run".to_owned(), "--detach".to_owned(), "--".to_owned()];
+                words.extend(Some(agent.clone()).filter(|agent| !agent.is_empty()));
+                words.push(text);
+                let who = if agent.is_empty() { "the default agent" } else { agent };
+                Answer::Command(command(words, format!("starting {who}"), "started".to_owned()))
+            }
+        }
+    }
+
+    /// What stands before the text.
+    pub(super) fn label(&self) -> String {
+        match self {
+            Self::Message(_, name, _) => format!("message to {name}: "),
+            Self::Note(..) => "reject with the note: ".to_owned(),
+            Self::Agent(_) => "agent (empty: the default): ".to_owned(),
+            Self::Task(agent, _) if agent.is_empty() => "task: ".to_owned(),
+            Self::Task(agent, _) => format!("task for {agent}: "),
+            Self::Filter(_) => "/".to_owned(),
+            Self::Stop(_, name) => format!("[y/N] stop {name} and all of its processes?"),
+        }
+    }
+
+    /// The line that is typed.
+    pub(super) fn editor(&self) -> Option<&Editor> {
+        match self {
+            Self::Message(.., editor)
+            | Self::Note(_, editor)
+            | Self::Agent(editor)
+            | Self::Task(_, editor)
+            | Self::Filter(editor) => Some(editor),
+            Self::Stop(..) => None,
+        }
+    }
+
+    fn editor_mut(&mut self) -> Option<&mut Editor> {
+        match self {
+            Self::Message(.., editor)
+            | Self::Note(_, editor)
+            | Self::Agent(editor)
+            | Self::Task(_, editor)
+            | Self::Filter(editor) => Some(editor),
+            Self::Stop(..) => None,
+        }
+    }
+}
+
+fn command(words: Vec<String>, doing: String, done: String) -> Command {
+    Command { words, says: (doing, done) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker() -> WorkerId {
+        "w_0123456789".parse().unwrap()
+    }
+
+    fn typed(mut prompt: Prompt, text: &str) -> Answer {
+        let keys = text.chars().map(|char| if char == '\r' { Key::Enter } else { Key::Char(char) });
+        keys.map(|key| prompt.press(&key)).last().unwrap()
+    }
+
+    fn words(answer: Answer) -> String {
+        match answer {
+            Answer::Command(command) => command.words.join(" "),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_typed_becomes_a_command() {
+        let message = || Prompt::Message(worker(), "codex-1".to_owned(), Editor::default());
+        assert_eq!(words(typed(message(), "--go on\r")), "send --detach --queue --text=--go on w_0123456789");
+        assert_eq!(typed(message(), " \r"), Answer::Left);
+        let Answer::Next(task) = typed(Prompt::Agent(Editor::with("codex")), "\r") else { panic!() };
+        assert_eq!(task.label(), "task for codex: ");
+        assert_eq!(words(typed(task, "-fix\r")), "run --detach -- codex -fix");
+        let task = || Prompt::Task(String::new(), Editor::default());
+        assert_eq!(words(typed(task(), "fix\r")), "run --detach -- fix");
+        assert!(matches!(typed(task(), "-\r"), Answer::Missing(_)));
+        let note = Prompt::Note("ap_0123456789".parse().unwrap(), Editor::default());
+        assert!(matches!(typed(note, "no\r"), Answer::Reject(_, note) if note == "no"));
+    }
+
+    #[test]
+    fn a_stop_is_confirmed_by_one_key_alone() {
+        let stop = || Prompt::Stop(worker(), "codex-1".to_owned());
+        assert_eq!(words(typed(stop(), "y")), "stop w_0123456789");
+        for key in [Key::Enter, Key::Char('x'), Key::Escape, Key::Paste("y".to_owned())] {
+            assert_eq!(stop().press(&key), Answer::Left, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_filter_works_at_each_key() {
+        let mut filter = Prompt::Filter(Editor::default());
+        assert_eq!(filter.press(&Key::Char('a')), Answer::Filter("a".to_owned()));
+        assert_eq!(filter.press(&Key::Enter), Answer::Left);
+        assert_eq!(filter.press(&Key::Escape), Answer::Filter(String::new()));
+    }
+}

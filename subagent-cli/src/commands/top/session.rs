@@ -1,0 +1,287 @@
+//! The loop of a board: keys, news, signals and the clock in, pictures out.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use ratatui::Frame;
+use subagent_config::Workspace;
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, sleep_until};
+
+use super::super::approve_each;
+use super::super::preconditions::has_state;
+use super::super::run::signals::Interruptions;
+use super::board::{Board, Link};
+use super::draw::draw;
+use super::effect::{Effect, Input};
+use super::follow::Follower;
+use super::keys::{Decoder, Key};
+use super::perform::Performer;
+use super::screen::Screen;
+use crate::client::Client;
+use crate::context::Context;
+use crate::dialog::keyboard::Keyboard;
+use crate::dialog::{Dialog, Question};
+use crate::failure::{Failure, Result};
+use crate::output::Format;
+use crate::output::human::now;
+use crate::output::terminal::Terminal;
+
+/// News are drawn at most this often; a key is drawn at once.
+const FRAME: Duration = Duration::from_millis(33);
+/// How long Escape may be the beginning of another key.
+const ESCAPE: Duration = Duration::from_millis(50);
+/// News that wait for the board.
+const INPUTS: usize = 64;
+/// Bytes that are read from the keyboard at once.
+const TYPED_BYTES: usize = 1024;
+
+/// What the loop goes on with.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    On,
+    Quit,
+    /// It ends by this signal.
+    End(Signal),
+}
+
+/// The signals that end or change a board.
+struct Heard {
+    ends: Interruptions,
+    resized: Signals,
+    stops: Signals,
+    continued: Signals,
+}
+
+impl Heard {
+    fn new() -> Result<Self> {
+        let listen = |kind| signal(kind).map_err(|error| unusable(&error));
+        let numbered = |signal: Signal| listen(SignalKind::from_raw(signal as i32));
+        Ok(Self {
+            ends: Interruptions::new()?,
+            resized: listen(SignalKind::window_change())?,
+            stops: numbered(Signal::SIGTSTP)?,
+            continued: numbered(Signal::SIGCONT)?,
+        })
+    }
+}
+
+struct Session {
+    context: Context,
+    workspace: Workspace,
+    board: Board,
+    screen: Screen,
+    keyboard: Keyboard,
+    decoder: Decoder,
+    performer: Performer,
+    inputs: Sender<Input>,
+    heard: Heard,
+    refresh: Arc<Notify>,
+    /// Whether the workers are followed.
+    follows: bool,
+    /// When the next picture is due.
+    due: Option<Instant>,
+    /// When the last one was drawn.
+    drawn: Instant,
+}
+
+/// Shows a board until its person leaves it; returns the signal that ended it.
+///
+/// # Errors
+/// `INTERNAL_ERROR` if the terminal cannot be used.
+pub(super) async fn run(
+    context: &Context,
+    workspace: Workspace,
+    cwd: Option<PathBuf>,
+) -> Result<Option<Signal>> {
+    let heard = Heard::new()?;
+    let keyboard = Keyboard::open().ok_or_else(|| Failure::internal("the terminal cannot be read"))?;
+    let (inputs, mut news) = channel(INPUTS);
+    let quiet = Context { format: Format::Json, ..context.clone() };
+    let name =
+        workspace.root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let link = if has_state(&workspace) { Link::Connecting } else { Link::Unused };
+    let colour = Terminal::of_stdout().is_some_and(|terminal| terminal.colour);
+    let screen = Screen::open(&keyboard).map_err(|error| unusable(&error))?;
+    let mut session = Session {
+        performer: Performer::new(quiet, workspace.clone(), cwd, inputs.clone()),
+        context: context.clone(),
+        workspace,
+        board: Board::new(name, link, colour),
+        screen,
+        keyboard,
+        decoder: Decoder::default(),
+        inputs,
+        heard,
+        refresh: Arc::new(Notify::new()),
+        follows: false,
+        due: Some(Instant::now()),
+        drawn: Instant::now(),
+    };
+    // What was typed before the board was there is not for it.
+    session.keyboard.forget();
+    session.follow();
+    let ended = session.turn(&mut news).await;
+    session.screen.leave();
+    session.performer.finish().await;
+    ended
+}
+
+impl Session {
+    async fn turn(&mut self, news: &mut Receiver<Input>) -> Result<Option<Signal>> {
+        let mut typed = [0; TYPED_BYTES];
+        let mut escape: Option<Instant> = None;
+        let never = || Instant::now() + Duration::from_secs(86_400);
+        loop {
+            let next = tokio::select! {
+                biased;
+                signal = self.heard.ends.next() => Next::End(signal),
+                _ = self.heard.stops.recv() => self.suspend()?,
+                _ = self.heard.continued.recv() => self.enter()?,
+                _ = self.heard.resized.recv() => self.draw_by(Instant::now()),
+                read = self.keyboard.read(&mut typed) => {
+                    let length = read.map_err(|error| unusable(&error))?;
+                    let keys = self.decoder.push(typed.get(..length).unwrap_or_default());
+                    escape = self.decoder.is_waiting().then(|| Instant::now() + ESCAPE);
+                    if length == 0 { Next::Quit } else { self.press(&keys).await? }
+                }
+                () = sleep_until(escape.unwrap_or_else(never)), if escape.is_some() => {
+                    escape = None;
+                    let key: Vec<Key> = self.decoder.flush().into_iter().collect();
+                    self.press(&key).await?
+                }
+                () = sleep_until(self.due.unwrap_or_else(never)), if self.due.is_some() => self.draw()?,
+                Some(input) = news.recv() => {
+                    let effects = self.board.on_input(input, now());
+                    self.draw_by((self.drawn + FRAME).max(Instant::now()));
+                    self.perform(effects).await?
+                }
+            };
+            match next {
+                Next::On => {}
+                Next::Quit => return Ok(None),
+                Next::End(signal) => return Ok(Some(signal)),
+            }
+        }
+    }
+
+    /// Follows the workers, as soon as there may be any.
+    fn follow(&mut self) {
+        if self.follows || !has_state(&self.workspace) {
+            return;
+        }
+        self.follows = true;
+        if self.board.link == Link::Unused {
+            self.board.link = Link::Connecting;
+        }
+        let follower = Follower {
+            context: self.context.clone(),
+            workspace: self.workspace.clone(),
+            refresh: self.refresh.clone(),
+            inputs: self.inputs.clone(),
+        };
+        tokio::spawn(follower.follow());
+    }
+
+    async fn press(&mut self, keys: &[Key]) -> Result<Next> {
+        for key in keys {
+            let effects = self.board.on_key(key, now());
+            match self.perform(effects).await? {
+                Next::On => {}
+                next => return Ok(next),
+            }
+        }
+        Ok(self.draw_by(Instant::now()))
+    }
+
+    /// Sees to it that a picture is drawn then, or before.
+    fn draw_by(&mut self, then: Instant) -> Next {
+        self.due = Some(self.due.map_or(then, |due| due.min(then)));
+        Next::On
+    }
+
+    fn draw(&mut self) -> Result<Next> {
+        assert!(!subagent_failpoint::sabotaged("board.draw"), "the board is sabotaged");
+        let mut lasts = None;
+        let board = &mut self.board;
+        let picture = |frame: &mut Frame<'_>| {
+            let drawn = draw(board, frame.buffer_mut(), now());
+            if let Some(cursor) = drawn.cursor {
+                frame.set_cursor_position(cursor);
+            }
+            lasts = drawn.lasts;
+        };
+        self.screen.draw(picture).map_err(|error| unusable(&error))?;
+        self.drawn = Instant::now();
+        self.due = lasts.and_then(|lasts| self.drawn.checked_add(lasts));
+        Ok(Next::On)
+    }
+
+    async fn perform(&mut self, effects: Vec<Effect>) -> Result<Next> {
+        // Another shell may have started something, or the command that has just ended.
+        self.follow();
+        for effect in effects {
+            match effect {
+                Effect::Quit => return Ok(Next::Quit),
+                Effect::Suspend => _ = self.suspend()?,
+                Effect::Redraw => _ = self.enter()?,
+                Effect::Refresh => self.refresh.notify_one(),
+                Effect::Command(command) => self.performer.run(command),
+                Effect::ShowQuestion(request) => self.performer.show_question(request),
+                Effect::FillIn(question) => match self.fill_in(&question).await? {
+                    Next::On => {}
+                    next => return Ok(next),
+                },
+                Effect::ShowStory(worker, before) => self.performer.show_story(worker, before),
+                Effect::ShowDiff(worker) => {
+                    let terminal = Terminal { width: self.board.body.0, colour: true };
+                    self.performer.show_diff(worker, terminal);
+                }
+                Effect::Count(worker) => self.performer.count(worker),
+            }
+        }
+        Ok(Next::On)
+    }
+
+    /// Takes the screen again, after somebody else had it.
+    fn enter(&mut self) -> Result<Next> {
+        self.screen.enter(&self.keyboard).map_err(|error| unusable(&error))?;
+        Ok(self.draw_by(Instant::now()))
+    }
+
+    /// Stops until somebody lets it go on.
+    fn suspend(&mut self) -> Result<Next> {
+        self.screen.suspend();
+        self.enter()
+    }
+
+    /// Asks a form or a link as every command does, outside of the board.
+    async fn fill_in(&mut self, question: &Question) -> Result<Next> {
+        self.screen.leave();
+        let mut client = Client::new(&self.context, &self.workspace);
+        let mut follower = Client::new(&self.context, &self.workspace);
+        let asked = async {
+            let mut dialog = Dialog::open(Format::Text, true)
+                .ok_or_else(|| Failure::internal("the terminal cannot be read"))?;
+            approve_each::one(&mut dialog, &mut client, &mut follower, question).await.map(drop)
+        };
+        let filled = tokio::select! {
+            biased;
+            signal = self.heard.ends.next() => return Ok(Next::End(signal)),
+            filled = asked => filled,
+        };
+        self.keyboard.forget();
+        self.enter()?;
+        let effects = self.board.on_input(Input::Filled(filled), now());
+        Box::pin(self.perform(effects)).await
+    }
+}
+
+fn unusable(error: &io::Error) -> Failure {
+    Failure::internal(format!("the terminal cannot be used: {error}"))
+}
