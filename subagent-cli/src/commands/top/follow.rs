@@ -120,3 +120,77 @@ impl Follower {
 fn parsed(found: Vec<Value>) -> Vec<Event> {
     found.into_iter().filter_map(|event| serde_json::from_value(event).ok()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use subagent_config::Environment;
+    use tokio::sync::mpsc::channel;
+
+    use super::super::fixture::{event, snapshot, worker};
+    use super::*;
+    use crate::args::Typed;
+    use crate::client::fake::{Act, Fake};
+    use crate::output::Format;
+
+    fn overview() -> Act {
+        let data = snapshot(vec![worker(1, "one", json!({}))]);
+        Act::Answer(200, json!({"ok": true, "data": data}))
+    }
+
+    fn stream(line: &Value) -> Vec<&'static str> {
+        vec![Box::leak(format!("{line}\n").into_boxed_str())]
+    }
+
+    /// What a board hears of a daemon that does this, by the names of its inputs.
+    async fn heard(acts: Vec<Act>, count: usize) -> (Vec<String>, Vec<String>) {
+        let fake = Fake::new(acts);
+        let env = Environment::new([("SUBAGENT_NO_AUTOSTART".into(), "1".into())], "/");
+        let root = fake.dir.path().to_owned();
+        let workspace =
+            Workspace { db_path: root.join("state.db"), state_dir: root.clone(), root: root.clone() };
+        let (inputs, mut news) = channel(9);
+        let follower = Follower {
+            context: Context { env, format: Format::Json, typed: Typed::default() },
+            workspace,
+            refresh: Arc::new(Notify::new()),
+            inputs,
+        };
+        let following = tokio::spawn(follower.follow());
+        let mut heard = Vec::new();
+        while heard.len() < count {
+            let input = timeout(Duration::from_secs(60), news.recv()).await.unwrap().unwrap();
+            let name = format!("{input:?}");
+            heard.push(name.split(['(', ' ']).next().unwrap().to_owned());
+        }
+        following.abort();
+        (heard, fake.seen().into_iter().map(|seen| seen.line).collect())
+    }
+
+    #[tokio::test]
+    async fn a_lost_stream_goes_on_behind_its_last_event() {
+        let said = serde_json::to_value(event(1, 1, "progress.message", json!({"text": "x"}))).unwrap();
+        let acts = vec![overview(), Act::Stream(stream(&said), false), Act::Hang];
+        let (heard, seen) = heard(acts, 4).await;
+        assert_eq!(heard, ["Snapshot", "Opened", "Events", "Lost"]);
+        assert_eq!(seen[0], "GET /v1/overview");
+        assert_eq!(seen[1], "GET /v1/events?from=ev_000000000010&follow=true");
+    }
+
+    #[tokio::test]
+    async fn an_expired_cursor_leads_to_a_new_snapshot() {
+        let expired =
+            json!({"ok": false, "error": {"code": "CURSOR_EXPIRED", "message": "m", "retryable": false}});
+        let acts = vec![overview(), Act::Stream(stream(&expired), true), overview(), Act::Hang];
+        let (heard, _) = heard(acts, 4).await;
+        assert_eq!(heard, ["Snapshot", "Opened", "Expired", "Snapshot"]);
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_cannot_be_asked_is_asked_again() {
+        let error =
+            json!({"ok": false, "error": {"code": "STORAGE_ERROR", "message": "m", "retryable": true}});
+        let (heard, _) = heard(vec![Act::Answer(500, error), overview(), Act::Hang], 2).await;
+        assert_eq!(heard, ["Unreachable", "Snapshot"]);
+    }
+}
