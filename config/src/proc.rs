@@ -201,7 +201,13 @@ pub fn session_leader() -> io::Result<Process> {
 /// found out: who may not do something below a guard may not do it there either.
 #[must_use]
 pub fn is_below_guard() -> bool {
-    let chain = ancestors(pid_of_this_process());
+    is_below_guard_of(pid_of_this_process())
+}
+
+/// The same of another process.
+#[must_use]
+pub fn is_below_guard_of(pid: i32) -> bool {
+    let chain = ancestors(pid);
     !chain.is_ok_and(|chain| chain.iter().skip(1).all(|ancestor| ancestor.name != GUARD_NAME))
 }
 

@@ -253,6 +253,12 @@ words! {
         ForbiddenFromWorker = "FORBIDDEN_FROM_WORKER",
         /// The request has headers of a browser or foreign program.
         ForbiddenOrigin = "FORBIDDEN_ORIGIN",
+        /// The panel does not know who asks.
+        Unauthorized = "UNAUTHORIZED",
+        /// The panel was started to show and not to change.
+        ReadOnly = "READ_ONLY",
+        /// The panel was asked too often, or has too many pages open.
+        TooManyRequests = "TOO_MANY_REQUESTS",
         /// A defect of this program.
         Internal = "INTERNAL_ERROR",
     }

@@ -127,3 +127,8 @@ pub struct DaemonInfo {
     /// Time of the daemon's start.
     pub started_at: Timestamp,
 }
+
+/// Data of `panel.permitted`: nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PanelPermitted {}

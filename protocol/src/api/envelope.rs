@@ -19,6 +19,9 @@ pub mod header {
     /// The state directory that the client means ([`StateFolder`](crate::api::StateFolder) as
     /// text). The daemon of another one refuses the request.
     pub const STATE_DIR: &str = "subagent-state-dir";
+    /// The processes for which another one passes the request on, as `PID:START_TIME`, separated by commas. A request from below
+    /// a worker stays one: it may do what all of them may, and the process that sends it.
+    pub const ON_BEHALF_OF: &str = "subagent-on-behalf-of";
     /// The token of a task server, which identifies the parent of its tasks.
     pub const TASK_TOKEN: &str = "x-subagent-task-token";
 }

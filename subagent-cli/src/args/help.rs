@@ -17,7 +17,7 @@ const MORE: &str = "More";
 const COMMANDS: &[(&str, &[&str])] = &[
     ("Work", &["run", "send", "wait", "watch", "show", "result", "diff", "land", "cancel"]),
     ("Questions", &["approve", "answer", "approval"]),
-    ("Overview", &["top", "ls", "status", "tree", "budget", "usage", "summary"]),
+    ("Overview", &["top", "ls", "status", "panel", "tree", "budget", "usage", "summary"]),
     ("Agents", &["init", "launcher", "agent", "memory", "role", "policy", "config"]),
     (
         MORE,

@@ -25,6 +25,7 @@ pub mod notify;
 pub mod numbers;
 pub mod options;
 pub mod overview;
+pub mod panel;
 pub mod policy;
 pub mod prompt;
 pub mod queue;
@@ -180,6 +181,7 @@ pub enum Command {
     /// List, test and trace notifications
     Notify(notify::NotifyCommand),
     Mcp(Mcp),
+    Panel(panel::Panel),
     /// Start, stop and inspect the daemon of a workspace
     Daemon(DaemonCommand),
     Doctor(Doctor),

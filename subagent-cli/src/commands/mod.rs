@@ -44,11 +44,14 @@ mod launcher_probe;
 mod launcher_show;
 mod live_wait;
 mod ls;
+mod managed;
 mod mcp;
 mod memory;
 mod notify;
 mod open_request;
 mod overview;
+mod panel;
+mod panel_bridge;
 mod policy;
 mod policy_rules;
 mod preconditions;
@@ -187,7 +190,7 @@ pub fn format(command: &Command) -> Format {
         Command::Summary(args) => args.json.json,
         Command::Schedule(command) => command.json(),
         Command::Notify(command) => command.json(),
-        Command::Mcp(_) => false,
+        Command::Mcp(_) | Command::Panel(_) => false,
         Command::Daemon(command) => command.json(),
         Command::Doctor(args) => args.json.json,
         Command::Prune(args) => args.json.json,
@@ -270,6 +273,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Schedule(command) => schedule::run(command, context),
         Command::Notify(command) => notify::run(command, context),
         Command::Mcp(args) => mcp::run(args, context),
+        Command::Panel(args) => panel::run(&args, context),
         Command::Daemon(command) => daemon::run(&command, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Prune(args) => prune::run(&args, context),

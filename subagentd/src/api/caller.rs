@@ -8,16 +8,19 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use subagent_protocol::api::{Handle, header};
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 
 use super::reply::Failure;
 use super::state::Api;
 use crate::descriptors;
-use crate::peer::{Origin, Peer, PeerError};
+use crate::peer::{self, Origin, Peer, PeerError};
 use crate::supervisor::{Caller, Sight, TaskCaller};
 
 /// The longest idempotency key, in bytes.
 const MOST_KEY_BYTES: usize = 256;
+/// Processes for which one request is passed on.
+const MAX_BEHALF: usize = 16;
 
 /// Somebody who is not below a worker, and may therefore change things if the handle allows it.
 pub(super) struct Owner(pub(super) Caller);
@@ -108,25 +111,56 @@ fn origin(parts: &Parts, api: &Api) -> Result<Origin, Failure> {
     let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<Peer>>() else {
         return Err(Error::new(Code::Internal, "the connection's peer was not recorded").into());
     };
-    peer.origin(&api.supervisor.guards()).map_err(|error| {
-        tracing::warn!(peer = ?peer.process(), %error, "a request was refused");
-        if let PeerError::Unknown(cause) | PeerError::Ancestors(cause) = &error
-            && descriptors::is_reached(cause)
-        {
-            return descriptors::too_many("cannot tell which process sent the request").into();
+    let guards = api.supervisor.guards();
+    let own = peer.origin(&guards).map_err(|error| unplaced(peer.process(), error))?;
+    if own != Origin::Owner {
+        return Ok(own);
+    }
+    for process in behalf(&parts.headers)? {
+        let origin = peer::origin_of(process, &guards).map_err(|error| unplaced(process, error))?;
+        if origin != Origin::Owner {
+            return Ok(origin);
         }
-        let (code, advice) = match error {
-            PeerError::BelowUnknown => (
-                Code::ForbiddenFromWorker,
-                "ask the person or program that manages the worker above this process",
-            ),
-            _ => (Code::ForbiddenOrigin, "send the request from the process that opened the connection"),
+    }
+    Ok(Origin::Owner)
+}
+
+fn unplaced(process: ProcessId, error: PeerError) -> Failure {
+    tracing::warn!(peer = ?process, %error, "a request was refused");
+    if let PeerError::Unknown(cause) | PeerError::Ancestors(cause) = &error
+        && descriptors::is_reached(cause)
+    {
+        return descriptors::too_many("cannot tell which process sent the request").into();
+    }
+    let (code, advice) = match error {
+        PeerError::BelowUnknown => (
+            Code::ForbiddenFromWorker,
+            "ask the person or program that manages the worker above this process",
+        ),
+        _ => (Code::ForbiddenOrigin, "send the request from the process that opened the connection"),
+    };
+    Error::new(code, format!("the request is refused: {error}"))
+        .with("peerPid", process.pid)
+        .recommend(advice)
+        .into()
+}
+
+/// The processes for which the request is passed on: it can only lose rights by them.
+fn behalf(headers: &HeaderMap) -> Result<Vec<ProcessId>> {
+    let named = headers.get_all(header::ON_BEHALF_OF).iter().map(|value| {
+        let wrong = || {
+            let message = format!("the header {} must name 1 to {MAX_BEHALF} processes", header::ON_BEHALF_OF);
+            Error::new(Code::InvalidArgument, message).with("header", header::ON_BEHALF_OF)
         };
-        Error::new(code, format!("the request is refused: {error}"))
-            .with("peerPid", peer.process().pid)
-            .recommend(advice)
-            .into()
-    })
+        let process = |word: &str| {
+            let (pid, start_time) = word.split_once(':')?;
+            Some(ProcessId { pid: pid.parse().ok()?, start_time: start_time.parse().ok()? })
+        };
+        let words = value.to_str().map_err(|_| wrong())?.split(',');
+        let processes: Vec<ProcessId> = words.map(process).collect::<Option<_>>().ok_or_else(wrong)?;
+        if processes.len() > MAX_BEHALF { Err(wrong()) } else { Ok(processes) }
+    });
+    named.collect::<Result<Vec<_>>>().map(|named| named.concat())
 }
 
 fn caller(headers: &HeaderMap) -> Result<Caller> {
@@ -193,6 +227,20 @@ mod tests {
         assert!(read(&[ID, EPOCH, (header::CONTROLLER_TOKEN, b"")]).unwrap().handle.is_none());
         let error = read(&[ID, EPOCH, (header::CONTROLLER_TOKEN, b"\xff")]).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument);
+    }
+
+    #[test]
+    fn processes_are_named_by_number_and_start() {
+        let behalf = |value: &str| {
+            let pair = (HeaderName::from_static(header::ON_BEHALF_OF), value.parse::<HeaderValue>().unwrap());
+            behalf(&HeaderMap::from_iter([pair]))
+        };
+        let two = [ProcessId { pid: 7, start_time: 8 }, ProcessId { pid: 9, start_time: 1 }];
+        assert_eq!(behalf("7:8,9:1").unwrap(), two);
+        for wrong in ["", "7", "7:", "7:8,", "x:1", "7:8 9:1", &"1:1,".repeat(17)] {
+            assert_eq!(behalf(wrong).unwrap_err().code, Code::InvalidArgument, "{wrong}");
+        }
+        assert!(super::behalf(&HeaderMap::new()).unwrap().is_empty());
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod inbox;
 mod incoming;
 mod layers;
 mod notifications;
+mod panel;
 mod queue;
 mod removal;
 mod reply;
@@ -72,6 +73,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/usage", get(usage::show))
         .route("/v1/hooks/trust", get(hooks::list).post(hooks::trust))
         .route("/v1/hooks/trust/remove", post(hooks::distrust))
+        .route("/v1/panel/sessions", post(panel::permit))
         .route("/v1/prune", post(removal::prune))
         .route("/v1/prune/tasks", post(removal::prune_tasks))
         .route("/v1/wait", post(waits::many))

@@ -9,8 +9,8 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
-    approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, queue,
-    removal, schedules, tasks, turns, usage, waits, workers, worktrees,
+    approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, panel,
+    queue, removal, schedules, tasks, turns, usage, waits, workers, worktrees,
 };
 
 #[derive(OpenApi)]
@@ -101,6 +101,7 @@ use super::{
         notifications::list,
         notifications::log,
         notifications::test,
+        panel::permit,
         inbox::remove_rule,
         tasks::run,
         tasks::list,

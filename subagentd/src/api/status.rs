@@ -14,7 +14,10 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::ConfigParseError
         | Code::BackupInvalid
         | Code::WorkspaceRootNotFound => StatusCode::BAD_REQUEST,
+        Code::Unauthorized => StatusCode::UNAUTHORIZED,
+        Code::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         Code::InvalidControllerHandle
+        | Code::ReadOnly
         | Code::ForbiddenFromWorker
         | Code::TaskNotPermitted
         | Code::ForbiddenOrigin => StatusCode::FORBIDDEN,

@@ -109,6 +109,22 @@ impl Peer {
     }
 }
 
+/// Whether a process for which the peer passes a request on is one of the guards, or below one.
+///
+/// # Errors
+/// As [`Peer::origin`].
+pub fn origin_of(process: ProcessId, guards: &[(WorkerId, ProcessId)]) -> Result<Origin, PeerError> {
+    let unread =
+        |error: std::io::Error| if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) };
+    let chain = proc::ancestors(process.pid).map_err(unread)?;
+    // Read again after the walk: so the walk was about this process and not about a later one of its number.
+    let now = proc::process(process.pid).map_err(unread)?;
+    if now.start_time != process.start_time || now.ended {
+        return Err(PeerError::Ended);
+    }
+    origin::origin(&chain, guards, above_us()?).ok_or(PeerError::BelowUnknown)
+}
+
 /// For all peers: most have the ancestors of the one before.
 static READER: LazyLock<Mutex<Reader>> =
     LazyLock::new(|| Mutex::new(Reader::keeping(descriptors::max_kept(descriptors::limit()))));

@@ -9,6 +9,8 @@ mod crowd;
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -27,7 +29,8 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args.as_slice() {
         ["connect", path] => UnixStream::connect(path).map(|_| Vec::new()),
-        ["ask", path, text] => ask(path, text),
+        ["ask", path, text] => UnixStream::connect(path).and_then(|stream| ask(stream, text)),
+        ["tcp", address, text] => TcpStream::connect(address).and_then(|stream| ask(stream, text)),
         ["task", socket, body] => task(socket, body),
         ["crowd", socket, count, head, body, opened, gate] => {
             crowd::hold(socket, count, (head, body), (opened, gate))
@@ -97,10 +100,10 @@ fn post(socket: &str, token: &str, path: &str, body: &str) -> io::Result<Value> 
     Ok(serde_json::from_str(body)?)
 }
 
-/// Connects, sends a text and returns the answer. A connection closed without an
-/// answer is an error.
-fn ask(path: &str, text: &str) -> io::Result<Vec<u8>> {
-    let mut stream = UnixStream::connect(path)?;
+/// Sends a text and returns the answer. A connection closed without an answer is an error.
+fn ask(stream: impl Into<OwnedFd>, text: &str) -> io::Result<Vec<u8>> {
+    // A socket of either family is read and written in the same way.
+    let mut stream = UnixStream::from(stream.into());
     stream.set_read_timeout(Some(ANSWER))?;
     stream.write_all(text.replace("\\n", "\r\n").as_bytes())?;
     let mut answer = vec![0; 64 * 1024];

@@ -75,7 +75,9 @@ fn exchange(stream: &mut UnixStream, head: &[&str], body: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn parse(text: &str) -> Option<Response> {
+/// An answer that was read to its end; `None` if it is not whole.
+#[must_use]
+pub fn parse(text: &str) -> Option<Response> {
     let (head, body) = text.split_once("\r\n\r\n")?;
     let head = head.to_lowercase();
     let status = head.split(' ').nth(1)?.parse().ok()?;

@@ -42,7 +42,7 @@ pub use crowd::crowd;
 pub use executables::{Executables, executables, use_executables_of};
 pub use faults::Faults;
 pub use finish::Finished;
-pub use http::{Response, answer, request, try_request};
+pub use http::{Response, answer, parse, request, try_request};
 pub use launchers::Launcher;
 pub use lookout::Lookout;
 pub use output::Output;

@@ -51,6 +51,7 @@ mod notify;
 mod openapi;
 mod other_shell;
 mod other_user;
+mod panel;
 mod pipes;
 mod policy;
 mod queue;

@@ -199,6 +199,8 @@ impl Scene<'_> {
             | "subagent worktree discard"
             | "subagent worktree land"
             | "subagent land" => (words(&["none"]), &["WORKTREE_NOT_FOUND"]),
+            // It ends by itself when no page comes.
+            "subagent panel" => (words(&["--idle-exit", "1s"]), &[]),
             "subagent worker list"
             | "subagent worktree list"
             | "subagent worktree prune"

@@ -94,7 +94,8 @@ impl Leaf {
     }
 }
 
-/// Returns all of them, except the demo and the board (for people) and the MCP server (with its own protocol).
+/// Returns all of them, except the demo and the board (for people), the panel (for browsers) and the MCP server (with its
+/// own protocol).
 #[track_caller]
 pub(super) fn leaves(sandbox: &Sandbox) -> Vec<Leaf> {
     let mut found = Vec::new();
@@ -111,7 +112,7 @@ fn below(sandbox: &Sandbox, path: &[String], found: &mut Vec<Leaf>) {
         found.push(Leaf { path: path.to_vec(), required: required(help), flags: flags(help) });
         return;
     }
-    for command in commands.iter().filter(|name| !["help", "demo", "mcp", "top"].contains(&name.as_str())) {
+    for command in commands.iter().filter(|name| !["help", "demo", "mcp", "top", "panel"].contains(&name.as_str())) {
         below(sandbox, &[path, std::slice::from_ref(command)].concat(), found);
     }
 }

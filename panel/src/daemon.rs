@@ -1,0 +1,156 @@
+//! Requests to a daemon over its unix socket, on behalf of the process that asked the panel.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use subagent_protocol::api::{Handle, header};
+use subagent_protocol::{Code, Error, MAX_LINE_BYTES, PROTOCOL};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::bridge::Answer;
+
+/// How long a daemon may take for an answer. A stop may take 25 s.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A request to a daemon.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask<'a> {
+    pub(crate) method: Method,
+    /// With its query.
+    pub(crate) path: String,
+    pub(crate) body: Bytes,
+    /// The key of a change, so that it is carried out once.
+    pub(crate) key: Option<&'a str>,
+    /// The processes that asked the panel.
+    pub(crate) behalf: &'a str,
+    pub(crate) handle: Option<Handle>,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn get(path: impl Into<String>, behalf: &'a str) -> Self {
+        Self { method: Method::GET, path: path.into(), body: Bytes::new(), key: None, behalf, handle: None }
+    }
+
+    fn request(&self) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let mut request = Request::builder()
+            .method(&self.method)
+            .uri(&self.path)
+            .header(hyper::header::HOST, "localhost")
+            .header(header::PROTOCOL, PROTOCOL)
+            .header(header::ON_BEHALF_OF, self.behalf);
+        if let Some(key) = self.key {
+            request = request.header(header::IDEMPOTENCY_KEY, key);
+        }
+        if let Some(handle) = &self.handle {
+            request = request
+                .header(header::CONTROLLER_ID, &handle.controller_id)
+                .header(header::CONTROLLER_EPOCH, &handle.epoch)
+                .header(header::CONTROLLER_TOKEN, &handle.token);
+        }
+        request.body(Full::new(self.body.clone()))
+    }
+
+    /// Sends it, and reads the head of the answer.
+    async fn open(&self, socket: &Path) -> Result<Response<Incoming>, Value> {
+        let gone = |why: String| {
+            error(
+                &Error::new(Code::DaemonNotRunning, format!("the daemon does not answer: {why}"))
+                    .retryable()
+                    .recommend("wait until it is back, or start it with `subagent daemon start`"),
+            )
+        };
+        let sent = async {
+            let stream = UnixStream::connect(socket).await.map_err(|error| gone(error.to_string()))?;
+            let (mut sender, connection) =
+                http1::handshake(TokioIo::new(stream)).await.map_err(|error| gone(error.to_string()))?;
+            // It ends when the answer was read or dropped.
+            tokio::spawn(connection);
+            let request = self.request().map_err(|problem| {
+                error(&Error::new(Code::InvalidArgument, format!("this cannot be asked: {problem}")))
+            })?;
+            sender.send_request(request).await.map_err(|error| gone(error.to_string()))
+        };
+        timeout(LIMIT, sent).await.unwrap_or_else(|_| Err(gone("it takes too long".to_owned())))
+    }
+
+    /// The data of the answer's envelope.
+    pub(crate) async fn send(&self, socket: &Path) -> Answer {
+        let response = self.open(socket).await?;
+        let body = timeout(LIMIT, response.into_body().collect()).await;
+        let Ok(Ok(body)) = body else {
+            return Err(error(&Error::new(Code::DaemonNotRunning, "the daemon's answer broke off").retryable()));
+        };
+        envelope(&body.to_bytes())
+    }
+
+    /// The data as a type.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, socket: &Path) -> Result<T, Value> {
+        let data = self.send(socket).await?;
+        serde_json::from_value(data).map_err(|problem| {
+            error(&Error::new(Code::Internal, format!("the daemon's answer cannot be read: {problem}")))
+        })
+    }
+
+    /// The lines of an answer that goes on.
+    pub(crate) async fn lines(&self, socket: &Path) -> Result<Lines, Value> {
+        let response = self.open(socket).await?;
+        if response.status().is_success() {
+            return Ok(Lines { body: response.into_body(), rest: BytesMut::new() });
+        }
+        let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
+        envelope(&body.unwrap_or_default()).and_then(|_| {
+            Err(error(&Error::new(Code::Internal, "the daemon's answer is not a stream")))
+        })
+    }
+}
+
+/// An error as an envelope has it.
+pub(crate) fn error(error: &Error) -> Value {
+    json!(error)
+}
+
+fn envelope(body: &[u8]) -> Answer {
+    let mut reply: Value = serde_json::from_slice(body)
+        .map_err(|_| error(&Error::new(Code::Internal, "the daemon's answer is not an envelope")))?;
+    if reply["ok"] == true { Ok(reply["data"].take()) } else { Err(reply["error"].take()) }
+}
+
+/// Lines of JSON, as they come.
+pub(crate) struct Lines {
+    body: Incoming,
+    rest: BytesMut,
+}
+
+impl Lines {
+    /// All whole lines that are there, as soon as there is one; empty at the end.
+    pub(crate) async fn next(&mut self) -> Vec<Value> {
+        loop {
+            let end = self.rest.iter().rposition(|byte| *byte == b'\n');
+            if let Some(end) = end {
+                let whole = self.rest.split_to(end + 1);
+                let lines = whole[..].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+                return lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.rest.extend_from_slice(&data);
+                    }
+                }
+                _ => return Vec::new(),
+            }
+            if self.rest.len() > MAX_LINE_BYTES {
+                return Vec::new();
+            }
+        }
+    }
+}

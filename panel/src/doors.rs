@@ -1,0 +1,210 @@
+//! Who is let in: the token of the link, the code for another browser, the sessions that they were exchanged for. Pure: the
+//! clock is handed in.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq as _;
+
+/// Tries to exchange something within [`WINDOW`], of all clients together, that may fail.
+const MAX_FAILURES: usize = 10;
+const WINDOW: Duration = Duration::from_secs(60);
+/// How long a pairing code is good, and how often it may be mistyped.
+const CODE_TIME: Duration = Duration::from_secs(600);
+const CODE_TRIES: u32 = 5;
+/// Sessions at a time; the oldest makes room.
+const MAX_SESSIONS: usize = 16;
+/// The letters of a code: none looks like another one.
+const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+
+/// A secret that is compared in constant time and never printed.
+struct Secret(String);
+
+impl Secret {
+    fn is(&self, given: &str) -> bool {
+        self.0.as_bytes().ct_eq(given.as_bytes()).into()
+    }
+}
+
+/// A new secret of 256 bits, as text.
+pub(crate) fn token() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// A new pairing code: 8 letters, 40 bits.
+pub(crate) fn code() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)?;
+    let letters: String = bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect();
+    Ok(format!("{}-{}", &letters[..4], &letters[4..]))
+}
+
+struct Pairing {
+    code: Secret,
+    until: Instant,
+    tries: u32,
+}
+
+/// What may be exchanged for a session, and the sessions.
+#[derive(Default)]
+pub(crate) struct Doors {
+    links: Vec<Secret>,
+    pairing: Option<Pairing>,
+    sessions: VecDeque<Secret>,
+    failures: VecDeque<Instant>,
+}
+
+/// Why nobody was let in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It is wrong, was used, or is too old.
+    Wrong,
+    /// Too many were wrong.
+    TooMany,
+}
+
+impl Doors {
+    /// A link with this token lets one browser in.
+    pub(crate) fn add_link(&mut self, token: String) {
+        // Who asks for many links has no use for the old ones.
+        if self.links.len() >= 4 {
+            self.links.remove(0);
+        }
+        self.links.push(Secret(token));
+    }
+
+    /// This code lets one browser in; an earlier one does not any more.
+    pub(crate) fn set_code(&mut self, code: &str, now: Instant) {
+        let code = Secret(plain(code));
+        self.pairing = Some(Pairing { code, until: now + CODE_TIME, tries: 0 });
+    }
+
+    /// Exchanges a token for the session with this secret.
+    pub(crate) fn exchange_token(&mut self, given: &str, session: String, now: Instant) -> Result<(), Refused> {
+        self.may_try(now)?;
+        // All are compared, so that the time says nothing.
+        let matching = self.links.iter().map(|link| link.is(given)).collect::<Vec<_>>();
+        let Some(at) = matching.iter().position(|is| *is) else { return self.failed(now) };
+        self.links.remove(at);
+        self.admit(session);
+        Ok(())
+    }
+
+    /// Exchanges a pairing code for the session with this secret.
+    pub(crate) fn exchange_code(&mut self, given: &str, session: String, now: Instant) -> Result<(), Refused> {
+        self.may_try(now)?;
+        let Some(pairing) = self.pairing.as_mut().filter(|pairing| now < pairing.until) else {
+            self.pairing = None;
+            return self.failed(now);
+        };
+        pairing.tries += 1;
+        let (is_right, is_last) = (pairing.code.is(&plain(given)), pairing.tries >= CODE_TRIES);
+        if is_right || is_last {
+            self.pairing = None;
+        }
+        if !is_right {
+            return self.failed(now);
+        }
+        self.admit(session);
+        Ok(())
+    }
+
+    /// Whether this is the secret of a session.
+    pub(crate) fn is_session(&self, given: &str) -> bool {
+        self.sessions.iter().fold(false, |found, session| session.is(given) | found)
+    }
+
+    fn admit(&mut self, session: String) {
+        if self.sessions.len() >= MAX_SESSIONS {
+            self.sessions.pop_front();
+        }
+        self.sessions.push_back(Secret(session));
+    }
+
+    fn may_try(&mut self, now: Instant) -> Result<(), Refused> {
+        while self.failures.front().is_some_and(|failure| now.duration_since(*failure) >= WINDOW) {
+            self.failures.pop_front();
+        }
+        if self.failures.len() < MAX_FAILURES { Ok(()) } else { Err(Refused::TooMany) }
+    }
+
+    fn failed(&mut self, now: Instant) -> Result<(), Refused> {
+        self.failures.push_back(now);
+        Err(Refused::Wrong)
+    }
+}
+
+/// A code as it is compared: people type it with blanks and capitals.
+fn plain(code: &str) -> String {
+    code.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(number: usize) -> String {
+        format!("session-{number}")
+    }
+
+    #[test]
+    fn a_token_is_good_for_one_exchange() {
+        let (mut doors, now) = (Doors::default(), Instant::now());
+        doors.add_link("right".to_owned());
+        assert_eq!(doors.exchange_token("wrong", session(1), now), Err(Refused::Wrong));
+        assert_eq!(doors.exchange_token("", session(1), now), Err(Refused::Wrong));
+        assert!(!doors.is_session(&session(1)) && !doors.is_session(""));
+        assert_eq!(doors.exchange_token("right", session(2), now), Ok(()));
+        assert_eq!(doors.exchange_token("right", session(3), now), Err(Refused::Wrong));
+        assert!(doors.is_session(&session(2)) && !doors.is_session(&session(3)));
+    }
+
+    #[test]
+    fn a_code_is_good_once_for_ten_minutes_and_five_tries() {
+        let (mut doors, now) = (Doors::default(), Instant::now());
+        doors.set_code("abcd-2345", now);
+        assert_eq!(doors.exchange_code("ABCD 2345", session(1), now), Ok(()));
+        assert_eq!(doors.exchange_code("abcd-2345", session(2), now), Err(Refused::Wrong));
+        doors.set_code("abcd-2345", now);
+        assert_eq!(doors.exchange_code("abcd2345", session(2), now + CODE_TIME), Err(Refused::Wrong));
+        let mut doors = Doors::default();
+        doors.set_code("abcd-2345", now);
+        for _ in 0..CODE_TRIES {
+            assert_eq!(doors.exchange_code("abcd-2346", session(3), now), Err(Refused::Wrong));
+        }
+        assert_eq!(doors.exchange_code("abcd-2345", session(3), now), Err(Refused::Wrong));
+    }
+
+    #[test]
+    fn failures_are_limited_for_all_clients_together() {
+        let (mut doors, now) = (Doors::default(), Instant::now());
+        doors.add_link("right".to_owned());
+        for _ in 0..MAX_FAILURES {
+            assert_eq!(doors.exchange_token("wrong", session(1), now), Err(Refused::Wrong));
+        }
+        assert_eq!(doors.exchange_token("right", session(1), now), Err(Refused::TooMany));
+        assert_eq!(doors.exchange_token("right", session(1), now + WINDOW), Ok(()));
+    }
+
+    #[test]
+    fn old_sessions_make_room() {
+        let (mut doors, now) = (Doors::default(), Instant::now());
+        for number in 0..=MAX_SESSIONS {
+            doors.add_link(format!("t{number}"));
+            doors.exchange_token(&format!("t{number}"), session(number), now).unwrap();
+        }
+        assert!(!doors.is_session(&session(0)) && doors.is_session(&session(MAX_SESSIONS)));
+    }
+
+    #[test]
+    fn secrets_are_long_and_never_the_same() {
+        let (one, other) = (token().unwrap(), token().unwrap());
+        assert!(one.len() == 43 && one != other);
+        let code = code().unwrap();
+        assert_eq!((code.len(), plain(&code).len()), (9, 8));
+    }
+}

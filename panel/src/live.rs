@@ -1,0 +1,310 @@
+//! The streams of a page: all workers with their questions, and the transcript of one worker.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use subagent_model::{Applied, Workers};
+use subagent_protocol::api::{ApprovalShown, OverviewShown, TranscriptShown};
+use subagent_protocol::event::Event;
+use subagent_protocol::ids::WorkerId;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+
+use crate::bridge::{Bridge, Place};
+use crate::daemon::{Ask, Lines};
+use crate::rows::{Questions, Told, question};
+use crate::story::{self, Story};
+
+/// How often daemons that were started meanwhile are looked for.
+const RESCAN: Duration = Duration::from_secs(5);
+/// An empty line after so much silence: a page notices when the panel is gone.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// From an event that changes more than a row to the next snapshot.
+const REFRESH: Duration = Duration::from_millis(250);
+/// From a lost daemon to the next try.
+const RETRY: Duration = Duration::from_secs(1);
+/// Events of which the newest part of a transcript is made.
+const PAGE_EVENTS: u32 = 500;
+
+/// Where lines for a page go.
+pub(crate) type Out = mpsc::Sender<Bytes>;
+
+/// The page is gone.
+struct Gone;
+
+async fn say(out: &Out, line: &Value) -> Result<(), Gone> {
+    let mut text = line.to_string();
+    text.push('\n');
+    out.send(text.into()).await.map_err(|_| Gone)
+}
+
+/// Why a stream has ended: the page is gone, or the daemon, with its error.
+enum End {
+    Page,
+    Daemon(Value),
+}
+
+impl From<Gone> for End {
+    fn from(Gone: Gone) -> Self {
+        Self::Page
+    }
+}
+
+impl From<Value> for End {
+    fn from(error: Value) -> Self {
+        Self::Daemon(error)
+    }
+}
+
+/// Tells a page of the workers of all places, until it is gone.
+pub(crate) async fn all(bridge: Arc<dyn Bridge>, behalf: Arc<str>, out: Out) {
+    let mut followed: JoinSet<Place> = JoinSet::new();
+    let mut known: Vec<Place> = Vec::new();
+    let mut scan = interval(RESCAN);
+    scan.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = out.closed() => return,
+            Some(ended) = followed.join_next() => known.retain(|place| ended.as_ref().ok() != Some(place)),
+            _ = scan.tick() => {
+                for place in bridge.places().await {
+                    if !known.contains(&place) {
+                        known.push(place.clone());
+                        followed.spawn(of_place(Arc::clone(&bridge), Arc::clone(&behalf), place, out.clone()));
+                    }
+                }
+                // A page that has no place to show must still know that it knows all.
+                if say(&out, &json!({"scanned": known.len()})).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Tells a page of the workers of one place, until the page is gone, or the daemon of a place that is not ours.
+async fn of_place(bridge: Arc<dyn Bridge>, behalf: Arc<str>, place: Place, out: Out) -> Place {
+    loop {
+        let end = PlaceStream { bridge: &*bridge, behalf: &behalf, place: &place, out: &out }.run().await;
+        let Err(End::Daemon(error)) = end else { return place };
+        let gone = !place.is_own && error["code"] == "DAEMON_NOT_RUNNING";
+        let line = match gone {
+            true => json!({"place": place.id, "gone": true}),
+            false => json!({"place": place.id, "title": place.title, "own": place.is_own, "down": error}),
+        };
+        if say(&out, &line).await.is_err() || gone {
+            return place;
+        }
+        tokio::select! {
+            () = out.closed() => return place,
+            () = sleep(RETRY) => {}
+        }
+    }
+}
+
+struct PlaceStream<'a> {
+    bridge: &'a dyn Bridge,
+    behalf: &'a str,
+    place: &'a Place,
+    out: &'a Out,
+}
+
+impl PlaceStream<'_> {
+    async fn run(&self) -> Result<(), End> {
+        let socket = self.bridge.socket(self.place, false).await?;
+        let get = |path: String| Ask::get(path, self.behalf);
+        let (mut told, mut questions) = (Told::default(), Questions::new());
+        let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&socket).await?;
+        let mut workers = Workers::new(&snapshot);
+        let (rows, _) = told.changes(&workers);
+        let Place { id, title, is_own, .. } = self.place;
+        let first = json!({"place": id, "title": title, "own": is_own, "at": snapshot.at, "rows": rows, "all": true});
+        say(self.out, &first).await?;
+        self.ask(&workers, &mut questions, &socket, true).await?;
+        let path = format!("/v1/events?follow=1&from={}", workers.cursor());
+        let mut events = get(path).lines(&socket).await?;
+        // Workers that the snapshots leave out: tasks that are not to be looked at.
+        let mut hidden: HashSet<WorkerId> = HashSet::new();
+        let mut refresh: Option<Instant> = None;
+        loop {
+            let due = refresh.unwrap_or_else(|| Instant::now() + HEARTBEAT);
+            tokio::select! {
+                () = self.out.closed() => return Err(End::Page),
+                lines = events.next() => {
+                    let mut dirty: HashSet<WorkerId> = HashSet::new();
+                    for event in parsed(lines)? {
+                        match workers.apply(&event) {
+                            Applied::Row => _ = dirty.insert(event.worker_id.clone()),
+                            Applied::Unknown if !hidden.contains(&event.worker_id) => {
+                                refresh.get_or_insert_with(|| Instant::now() + REFRESH);
+                            }
+                            Applied::Nothing | Applied::Unknown => {}
+                        }
+                        if changes_more(&event) {
+                            refresh.get_or_insert_with(|| Instant::now() + REFRESH);
+                        }
+                        if !dirty.contains(&event.worker_id) {
+                            hidden.insert(event.worker_id);
+                        }
+                    }
+                    let changed = workers.rows().iter().filter(|row| dirty.contains(row.worker_id()));
+                    let rows = told.changes_of(changed);
+                    if !rows.is_empty() {
+                        say(self.out, &json!({"place": id, "rows": rows})).await?;
+                    }
+                    self.ask(&workers, &mut questions, &socket, false).await?;
+                }
+                () = sleep_until(due) => match refresh.take() {
+                    None => self.out.send(Bytes::from_static(b"\n")).await.map_err(|_| End::Page)?,
+                    Some(_) => {
+                        let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&socket).await?;
+                        workers = Workers::new(&snapshot);
+                        workers.rows().iter().for_each(|row| _ = hidden.remove(row.worker_id()));
+                        let (rows, gone) = told.changes(&workers);
+                        say(self.out, &json!({"place": id, "rows": rows, "removed": gone})).await?;
+                        self.ask(&workers, &mut questions, &socket, false).await?;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Tells the page which questions are open, if these are others than it knows, or if it must know.
+    async fn ask(
+        &self,
+        workers: &Workers,
+        questions: &mut Questions,
+        socket: &std::path::Path,
+        always: bool,
+    ) -> Result<(), End> {
+        let open: Vec<String> = workers.needs().iter().map(|(_, need)| need.request_id.to_string()).collect();
+        let count = questions.len();
+        questions.retain(|id, _| open.contains(id));
+        let mut changed = always || questions.len() != count;
+        for id in open {
+            if questions.contains_key(&id) {
+                continue;
+            }
+            // It may be over already: then its end comes in the stream.
+            let asked: Result<ApprovalShown, Value> =
+                Ask::get(format!("/v1/approvals/{id}"), self.behalf).read(socket).await;
+            if let Ok(asked) = asked {
+                questions.insert(id, question(&asked));
+                changed = true;
+            }
+        }
+        if changed {
+            let mut items: Vec<&Value> = questions.values().collect();
+            items.sort_by_key(|item| item["since"].as_str().map(str::to_owned));
+            say(self.out, &json!({"place": self.place.id, "questions": items})).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an event changes what only a snapshot has: usage, budgets, worktrees, tasks.
+fn changes_more(event: &Event) -> bool {
+    let name = event.event_type.as_str();
+    event.event_type.ends_turn()
+        || ["worktree.", "budget.", "subagent.", "worker."].iter().any(|start| name.starts_with(start))
+            && name != "subagent.progress"
+}
+
+/// The events of lines; the error that ends a stream, or that it has ended.
+fn parsed(lines: Vec<Value>) -> Result<Vec<Event>, Value> {
+    if lines.is_empty() {
+        let message = "the daemon has ended the stream";
+        return Err(json!({"code": "DAEMON_NOT_RUNNING", "message": message, "retryable": true}));
+    }
+    let mut events = Vec::with_capacity(lines.len());
+    for mut line in lines {
+        if line["ok"] == false {
+            return Err(line["error"].take());
+        }
+        // An event of a later version that cannot be read changes nothing that is shown.
+        events.extend(serde_json::from_value::<Event>(line));
+    }
+    Ok(events)
+}
+
+/// Which transcript, on whose behalf, and what the page had last.
+pub(crate) struct Following {
+    pub(crate) bridge: Arc<dyn Bridge>,
+    pub(crate) behalf: Arc<str>,
+    pub(crate) place: Place,
+    pub(crate) worker: String,
+    pub(crate) from: Option<String>,
+}
+
+impl Following {
+    /// Tells a page the newest part of a transcript and what follows, until the page or the daemon is gone.
+    pub(crate) async fn run(self, out: Out) {
+        if let Err(End::Daemon(error)) = self.follow(&out).await {
+            // The page asks again, with its cursor.
+            let _ = say(&out, &json!({"down": error})).await;
+        }
+    }
+
+    async fn follow(&self, out: &Out) -> Result<(), End> {
+        let socket = self.bridge.socket(&self.place, false).await?;
+        let base = format!("/v1/workers/{}", self.worker);
+        let get = |path: String| Ask::get(path, &self.behalf);
+        if let Some(from) = &self.from
+            && let Err(error) = self.cursor_is_kept(&base, from, &socket).await
+        {
+            if error["code"] != "CURSOR_EXPIRED" {
+                return Err(error.into());
+            }
+            say(out, &json!({"expired": true})).await?;
+        }
+        let shown: TranscriptShown = get(format!("{base}/transcript?limit={PAGE_EVENTS}")).read(&socket).await?;
+        let mut page = story::page(&shown);
+        page["all"] = true.into();
+        say(out, &page).await?;
+        let from = shown.cursor.map(|cursor| format!("&from={cursor}")).unwrap_or_default();
+        let mut story = Story::new(shown);
+        let mut events = get(format!("{base}/events?follow=1{from}")).lines(&socket).await?;
+        let mut heartbeat = interval(HEARTBEAT);
+        loop {
+            tokio::select! {
+                () = out.closed() => return Err(End::Page),
+                lines = events.next() => {
+                    if lines.is_empty() {
+                        // The stream of a worker that was stopped ends in order.
+                        say(out, &json!({"ended": true})).await?;
+                        return Ok(());
+                    }
+                    Self::tell(&mut story, parsed(lines)?, out).await?;
+                }
+                _ = heartbeat.tick() => out.send(Bytes::from_static(b"\n")).await.map_err(|_| End::Page)?,
+            }
+        }
+    }
+
+    /// Sends what some events have changed: each item once, as it is after all of them.
+    async fn tell(story: &mut Story, events: Vec<Event>, out: &Out) -> Result<(), Gone> {
+        let cursor = events.last().map(|event| event.event_id);
+        let mut items: Vec<Value> = Vec::new();
+        for event in &events {
+            let Some(item) = story.take(event) else { continue };
+            match items.iter_mut().find(|known| known["id"] == item["id"]) {
+                None => items.push(item),
+                Some(known) => story::merge(known, item),
+            }
+        }
+        say(out, &json!({"items": items, "cursor": cursor})).await
+    }
+
+    /// Whether the events behind a cursor are still there.
+    async fn cursor_is_kept(&self, base: &str, from: &str, socket: &std::path::Path) -> Result<(), Value> {
+        let mut lines: Lines = Ask::get(format!("{base}/events?from={from}"), &self.behalf).lines(socket).await?;
+        match lines.next().await.into_iter().next() {
+            Some(mut line) if line["ok"] == false => Err(line["error"].take()),
+            _ => Ok(()),
+        }
+    }
+}

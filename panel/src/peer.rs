@@ -1,0 +1,180 @@
+//! Which process is at the other end of a TCP connection of this machine, by its socket's inode.
+//!
+//! It judges nothing: the daemons are told on whose behalf a request comes, and place that process as they place the peer of
+//! a unix socket.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
+
+use nix::unistd::geteuid;
+use subagent_config::proc;
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::{Code, Error};
+
+/// Processes that may share one connection.
+const MAX_HOLDERS: usize = 8;
+/// `TCP_ESTABLISHED` in `/proc/net/tcp`.
+const ESTABLISHED: &str = "01";
+
+/// The processes that hold the other end of the connection from `peer` to `own`: one, or those that inherited it. The
+/// connection must be of this process's user.
+///
+/// A process may hide its descriptors (`PR_SET_DUMPABLE`; sshd does, for `ssh -L`). If no process is seen to hold the socket, it is
+/// one of those: then each of them that is below an agent counts, and only if there is none, one of the others.
+///
+/// # Errors
+/// `FORBIDDEN_ORIGIN` if it cannot be told, or is of another user.
+pub(crate) fn holders(peer: SocketAddr, own: SocketAddr) -> Result<Vec<ProcessId>, Error> {
+    let unknown = |why: &str| {
+        Error::new(Code::ForbiddenOrigin, format!("the panel cannot tell which process sent the request: {why}"))
+            .recommend("use a browser of the same user on this machine")
+    };
+    let table = if peer.is_ipv4() { "/proc/net/tcp" } else { "/proc/net/tcp6" };
+    let text = fs::read_to_string(table).map_err(|error| unknown(&format!("{table} cannot be read: {error}")))?;
+    let socket = find(&text, peer, own).ok_or_else(|| unknown("its connection is not in the kernel's table"))?;
+    if socket.uid != geteuid().as_raw() {
+        return Err(unknown(&format!("its connection is of user {}", socket.uid)));
+    }
+    let found = search(socket.inode).map_err(|error| unknown(&format!("/proc cannot be read: {error}")))?;
+    let holders = match (found.holding.is_empty(), found.below.is_empty()) {
+        (false, _) => found.holding,
+        (true, false) => found.below,
+        (true, true) => found.hidden.into_iter().take(1).collect(),
+    };
+    match holders.len() {
+        0 => Err(unknown("no process holds its connection")),
+        1..=MAX_HOLDERS => Ok(holders),
+        count => Err(unknown(&format!("{count} processes hold its connection"))),
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Socket {
+    uid: u32,
+    inode: u64,
+}
+
+/// The socket with this local and that remote address.
+fn find(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<Socket> {
+    let (local, remote) = (written(local), written(remote));
+    table.lines().skip(1).find_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let is_it = fields.next()? == local && fields.next()? == remote && fields.next()? == ESTABLISHED;
+        let uid = fields.nth(3)?.parse().ok()?;
+        let inode = fields.nth(1)?.parse().ok()?;
+        (is_it && inode != 0).then_some(Socket { uid, inode })
+    })
+}
+
+/// An address as the kernel writes it: words of four bytes in the machine's order, then the port.
+fn written(address: SocketAddr) -> String {
+    let words = |bytes: &[u8]| {
+        let word = |word: &[u8]| word.try_into().map_or(0, u32::from_ne_bytes);
+        bytes.chunks(4).map(|chunk| format!("{:08X}", word(chunk))).collect::<String>()
+    };
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => words(&ip.octets()),
+        IpAddr::V6(ip) => words(&ip.octets()),
+    };
+    format!("{ip}:{:04X}", address.port())
+}
+
+#[derive(Default)]
+struct Found {
+    /// They are seen to hold it.
+    holding: Vec<ProcessId>,
+    /// Their descriptors are hidden, and they are below a guard or cannot be placed.
+    below: Vec<ProcessId>,
+    /// The others whose descriptors are hidden.
+    hidden: Vec<ProcessId>,
+}
+
+fn search(inode: u64) -> io::Result<Found> {
+    let wanted = format!("socket:[{inode}]");
+    let mut found = Found::default();
+    for entry in fs::read_dir("/proc")? {
+        let Ok(entry) = entry else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        match holds(pid, &wanted) {
+            Ok(true) => found.holding.extend(id(pid)),
+            Ok(false) => {}
+            Err(error) if proc::is_gone(&error) => {}
+            Err(_) if !found.holding.is_empty() => {}
+            Err(_) => {
+                let below = proc::is_below_guard_of(pid);
+                if below { &mut found.below } else { &mut found.hidden }.extend(id(pid));
+            }
+        }
+    }
+    // A process of this user is the likeliest: the connection is.
+    let own = geteuid().as_raw();
+    found.hidden.sort_by_key(|id| fs::metadata(format!("/proc/{}", id.pid)).map_or(true, |of| of.uid() != own));
+    Ok(found)
+}
+
+fn holds(pid: i32, wanted: &str) -> io::Result<bool> {
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        match fs::read_link(entry?.path()) {
+            Ok(target) if target.as_os_str() == wanted => return Ok(true),
+            // It was closed meanwhile.
+            Err(error) if proc::is_gone(&error) => {}
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+    }
+    Ok(false)
+}
+
+fn id(pid: i32) -> Option<ProcessId> {
+    proc::start_time(pid).ok().map(|start_time| ProcessId { pid, start_time })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_written_as_the_kernel_does() {
+        assert_eq!(written("127.0.0.1:8080".parse().unwrap()), "0100007F:1F90");
+        assert_eq!(written("[::1]:80".parse().unwrap()), "00000000000000000000000001000000:0050");
+    }
+
+    #[test]
+    fn only_an_open_connection_with_both_addresses_counts() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            0: 0100007F:1F90 0100007F:0050 01 00000000:00000000 00:00000000 00000000  1000        0 77 1 0 20 4 0 10 -1\n\
+            1: 0100007F:1F91 0100007F:0050 06 00000000:00000000 00:00000000 00000000  1000        0 78 1 0 20 4 0 10 -1\n\
+            2: 0100007F:1F92 0100007F:0050 01 00000000:00000000 00:00000000 00000000  1000        0 0 1 0 20 4 0 10 -1\n";
+        let find = |port| find(table, ([127, 0, 0, 1], port).into(), ([127, 0, 0, 1], 80).into());
+        assert_eq!(find(8080), Some(Socket { uid: 1000, inode: 77 }));
+        assert_eq!([8081, 8082, 8083].map(find), [None, None, None]);
+    }
+
+    #[test]
+    fn the_process_of_a_connection_is_found_in_both_families() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            // A machine may have no IPv6.
+            let Ok(listener) = TcpListener::bind(any) else { continue };
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (server, peer) = listener.accept().unwrap();
+            let own = nix::unistd::getpid().as_raw();
+            let found = holders(peer, server.local_addr().unwrap()).unwrap();
+            assert!(found.iter().any(|id| id.pid == own), "{found:?}");
+            drop(client);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_is_nobodys() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        drop(client);
+        let error = holders(peer, server.local_addr().unwrap()).unwrap_err();
+        assert_eq!(error.code, Code::ForbiddenOrigin);
+    }
+}

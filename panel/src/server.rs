@@ -1,0 +1,351 @@
+//! The HTTP server: who may ask, what is answered, and with which headers. Nothing leaves without them.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+};
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::{Map, Value, json};
+use subagent_config::proc;
+use subagent_protocol::api::{TranscriptShown, header};
+use subagent_protocol::clean::clean;
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::{Code, Error};
+use tokio::sync::{OnceCell, Semaphore, mpsc};
+
+use crate::body::{self, Reply};
+use crate::bridge::{Answer, Bridge, Message, Place};
+use crate::daemon::{Ask, error};
+use crate::doors::{self, Doors, Refused};
+use crate::gate::{Gate, HEADERS};
+use crate::live::{self, Following};
+use crate::presence::Presence;
+use crate::render::patch;
+use crate::routes::Route;
+use crate::seats::Seat;
+use crate::{assets, peer, story};
+
+/// Streams at a time, of all pages.
+const MAX_STREAMS: usize = 32;
+/// Lines that a page has not read; then its stream waits.
+const MAX_WAITING_LINES: usize = 64;
+/// The path under which daemons are asked whether a process may have a session, and which they note if it may not.
+const PERMISSION: &str = "/v1/panel/sessions";
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) bridge: Arc<dyn Bridge>,
+    pub(crate) gate: Gate,
+    pub(crate) doors: Mutex<Doors>,
+    pub(crate) presence: Presence,
+    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) read_only: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(bridge: Arc<dyn Bridge>, port: u16, read_only: bool) -> Self {
+        Self {
+            bridge,
+            gate: Gate::new(port),
+            doors: Mutex::default(),
+            presence: Presence::new(),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            read_only,
+        }
+    }
+
+    pub(crate) fn doors<T>(&self, use_them: impl FnOnce(&mut Doors) -> T) -> T {
+        use_them(&mut self.doors.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// One connection, and what was found out about its other end.
+pub(crate) struct Connection {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) seat: Arc<Seat>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) own: SocketAddr,
+    pub(crate) found: OnceCell<Result<(Arc<str>, Vec<ProcessId>), Error>>,
+    /// Whether the process may act as an owner. It stays below an agent, or above all, for as long as it lives.
+    pub(crate) permitted: OnceCell<Result<(), Value>>,
+}
+
+impl Connection {
+    /// Answers a request.
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Reply> {
+        let mut response = self.respond(request).await.unwrap_or_else(|error| refusal(&error));
+        let headers = response.headers_mut();
+        for (name, value) in HEADERS {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+
+    async fn respond(&self, request: Request<Incoming>) -> Result<Response<Reply>, Value> {
+        let (parts, incoming) = request.into_parts();
+        self.shared.gate.check(&parts.method, &parts.uri, &parts.headers).map_err(|problem| error(&problem))?;
+        let path = parts.uri.path();
+        let missing = || error(&Error::new(Code::InvalidArgument, "the panel has nothing at this address").with("path", path));
+        let route = Route::of(&parts.method, path).ok_or_else(missing)?;
+        if route == Route::File {
+            return assets::find(path).map(|asset| whole(asset.kind, asset.text.into())).ok_or_else(missing);
+        }
+        let is_change = parts.method == Method::POST;
+        if !is_change && !incoming.is_end_stream() {
+            return Err(error(&Error::new(Code::InvalidInput, "a GET has no body")));
+        }
+        if route == Route::Session {
+            return self.open_session(body::read(incoming).await.map_err(|problem| error(&problem))?).await;
+        }
+        let given = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+        if !self.shared.doors(|doors| doors.is_session(given)) {
+            return Err(error(&unauthorized("the session of this page is not known")));
+        }
+        if !self.seat.is_of_page() {
+            return Err(error(&busy("too many pages are open")));
+        }
+        if is_change && self.shared.read_only {
+            return Err(error(&read_only()));
+        }
+        // Whoever sends a body may be slow; only pages may.
+        let bytes = if is_change { body::read(incoming).await.map_err(|problem| error(&problem))? } else { Bytes::new() };
+        let visit = self.shared.presence.visit();
+        let query = parts.uri.query().unwrap_or_default();
+        let key = parts.headers.get(header::IDEMPOTENCY_KEY).and_then(|value| value.to_str().ok());
+        let (behalf, _) = self.holders().await?;
+        let bridge = Arc::clone(&self.shared.bridge);
+        let data = match route {
+            Route::Live => {
+                self.permission().await?;
+                return self.stream(visit, |out| live::all(bridge, behalf, out));
+            }
+            Route::Follow { place, worker } => {
+                let from = value_of(query, "from");
+                let following = Following { place: self.place(&place).await?, bridge, behalf, worker, from };
+                return self.stream(visit, |out| following.run(out));
+            }
+            Route::Page { place, worker } => {
+                let before = value_of(query, "before").map(|before| format!("&before={before}")).unwrap_or_default();
+                let path = format!("/v1/workers/{worker}/transcript?limit=500{before}");
+                let socket = bridge.socket(&self.place(&place).await?, true).await?;
+                let shown: TranscriptShown = Ask::get(path, &behalf).read(&socket).await?;
+                story::page(&shown)
+            }
+            Route::Forward { place, path } => {
+                let place = self.place(&place).await?;
+                let socket = bridge.socket(&place, true).await?;
+                let path = if query.is_empty() { path } else { format!("{path}?{query}") };
+                let handle = bridge.handle();
+                let ask = Ask { method: parts.method, path, body: bytes, key, behalf: &behalf, handle };
+                cleaned(ask.send(&socket).await?)
+            }
+            Route::Choices { .. } | Route::Start { .. } | Route::Send { .. } | Route::Diff { .. } | Route::Land { .. } => {
+                self.permission().await?;
+                self.command(route, &bytes).await?
+            }
+            Route::File | Route::Session => return Err(missing()),
+        };
+        Ok(json_response(StatusCode::OK, &json!({"ok": true, "data": data})))
+    }
+
+    /// What the commands of the same name do.
+    async fn command(&self, route: Route, bytes: &[u8]) -> Answer {
+        let bridge = &self.shared.bridge;
+        match route {
+            Route::Choices { place } => bridge.choices(&self.place(&place).await?).await.map(cleaned),
+            Route::Start { place } => bridge.start(&self.place(&place).await?, object(bytes)?).await.map(cleaned),
+            Route::Send { place, worker } => {
+                let said = object(bytes)?;
+                let word = |key: &str| said.get(key).and_then(Value::as_str).map(str::to_owned);
+                let text = word("text").filter(|text| !text.trim().is_empty()).ok_or_else(|| {
+                    error(&Error::new(Code::InvalidInput, "a message needs a text").with("field", "text"))
+                })?;
+                let message = Message { worker, text, if_busy: word("ifBusy") };
+                bridge.send(&self.place(&place).await?, message).await.map(cleaned)
+            }
+            Route::Diff { place, worker } => {
+                bridge.diff(&self.place(&place).await?, worker).await.map(|found| cleaned(diff(found)))
+            }
+            Route::Land { place, worker } => {
+                bridge.land(&self.place(&place).await?, worker).await.map(cleaned)
+            }
+            _ => Ok(Value::Null),
+        }
+    }
+
+    async fn open_session(&self, bytes: Bytes) -> Result<Response<Reply>, Value> {
+        let given = object(&bytes)?;
+        self.permission().await?;
+        let session = doors::token()
+            .map_err(|problem| error(&Error::new(Code::Internal, format!("the system gives no random bytes: {problem}"))))?;
+        let now = Instant::now();
+        let word = |key: &str| given.get(key).and_then(Value::as_str);
+        let exchanged = match (word("token"), word("code")) {
+            (Some(token), _) => self.shared.doors(|doors| doors.exchange_token(token, session.clone(), now)),
+            (None, Some(code)) => self.shared.doors(|doors| doors.exchange_code(code, session.clone(), now)),
+            (None, None) => Err(Refused::Wrong),
+        };
+        match exchanged {
+            Ok(()) => {
+                let data = json!({"session": session, "readOnly": self.shared.read_only});
+                Ok(json_response(StatusCode::OK, &json!({"ok": true, "data": data})))
+            }
+            Err(Refused::Wrong) => Err(error(&unauthorized("this link or code is wrong, too old, or was used before"))),
+            Err(Refused::TooMany) => Err(error(&busy("too many wrong links or codes; wait a minute"))),
+        }
+    }
+
+    /// The processes at the other end, as header and as values.
+    async fn holders(&self) -> Result<(Arc<str>, Vec<ProcessId>), Value> {
+        let (peer, own) = (self.peer, self.own);
+        let found = self.found.get_or_init(|| async move {
+            let found = tokio::task::spawn_blocking(move || peer::holders(peer, own)).await;
+            let holders =
+                found.unwrap_or_else(|problem| Err(Error::new(Code::Internal, problem.to_string())))?;
+            let words: Vec<String> = holders.iter().map(|id| format!("{}:{}", id.pid, id.start_time)).collect();
+            Ok((words.join(",").into(), holders))
+        });
+        found.await.clone().map_err(|problem| error(&problem))
+    }
+
+    /// Refuses a process below an agent. The daemon whose worker that is notes it.
+    async fn permission(&self) -> Result<(), Value> {
+        self.permitted.get_or_init(|| self.ask_permission()).await.clone()
+    }
+
+    async fn ask_permission(&self) -> Result<(), Value> {
+        let (behalf, holders) = self.holders().await?;
+        for place in self.shared.bridge.places().await {
+            // One that does not run can judge nobody.
+            let Ok(socket) = self.shared.bridge.socket(&place, false).await else { continue };
+            let ask = Ask { method: Method::POST, ..Ask::get(PERMISSION, &behalf) };
+            if let Err(refused) = ask.send(&socket).await
+                && refused["code"] != "DAEMON_NOT_RUNNING"
+            {
+                return Err(refused);
+            }
+        }
+        if holders.iter().any(|id| proc::is_below_guard_of(id.pid)) {
+            let message = "the process that sent the request was started by an agent";
+            return Err(error(&Error::new(Code::ForbiddenFromWorker, message)));
+        }
+        Ok(())
+    }
+
+    async fn place(&self, id: &str) -> Result<Place, Value> {
+        let places = self.shared.bridge.places().await;
+        places.into_iter().find(|place| place.id == id).ok_or_else(|| {
+            let message = "the daemon of this workspace does not run any more";
+            error(&Error::new(Code::DaemonNotRunning, message).recommend("start it with `subagent daemon start` there"))
+        })
+    }
+
+    fn stream<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        visit: crate::presence::Visit,
+        tell: impl FnOnce(live::Out) -> F,
+    ) -> Result<Response<Reply>, Value> {
+        let seat = Arc::clone(&self.shared.streams).try_acquire_owned();
+        let seat = seat.map_err(|_| error(&busy("too many streams are open; close a page")))?;
+        let (out, lines) = mpsc::channel(MAX_WAITING_LINES);
+        tokio::spawn(tell(out));
+        let body = Reply::Lines { lines, _visit: visit, _seat: seat };
+        let mut response = Response::new(body);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+        Ok(response)
+    }
+}
+
+fn unauthorized(why: &str) -> Error {
+    Error::new(Code::Unauthorized, why).recommend("press Enter in the terminal of `subagent panel` for a new link")
+}
+
+fn read_only() -> Error {
+    Error::new(Code::ReadOnly, "this panel only shows; nothing was done")
+        .recommend("start `subagent panel` without --read-only")
+}
+
+fn busy(why: &str) -> Error {
+    Error::new(Code::TooManyRequests, why).retryable()
+}
+
+/// The object in a body; nothing counts as an empty one.
+fn object(bytes: &[u8]) -> Result<Map<String, Value>, Value> {
+    if bytes.is_empty() {
+        return Ok(Map::new());
+    }
+    serde_json::from_slice(bytes)
+        .map_err(|problem| error(&Error::new(Code::InvalidInput, format!("the body is not a JSON object: {problem}"))))
+}
+
+/// The value of a key of a query; only what an id may have.
+fn value_of(query: &str, key: &str) -> Option<String> {
+    let value = query.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))?;
+    let is_id = !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_id.then(|| value.to_owned())
+}
+
+/// The patches of `worker.diff` as lines.
+fn diff(mut found: Value) -> Value {
+    for file in found["files"].as_array_mut().into_iter().flatten() {
+        let patch = patch::lines(file["patch"].as_str().unwrap_or_default());
+        file["patch"] = json!(patch);
+    }
+    found
+}
+
+/// Without what acts on a terminal or turns and hides text, in all texts.
+fn cleaned(mut value: Value) -> Value {
+    match &mut value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(clean) = clean(text) {
+                *text = clean;
+            }
+            value
+        }
+        Value::Array(items) => items.drain(..).map(cleaned).collect(),
+        Value::Object(map) => std::mem::take(map).into_iter().map(|(key, value)| (key, cleaned(value))).collect(),
+        _ => value,
+    }
+}
+
+fn whole(kind: &'static str, bytes: Bytes) -> Response<Reply> {
+    let mut response = Response::new(Reply::Whole(Some(bytes)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn json_response(status: StatusCode, value: &Value) -> Response<Reply> {
+    let mut response = whole("application/json", value.to_string().into());
+    *response.status_mut() = status;
+    response
+}
+
+/// An error as an answer. What was not let in gets no second request on its connection.
+fn refusal(problem: &Value) -> Response<Reply> {
+    let code = problem["code"].as_str().unwrap_or_default();
+    let status = match code {
+        "UNAUTHORIZED" => StatusCode::UNAUTHORIZED,
+        "FORBIDDEN_ORIGIN" | "FORBIDDEN_FROM_WORKER" | "READ_ONLY" => StatusCode::FORBIDDEN,
+        "PAYLOAD_TOO_LARGE" => StatusCode::PAYLOAD_TOO_LARGE,
+        "TOO_MANY_REQUESTS" => StatusCode::TOO_MANY_REQUESTS,
+        "DAEMON_NOT_RUNNING" => StatusCode::SERVICE_UNAVAILABLE,
+        code if code.ends_with("_NOT_FOUND") => StatusCode::NOT_FOUND,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    let mut response = json_response(status, &json!({"ok": false, "error": problem}));
+    if matches!(code, "UNAUTHORIZED" | "FORBIDDEN_ORIGIN" | "FORBIDDEN_FROM_WORKER" | "PAYLOAD_TOO_LARGE") {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
+    }
+    response
+}

@@ -1,0 +1,300 @@
+//! The transcript of one worker, rendered: pages of it, and what each event changes. Pure.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+use subagent_model::{append, item_of};
+use subagent_protocol::api::{StoryItem, StoryKind, TranscriptShown};
+use subagent_protocol::clean::{clean, one_line};
+use subagent_protocol::event::Event;
+use subagent_protocol::ids::{EventId, WorkerId};
+
+use crate::render::{Node, ansi, head, markdown, patch};
+
+/// Items that are kept to be updated; older ones do not change any more.
+const MAX_ITEMS: usize = 1000;
+/// Bytes of one input or text of a tool call that are shown.
+const MAX_INPUT_BYTES: usize = 16 * 1024;
+/// Parts of a tool call's content that are shown.
+const MAX_PARTS: usize = 50;
+
+/// A page of a transcript, rendered.
+pub(crate) fn page(shown: &TranscriptShown) -> Value {
+    let items: Vec<Value> = shown.items.iter().map(item).collect();
+    json!({"items": items, "before": shown.before, "cursor": shown.cursor})
+}
+
+/// The newest part of a transcript, which goes on.
+pub(crate) struct Story {
+    worker: WorkerId,
+    items: Vec<StoryItem>,
+    /// The blocks of texts that flow, as they were sent: only what has changed is sent again.
+    sent: HashMap<EventId, Vec<Node>>,
+}
+
+impl Story {
+    pub(crate) fn new(shown: TranscriptShown) -> Self {
+        let TranscriptShown { worker_id: worker, items, .. } = shown;
+        Self { worker, items, sent: HashMap::new() }
+    }
+
+    /// Takes the next event; gives the item that it has changed.
+    pub(crate) fn take(&mut self, event: &Event) -> Option<Value> {
+        // The stream of a worker has what is told of the tasks below it as well.
+        if event.worker_id != self.worker {
+            return None;
+        }
+        let new = item_of(event)?;
+        let (kind, key, session) = (new.kind, new.key.clone(), new.session_id.clone());
+        let count = self.items.len();
+        append(&mut self.items, new);
+        let changed = match key {
+            Some(key) if self.items.len() == count => self.items.iter().rev().find(|item| {
+                item.kind == kind && item.key.as_ref() == Some(&key) && item.session_id == session
+            }),
+            _ => self.items.last(),
+        }?;
+        let mut shown = item(changed);
+        if is_text(changed.kind)
+            && let Some(now) = blocks_of(changed)
+        {
+            let before = self.sent.entry(changed.event_id).or_default();
+            let same = before.iter().zip(&now).take_while(|(one, other)| one == other).count();
+            shown["from"] = same.into();
+            shown["blocks"] = json!(&now[same..]);
+            *before = now;
+        }
+        self.forget();
+        Some(shown)
+    }
+
+    fn forget(&mut self) {
+        if self.items.len() > 2 * MAX_ITEMS {
+            for old in self.items.drain(..MAX_ITEMS) {
+                self.sent.remove(&old.event_id);
+            }
+        }
+    }
+}
+
+/// Puts a later state of an item in the place of an earlier one that was not sent.
+pub(crate) fn merge(known: &mut Value, later: Value) {
+    let earlier = known.take();
+    *known = later;
+    let (Some(first), Some(from)) = (earlier["from"].as_u64(), known["from"].as_u64()) else { return };
+    // Blocks are counted from the beginning: those before `from` stay as the earlier state has them.
+    let kept = from.saturating_sub(first);
+    if let (Some(Value::Array(before)), Some(after)) = (earlier.get("blocks").cloned(), known["blocks"].as_array()) {
+        let kept = usize::try_from(kept).unwrap_or(usize::MAX).min(before.len());
+        let blocks: Vec<Value> = before[..kept].iter().chain(after).cloned().collect();
+        known["from"] = first.min(from).into();
+        known["blocks"] = blocks.into();
+    }
+}
+
+fn is_text(kind: StoryKind) -> bool {
+    matches!(kind, StoryKind::User | StoryKind::Agent | StoryKind::Thought)
+}
+
+fn blocks_of(item: &StoryItem) -> Option<Vec<Node>> {
+    is_text(item.kind).then(|| markdown::blocks(&item.text))
+}
+
+/// An item as a page shows it.
+fn item(item: &StoryItem) -> Value {
+    let mut shown = json!({
+        "id": item.event_id, "ts": item.ts, "turn": item.turn_id, "kind": item.kind, "session": item.session_id,
+    });
+    if let Some(blocks) = blocks_of(item) {
+        shown["blocks"] = json!(blocks);
+    }
+    let more = match item.kind {
+        StoryKind::Tool => tool(&item.data),
+        StoryKind::Plan => json!({"entries": entries(&item.data)}),
+        StoryKind::Question => question(&item.data),
+        StoryKind::TurnEnd => end(&item.data),
+        _ => Value::Null,
+    };
+    if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
+        shown.extend(more);
+    }
+    shown
+}
+
+fn line(data: &Map<String, Value>, key: &str) -> Option<String> {
+    data.get(key)?.as_str().map(one_line).filter(|line| !line.is_empty())
+}
+
+pub(crate) fn tool(data: &Map<String, Value>) -> Value {
+    let places: Vec<Value> = list(data.get("locations"))
+        .filter_map(|place| Some(json!({"path": one_line(place["path"].as_str()?), "line": place["line"].as_u64()})))
+        .take(MAX_PARTS)
+        .collect();
+    let mut parts: Vec<Value> = list(data.get("content")).filter_map(part).take(MAX_PARTS).collect();
+    if let Some(output) = data.get("terminalOutput").and_then(Value::as_str) {
+        parts.push(printed(output));
+    }
+    if parts.is_empty()
+        && let Some(output) = data.get("rawOutput").and_then(raw)
+    {
+        parts.push(printed(&output));
+    }
+    let exit = data.get("terminalExit").and_then(|exit| exit["exitCode"].as_i64());
+    json!({
+        "title": line(data, "title"), "tool": line(data, "toolKind"), "status": line(data, "status"),
+        "command": line(data, "command"), "places": places, "parts": parts, "exit": exit,
+        "input": match data.contains_key("command") {
+            true => None,
+            false => data.get("rawInput").and_then(raw).map(|input| clean(head(&input, MAX_INPUT_BYTES).0).into_owned()),
+        },
+    })
+}
+
+fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {
+    value.and_then(Value::as_array).into_iter().flatten()
+}
+
+/// A value as text: words as they are, anything else as JSON.
+fn raw(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        other => serde_json::to_string_pretty(other).ok(),
+    }
+}
+
+fn printed(text: &str) -> Value {
+    let (spans, left_out) = ansi::spans(text);
+    json!({"part": "output", "spans": spans, "leftOut": left_out})
+}
+
+/// A part of what a tool call reports: a diff, text, or what it is if it cannot be shown.
+fn part(content: &Value) -> Option<Value> {
+    match content["type"].as_str()? {
+        "diff" => {
+            let old = content["oldText"].as_str();
+            let patch = patch::of_edit(old.unwrap_or_default(), content["newText"].as_str().unwrap_or_default());
+            let path = one_line(content["path"].as_str().unwrap_or_default());
+            Some(json!({"part": "diff", "path": path, "new": old.is_none(), "patch": patch}))
+        }
+        "content" => match content["content"]["type"].as_str()? {
+            "text" => Some(printed(content["content"]["text"].as_str()?)),
+            other => Some(json!({"part": "note", "text": format!("({} that is not shown here)", one_line(other))})),
+        },
+        _ => None,
+    }
+}
+
+/// The steps of a plan.
+fn entries(data: &Map<String, Value>) -> Vec<Value> {
+    let entry = |entry: &Value| {
+        let text = one_line(entry["content"].as_str()?);
+        Some(json!({"text": text, "status": entry["status"].as_str().map(one_line)}))
+    };
+    list(data.get("entries")).filter_map(entry).take(500).collect()
+}
+
+fn question(data: &Map<String, Value>) -> Value {
+    let about = ["command", "title", "url"].into_iter().find_map(|key| line(data, key));
+    let rule = data.get("policy").or_else(|| data.get("always")).and_then(|policy| policy["rule"].as_str());
+    json!({
+        "request": data.get("requestId"), "event": data.get("event"), "about": about,
+        "message": line(data, "message"), "decision": line(data, "decision").or_else(|| line(data, "action")),
+        "by": line(data, "by"), "rule": rule.map(one_line), "became": data.contains_key("always"),
+        "note": line(data, "note"), "reason": line(data, "reason"),
+    })
+}
+
+fn end(data: &Map<String, Value>) -> Value {
+    let error = data.get("error").filter(|error| error.is_object());
+    json!({
+        "event": data.get("event"), "reason": line(data, "reason").or_else(|| line(data, "stopReason")),
+        "code": error.and_then(|error| error["code"].as_str()),
+        "error": error.and_then(|error| error["message"].as_str()).map(one_line),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_protocol::event::EventType;
+
+    use super::*;
+
+    fn event(seq: i64, kind: EventType, data: Value) -> Event {
+        serde_json::from_value(json!({
+            "schemaVersion": "v1", "eventId": EventId(seq), "ts": "2026-11-21T20:30:00Z",
+            "workerId": "w_0123456789", "type": kind.as_str(), "data": data, "turnId": "turn_0123456789",
+        }))
+        .unwrap()
+    }
+
+    fn story() -> Story {
+        let worker_id = "w_0123456789".parse().unwrap();
+        Story::new(TranscriptShown { worker_id, items: Vec::new(), before: None, cursor: None })
+    }
+
+    #[test]
+    fn of_a_text_that_flows_only_the_blocks_that_changed_are_sent() {
+        let mut story = story();
+        let mut say = |seq, text: &str| {
+            story.take(&event(seq, EventType::ProgressMessage, json!({"text": text}))).unwrap()
+        };
+        assert_eq!(say(1, "one\n\ntw")["blocks"], json!([{"t": "p", "c": ["one"]}, {"t": "p", "c": ["tw"]}]));
+        let next = say(2, "o");
+        assert_eq!((&next["from"], &next["blocks"]), (&json!(1), &json!([{"t": "p", "c": ["two"]}])));
+        assert_eq!(next["id"], json!(EventId(1)));
+    }
+
+    #[test]
+    fn states_of_an_item_that_were_not_sent_are_merged() {
+        let mut story = story();
+        let mut say = |seq, text: &str| {
+            story.take(&event(seq, EventType::ProgressMessage, json!({"text": text}))).unwrap()
+        };
+        let mut known = say(1, "a\n\nb");
+        for (seq, more) in [(2, "c\n\n"), (3, "d"), (4, "e\n\nf")] {
+            merge(&mut known, say(seq, more));
+        }
+        let all = json!(["a", "bc", "de", "f"].map(|text| json!({"t": "p", "c": [text]})));
+        assert_eq!((&known["from"], &known["blocks"]), (&json!(0), &all));
+        let mut later = say(5, "g");
+        merge(&mut later, say(6, "\n\nh"));
+        assert_eq!((&later["from"], later["blocks"].as_array().unwrap().len()), (&json!(3), 2));
+    }
+
+    #[test]
+    fn a_tool_call_is_one_item_with_its_output_and_diff() {
+        let mut story = story();
+        let call = json!({
+            "kind": "tool_call", "toolCallId": "1", "title": "Edit\u{1b}[2J x", "status": "pending",
+            "content": [{"type": "diff", "path": "/ws/x", "oldText": "a\n", "newText": "b\n"}],
+        });
+        let first = story.take(&event(1, EventType::ProgressUpdate, call)).unwrap();
+        assert_eq!(first["title"], "Edit x");
+        let more = json!({"kind": "tool_call_update", "toolCallId": "1", "status": "completed", "terminalOutput": "ok"});
+        let second = story.take(&event(2, EventType::ProgressUpdate, more)).unwrap();
+        assert_eq!((&second["id"], &second["status"]), (&first["id"], &json!("completed")));
+        let parts: Vec<_> = second["parts"].as_array().unwrap().iter().map(|part| &part["part"]).collect();
+        assert_eq!(parts, ["diff", "output"]);
+    }
+
+    #[test]
+    fn what_is_told_of_a_task_below_is_not_the_workers() {
+        let mut other = event(1, EventType::ProgressMessage, json!({"text": "x"}));
+        other.worker_id = "w_9876543210".parse().unwrap();
+        assert!(story().take(&other).is_none());
+    }
+
+    #[test]
+    fn a_decision_says_who_and_by_which_rule() {
+        let mut story = story();
+        story.take(&event(1, EventType::ApprovalRequested, json!({"requestId": "ap_0123456789", "command": "rm x"})));
+        let decided = json!({
+            "requestId": "ap_0123456789", "decision": "allow", "by": "rule", "policy": {"rule": "execute rm *"},
+        });
+        let shown = story.take(&event(2, EventType::ApprovalDecided, decided)).unwrap();
+        assert_eq!(
+            [&shown["about"], &shown["by"], &shown["rule"]],
+            [&json!("rm x"), &json!("rule"), &json!("execute rm *")]
+        );
+    }
+}

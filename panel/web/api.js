@@ -1,0 +1,150 @@
+// Asks the panel: the session, requests, streams.
+
+const KEY = 'session';
+
+/** An error of the panel or a daemon, with its code and what to do. */
+export class Failed extends Error {
+  /** @param {{code?: string, message?: string, retryable?: boolean, details?: Record<string, any>}} error */
+  constructor(error) {
+    super(error.message || 'the panel does not answer');
+    this.code = error.code || 'UNREACHABLE';
+    this.advice = error.details?.recommendedAction || '';
+  }
+}
+
+/** @type {{session: string, readOnly: boolean} | null} */
+let session = read();
+
+function read() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEY) || 'null');
+  } catch {
+    return null;
+  }
+}
+
+export const isKnown = () => session !== null;
+export const isReadOnly = () => session?.readOnly === true;
+
+/** Takes the token out of the address, so that it stands in no history. @returns {string | null} */
+export function takeToken() {
+  const token = new URLSearchParams(location.hash.slice(1)).get('t');
+  if (token) history.replaceState(null, '', location.pathname);
+  return token;
+}
+
+/** Exchanges a token or a code for a session. @param {{token?: string, code?: string}} given */
+export async function enter(given) {
+  session = await request('POST', '/api/session', given);
+  sessionStorage.setItem(KEY, JSON.stringify(session));
+}
+
+export function leave() {
+  session = null;
+  sessionStorage.removeItem(KEY);
+}
+
+/** @param {string} path */
+export const get = (path) => request('GET', path);
+
+/** Changes something, once: a repetition has the same key. @param {string} path @param {unknown} [body] */
+export const post = (path, body = {}) => request('POST', path, body);
+
+/** @param {string} method @param {string} path @param {unknown} [body] */
+async function request(method, path, body) {
+  const headers = own();
+  if (method === 'POST') {
+    headers['Content-Type'] = 'application/json';
+    headers['Idempotency-Key'] = crypto.randomUUID();
+  }
+  let answer;
+  try {
+    const sent = await fetch(path, { method, headers, body: body && JSON.stringify(body), credentials: 'omit', redirect: 'error' });
+    answer = await sent.json();
+  } catch {
+    throw new Failed({ message: 'The panel does not answer. Is `subagent panel` still running?' });
+  }
+  if (answer.ok) return answer.data;
+  if (answer.error?.code === 'UNAUTHORIZED' && path !== '/api/session') {
+    leave();
+    dispatchEvent(new Event('signed-out'));
+  }
+  throw new Failed(answer.error || {});
+}
+
+/** @returns {Record<string, string>} */
+function own() {
+  return session ? { Authorization: `Bearer ${session.session}` } : {};
+}
+
+/** How long a stream may say nothing: the panel sends an empty line every 15 s. */
+const SILENCE = 40_000;
+const PAUSES = [250, 1000, 2000, 5000];
+
+/**
+ * Reads lines of JSON for as long as the signal lets it, and comes again after each end.
+ * @param {() => string} path asked anew each time, with the cursor
+ * @param {(line: any) => void} take
+ * @param {(problem: Failed | null) => void} tell a lost connection, and that it is back; true ends it
+ * @param {AbortSignal} signal
+ */
+export async function follow(path, take, tell, signal) {
+  let tries = 0;
+  while (!signal.aborted) {
+    try {
+      const over = await once(path(), (line) => {
+        if (tries || line.all) tell(null);
+        tries = 0;
+        take(line);
+      }, signal);
+      if (over) return;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Failed && error.code === 'UNAUTHORIZED') return;
+      tell(error instanceof Failed ? error : new Failed({ message: 'The connection to the panel was lost.' }));
+    }
+    await pause(PAUSES[Math.min(tries++, PAUSES.length - 1)], signal);
+  }
+}
+
+/** @param {number} time @param {AbortSignal} signal */
+function pause(time, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, time);
+    signal.addEventListener('abort', () => resolve(clearTimeout(timer)), { once: true });
+  });
+}
+
+/** One stream to its end; true if nothing will follow. @param {string} path @param {(line: any) => void} take @param {AbortSignal} signal */
+async function once(path, take, signal) {
+  const quiet = new AbortController();
+  let timer = setTimeout(() => quiet.abort(), SILENCE);
+  const answer = await fetch(path, { headers: own(), credentials: 'omit', redirect: 'error', signal: AbortSignal.any([signal, quiet.signal]) });
+  if (!answer.ok || !answer.body) {
+    clearTimeout(timer);
+    const { error } = await answer.json().catch(() => ({}));
+    if (error?.code === 'UNAUTHORIZED') {
+      leave();
+      dispatchEvent(new Event('signed-out'));
+    }
+    throw new Failed(error || {});
+  }
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  let over = false;
+  for (;;) {
+    const { value, done } = await reader.read();
+    clearTimeout(timer);
+    if (done) break;
+    timer = setTimeout(() => quiet.abort(), SILENCE);
+    const lines = (rest + value).split('\n');
+    rest = lines.pop() || '';
+    for (const line of lines) {
+      if (!line) continue;
+      const said = JSON.parse(line);
+      over ||= said.ended === true;
+      take(said);
+    }
+  }
+  return over;
+}

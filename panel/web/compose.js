@@ -1,0 +1,88 @@
+// The message box: send, queue, steer, cancel, stop.
+
+import { isReadOnly, post } from './api.js';
+import { define, fill, h, say } from './dom.js';
+import { sure } from './tabs.js';
+
+/** Texts that were not sent, by worker: who looks elsewhere meanwhile finds them again. @type {Map<string, string>} */
+const drafts = new Map();
+
+class PanelCompose extends HTMLElement {
+  /** @param {string} base @param {any} row */
+  start(base, row) {
+    this.base = base;
+    this.text = h('textarea', { rows: 2, 'aria-label': `Message to ${row.name}`, value: drafts.get(base) || '', oninput: () => { drafts.set(base, this.text.value); this.grow(); } });
+    this.text.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => this.key(event));
+    this.send = h('button.primary', { type: 'button', onclick: () => this.say(this.first) });
+    this.steer = h('button', { type: 'button', title: 'Cancel the turn and send this next', onclick: () => this.say('steer') }, 'Steer');
+    this.cancel = h('button', { type: 'button', onclick: () => this.act(() => post(`${base}/cancel`)) }, 'Cancel turn');
+    this.halt = h('button.danger', { type: 'button', onclick: () => this.stop() }, 'Stop');
+    this.problem = h('p.problem', { role: 'alert', hidden: true });
+    this.over = h('p.note', { hidden: true });
+    this.box = h('div.box', {}, this.text, h('div.buttons', {}, this.send, this.steer, h('span.gap'), this.cancel, this.halt));
+    fill(this, this.problem, this.over, this.box);
+    this.update(row);
+    this.grow();
+  }
+
+  /** @param {any} row */
+  update(row) {
+    this.row = row;
+    const busy = ['running', 'waiting_approval', 'canceling', 'starting'].includes(row.state);
+    const stopped = row.state === 'stopped';
+    this.first = busy ? 'queue' : null;
+    say(this.send, busy ? 'Queue' : 'Send');
+    this.text.placeholder = busy ? 'Goes to the queue; Enter sends, Shift+Enter breaks the line' : 'Message; Enter sends, Shift+Enter breaks the line';
+    this.steer.hidden = !busy;
+    this.cancel.hidden = !row.turn;
+    this.box.hidden = stopped || isReadOnly();
+    this.over.hidden = !stopped && !isReadOnly();
+    say(this.over, stopped ? 'This worker is stopped. What it did can be read; it takes no messages.' : 'This panel only shows.');
+  }
+
+  grow() {
+    this.text.rows = Math.min(12, Math.max(2, this.text.value.split('\n').length));
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    this.say(this.first);
+  }
+
+  /** @param {string | null} ifBusy */
+  say(ifBusy) {
+    const text = this.text.value;
+    if (!text.trim()) return this.text.focus();
+    return this.act(async () => {
+      await post(`${this.base}/turns`, ifBusy ? { text, ifBusy } : { text });
+      this.text.value = '';
+      drafts.delete(this.base);
+      this.grow();
+      this.text.focus();
+    });
+  }
+
+  async stop() {
+    if (await sure(`Stop ${this.row.name} for good? Its agent and all that it started end.`, 'Stop')) {
+      this.act(() => post(`${this.base}/stop`));
+    }
+  }
+
+  /** @param {() => Promise<any>} act */
+  async act(act) {
+    const buttons = this.querySelectorAll('button');
+    for (const button of buttons) button.disabled = true;
+    this.problem.hidden = true;
+    try {
+      await act();
+    } catch (error) {
+      say(this.problem, `${/** @type {any} */ (error).message} ${/** @type {any} */ (error).advice || ''}`);
+      this.problem.hidden = false;
+    }
+    for (const button of buttons) button.disabled = false;
+  }
+}
+
+define('panel-compose', PanelCompose);

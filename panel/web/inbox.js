@@ -1,0 +1,238 @@
+// The inbox: questions of all workers, the oldest first, answered in place.
+
+import { Failed, isReadOnly, post } from './api.js';
+import { define, fill, h, link, say, types } from './dom.js';
+import { parts } from './story.js';
+import { age, clock, meaning } from './words.js';
+
+class PanelInbox extends HTMLElement {
+  /** @param {import('./state.js').State} state */
+  start(state) {
+    this.state = state;
+    /** @type {Map<string, any>} */
+    this.cards = new Map();
+    this.list = h('div.cards');
+    this.badge = h('span.badge', { hidden: true });
+    this.live = h('p.unseen', { role: 'status', 'aria-live': 'polite' });
+    this.empty = h('p.empty', {}, 'Nothing waits for you.');
+    fill(this, h('h2', { id: 'inbox-title' }, 'Inbox ', this.badge), this.list, this.empty, this.live);
+    this.setAttribute('role', 'region');
+    this.setAttribute('aria-labelledby', 'inbox-title');
+    state.addEventListener('change', () => this.update());
+    this.update();
+  }
+
+  update() {
+    const all = this.state.questions();
+    const open = new Set();
+    const isFirst = !this.wasKnown;
+    this.wasKnown = this.state.isKnown;
+    let at = null;
+    for (const { place, question } of all) {
+      const key = `${place.id}/${question.id}`;
+      open.add(key);
+      let card = this.cards.get(key);
+      if (!card) {
+        card = h('panel-question');
+        card.start(place, question);
+        this.cards.set(key, card);
+        if (!isFirst) say(this.live, `${question.name} asks: ${question.subject}`);
+      }
+      card.update(this.state.places.size > 1);
+      const next = at ? at.nextSibling : this.list.firstChild;
+      if (next !== card) this.list.insertBefore(card, next);
+      at = card;
+    }
+    for (const [key, card] of this.cards) {
+      if (open.has(key)) continue;
+      const hadFocus = card.contains(document.activeElement);
+      card.remove();
+      this.cards.delete(key);
+      if (hadFocus) this.focusFirst();
+    }
+    this.badge.hidden = all.length === 0;
+    say(this.badge, String(all.length));
+    this.empty.hidden = all.length > 0 || !this.state.isKnown;
+    document.title = all.length ? `(${all.length}) subagent` : 'subagent';
+  }
+
+  focusFirst() {
+    const first = /** @type {HTMLElement | null} */ (this.list.firstElementChild);
+    (first || document.querySelector('panel-list a'))?.focus();
+  }
+}
+
+class PanelQuestion extends HTMLElement {
+  /** @param {any} place @param {any} question */
+  start(place, question) {
+    this.place = place;
+    this.question = question;
+    this.tabIndex = 0;
+    this.setAttribute('role', 'group');
+    this.setAttribute('aria-label', `${question.name} asks: ${question.subject}`);
+    this.where = h('span.dim');
+    this.age = h('span.dim');
+    this.problem = h('p.problem', { role: 'alert', hidden: true });
+    const path = question.path.length ? question.path.join(' / ') : question.name;
+    fill(
+      this,
+      h('header', {}, h('a.name', { href: `#/${place.id}/${question.worker}` }, path), this.where, this.age),
+      question.kind === 'elicitation' ? this.form() : this.permission(),
+      this.problem,
+    );
+    this.addEventListener('keydown', (event) => this.key(event));
+  }
+
+  /** @param {boolean} isOneOfMany */
+  update(isOneOfMany) {
+    say(this.where, isOneOfMany ? this.place.title : '');
+    const { since, deadline, onTimeout } = this.question;
+    const left = deadline ? ` · ${onTimeout === 'cancel' ? 'canceled' : 'denied'} at ${clock(deadline)}` : '';
+    say(this.age, `${age(since)}${left}`);
+  }
+
+  permission() {
+    const { subject, message, call, rule, always, options, toolKind } = this.question;
+    const shown = parts(call.parts);
+    const input = call.input && call.input !== subject ? h('pre', {}, call.input) : null;
+    /** @type {any[]} */
+    const buttons = [];
+    const answers = new Set();
+    for (const option of options) {
+      const kind = meaning(option);
+      const isFirst = !answers.has(kind);
+      answers.add(kind);
+      const key = isFirst && kind === 'allow' ? 'y' : isFirst && kind === 'deny' ? 'n' : null;
+      const style = kind === 'allow' && isFirst ? 'button.primary' : 'button';
+      buttons.push(this.button(style, option.label, key, { optionId: option.id }));
+    }
+    const [rules, isAllowed] = [[], answers.has('allow') || answers.has('always')];
+    if (always && isAllowed) {
+      rules.push(this.button('button', 'Always, this worker', 'a', { decision: 'allow', always: 'worker' }));
+      rules.push(this.button('button', 'Always, all workers', null, { decision: 'allow', always: 'controller' }));
+    }
+    return h(
+      'div.permission',
+      {},
+      toolKind ? h('span.chip', {}, toolKind) : null,
+      h('pre.subject', {}, subject || message),
+      message && message !== subject ? h('p', {}, message) : null,
+      shown.length || input ? h('details', { open: shown.length > 0 }, h('summary', {}, 'Details'), input, shown) : null,
+      rule ? h('p.dim', {}, 'Asked because of the rule ', h('code', {}, rule)) : null,
+      rules.length ? h('p.dim', {}, '“Always” would add the rule ', h('code', {}, always)) : null,
+      isReadOnly() ? null : h('div.buttons', {}, buttons, rules),
+    );
+  }
+
+  /** @param {string} style @param {string} label @param {string | null} key @param {object} body */
+  button(style, label, key, body) {
+    const send = () => this.answer('approvals', body);
+    const hint = key ? [h('kbd', { 'aria-hidden': 'true' }, key)] : [];
+    return h(style, { type: 'button', onclick: send, 'data-key': key || '', 'aria-keyshortcuts': key }, label, hint);
+  }
+
+  form() {
+    const { message, schema, url, mode } = this.question;
+    const answer = (/** @type {string} */ action, /** @type {any} */ content) =>
+      this.answer('elicitations', content ? { action, content } : { action });
+    const rest = [
+      h('button', { type: 'button', onclick: () => answer('decline', null), 'data-key': 'n' }, 'Decline', h('kbd', { 'aria-hidden': 'true' }, 'n')),
+      h('button', { type: 'button', onclick: () => answer('cancel', null) }, 'Cancel'),
+    ];
+    if (mode === 'url') {
+      const there = h('a', {}, url || 'a place that is not on the web');
+      link(there, url);
+      const done = h('button.primary', { type: 'button', onclick: () => answer('accept', null) }, 'I have done it');
+      return h('div', {}, h('p', {}, message), h('p.break', {}, there), isReadOnly() ? null : h('div.buttons', {}, done, rest));
+    }
+    const fields = formFields(schema);
+    const form = h('form', {}, h('p', {}, message), fields.map((field) => field.view));
+    form.addEventListener('submit', (/** @type {Event} */ event) => {
+      event.preventDefault();
+      answer('accept', Object.fromEntries(fields.map((field) => [field.name, field.value()]).filter(([, value]) => value !== undefined)));
+    });
+    if (!isReadOnly()) form.append(h('div.buttons', {}, h('button.primary', { type: 'submit' }, 'Answer'), rest));
+    return form;
+  }
+
+  /** @param {string} kind @param {object} body */
+  async answer(kind, body) {
+    if (this.isSent) return;
+    this.busy(true);
+    this.problem.hidden = true;
+    const { worker, id } = this.question;
+    try {
+      await post(`/api/${this.place.id}/workers/${worker}/${kind}/${id}`, body);
+    } catch (error) {
+      this.busy(false);
+      const failed = /** @type {Failed} */ (error);
+      fill(this.problem, `${failed.message} ${failed.advice}`);
+      this.problem.hidden = false;
+    }
+  }
+
+  /** @param {boolean} is */
+  busy(is) {
+    this.isSent = is;
+    this.setAttribute('aria-busy', String(is));
+    for (const button of this.querySelectorAll('button')) button.disabled = is;
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (types(event) || event.ctrlKey || event.metaKey || event.altKey) return;
+    const next = { j: 'nextElementSibling', k: 'previousElementSibling' }[event.key];
+    if (next) {
+      /** @type {any} */ (this)[next]?.focus();
+      event.stopPropagation();
+      return;
+    }
+    const button = [...this.querySelectorAll('button')].find((one) => one.dataset.key && one.dataset.key === event.key);
+    if (!button) return;
+    event.preventDefault();
+    event.stopPropagation();
+    button.click();
+  }
+}
+
+let fieldCount = 0;
+
+/** The fields of a form that an agent has described, and their values. @param {any} schema */
+export function formFields(schema) {
+  const required = new Set(Array.isArray(schema?.required) ? schema.required : []);
+  return Object.entries(schema?.properties || {}).map(([name, of]) => {
+    const { type, title, description, enum: listed, enumNames, oneOf, items, format, default: usual } = /** @type {any} */ (of || {});
+    const id = `field-${++fieldCount}`;
+    const must = required.has(name);
+    const few = listed?.map((/** @type {any} */ value, /** @type {number} */ at) => [value, enumNames?.[at] || value])
+      || oneOf?.map((/** @type {any} */ one) => [one.const, one.title || one.const]);
+    const many = items?.enum?.map((/** @type {any} */ value) => [value, value])
+      || (items?.anyOf || items?.oneOf)?.map((/** @type {any} */ one) => [one.const, one.title || one.const]);
+    let field;
+    let value;
+    if (type === 'boolean') {
+      field = h('input', { type: 'checkbox', id, checked: usual === true });
+      value = () => field.checked;
+    } else if (type === 'array' && many) {
+      const boxes = many.map(([key, label]) => ({ key, box: h('input', { type: 'checkbox', checked: (usual || []).includes(key) }), label }));
+      field = h('div.boxes', { id, role: 'group' }, boxes.map(({ box, label }) => h('label', {}, box, ` ${label}`)));
+      value = () => boxes.filter(({ box }) => box.checked).map(({ key }) => key);
+    } else if (few) {
+      field = h('select', { id, required: must }, must ? null : h('option', { value: '' }, '–'), few.map(([key, label], /** @type {number} */ at) =>
+        h('option', { value: String(at), selected: key === usual }, String(label))));
+      value = () => (field.value === '' ? undefined : few[Number(field.value)][0]);
+    } else {
+      const isNumber = type === 'number' || type === 'integer';
+      const kinds = { email: 'email', uri: 'url', date: 'date', 'date-time': 'datetime-local' };
+      field = h('input', { type: isNumber ? 'number' : kinds[format] || 'text', id, required: must, value: usual ?? '' });
+      if (type === 'number') field.step = 'any';
+      value = () => (field.value === '' && !must ? undefined : isNumber ? Number(field.value) : field.value);
+    }
+    const text = `${title || name}${must ? ' *' : ''}`;
+    const view = h('div.field', {}, h('label', { for: id }, text), field, description ? h('small.dim', {}, description) : null);
+    return { name, view, value };
+  });
+}
+
+define('panel-inbox', PanelInbox);
+define('panel-question', PanelQuestion);

@@ -1,0 +1,41 @@
+//! Flags of `panel`.
+
+use clap::Args;
+
+use super::CwdFlag;
+use super::numbers::age;
+
+/// Show all workers in a browser, and answer, send and start from there
+///
+/// Serves a page on this machine alone (127.0.0.1 and ::1) with the workers of
+/// all workspaces whose daemons run. The link that it prints is good for one
+/// browser, once. Ctrl-C ends it. From another machine: ssh -L.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  subagent panel --open
+  subagent panel --port 7777 --idle-exit 30m
+  subagent panel --read-only"
+)]
+pub struct Panel {
+    /// Open the page in the browser
+    #[arg(long)]
+    pub open: bool,
+    /// The port to listen on [default: one that is free]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Only show: refuse every change
+    #[arg(long)]
+    pub read_only: bool,
+    /// End after no page was open for this time, as 30m, 2h
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub idle_exit: Option<u64>,
+    /// Print a code for another browser: once, for 10 minutes
+    #[arg(long)]
+    pub pair: bool,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+}

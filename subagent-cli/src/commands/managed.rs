@@ -1,0 +1,88 @@
+//! Workers started, written to, compared and landed for a program that the user runs: an MCP client, or the panel.
+//!
+//! With the config and the environment of this process, as the commands of the same names do it.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+use subagent_config::start::budgets::of_config;
+use subagent_protocol::Code;
+use subagent_protocol::api::{IfBusy, SendTurn};
+use subagent_protocol::mcp::McpServers;
+
+use super::environment_again::Agent;
+use super::worktree::land;
+use super::{diff, named_worker, worker_start};
+use crate::args::Typed;
+use crate::args::workers::StartFlags;
+use crate::client::{Ask, Client, segment};
+use crate::context::Context;
+use crate::controller;
+use crate::failure::{Failure, Result};
+use crate::input::{self, Input};
+
+/// The commands of this process's caller, in one workspace.
+#[derive(Debug, Clone)]
+pub(super) struct Commands {
+    pub(super) context: Context,
+    pub(super) cwd: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
+}
+
+impl Commands {
+    /// Starts a worker, which is described by the keys of `worker start --input`.
+    pub(super) async fn start(&self, worker: Map<String, Value>) -> Result<Value> {
+        let text = Value::Object(worker).to_string();
+        let input = Input::parse(&text, input::WORKER_START, &Typed::default())?;
+        let flags = StartFlags { cwd: self.cwd.clone(), ..StartFlags::default() };
+        let wanted = worker_start::Wanted::of(flags, &input)?;
+        let workspace = self.context.workspace(self.cwd.as_deref())?;
+        let config = self.context.config(self.config.as_deref(), self.cwd.as_deref())?;
+        let mut client = Client::new(&self.context, &workspace);
+        let budget = of_config(&config.config.budgets.controller);
+        controller::ensure(&mut client, &workspace.state_dir, None, &workspace, budget).await?;
+        let prepared = worker_start::prepare(&mut client, wanted, &config, &workspace, &self.context).await?;
+        prepared.start(&mut client).await
+    }
+
+    /// Sends a message. Without `if_busy` a busy worker refuses it.
+    pub(super) async fn send(&self, worker: String, text: String, if_busy: Option<IfBusy>) -> Result<Value> {
+        let workspace = self.context.workspace(self.cwd.as_deref())?;
+        let worker_id = named_worker(&worker, &workspace)?;
+        let turn = SendTurn {
+            agent: None,
+            text,
+            blocks: Vec::new(),
+            attachments: Vec::new(),
+            simulate: None,
+            if_busy,
+            env: None,
+            mcp_servers: McpServers::default(),
+        };
+        let ask = Ask::change(format!("/v1/workers/{}/turns", segment(worker_id)), &turn)?;
+        let (config, cwd) = (self.config.as_deref(), self.cwd.as_deref());
+        let agent = Agent { worker_id, config, cwd, context: &self.context };
+        let mut client = Client::new(&self.context, &workspace);
+        let again = |env, mcp_servers| SendTurn { env: Some(env), mcp_servers, ..turn };
+        agent.ask(&mut client, &ask, again).await
+    }
+
+    /// Gives the data of `worker.diff`.
+    pub(super) async fn compare(&self, worker: String) -> Result<Value> {
+        let workspace = self.context.workspace(self.cwd.as_deref())?;
+        let _ = named_worker(&worker, &workspace)?;
+        let context = self.context.clone();
+        // Git may take long, and other calls go on meanwhile.
+        let compared = tokio::task::spawn_blocking(move || diff::of_worker(worker, &workspace, &context));
+        compared.await.unwrap_or_else(|error| Err(Failure::new(Code::Internal, error.to_string())))
+    }
+
+    /// Gives the data of `worktree.landed`.
+    pub(super) async fn land(&self, worker: &str, options: land::LandOptions) -> Result<Value> {
+        let workspace = self.context.workspace(self.cwd.as_deref())?;
+        let config = self.context.config(self.config.as_deref(), self.cwd.as_deref())?;
+        let _ = named_worker(worker, &workspace)?;
+        let request = options.request(&config.config.worktrees, &self.context);
+        land::land(&mut Client::new(&self.context, &workspace), worker, &request).await
+    }
+}

@@ -1,0 +1,111 @@
+//! `panel`: serves a page with all workers to browsers of this machine.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use subagent_config::proc;
+use subagent_panel::{Keys, Options};
+use subagent_protocol::Code;
+use tokio::sync::mpsc;
+
+use super::panel_bridge::Bridge;
+use super::run::signals::{Interruptions, end_by};
+use crate::args::panel::Panel;
+use crate::client::block_on;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, complain, print};
+
+/// Programs that open an address in the user's browser, after the one in `BROWSER`.
+const OPENERS: [&str; 3] = ["xdg-open", "wslview", "open"];
+
+pub(super) fn run(args: &Panel, context: &Context) -> Result<Outcome> {
+    if proc::is_below_guard() {
+        let message = "an agent cannot start a panel: it shows and answers what only the owner may";
+        return Err(Failure::new(Code::ForbiddenFromWorker, message)
+            .recommend("ask the person or program that manages this worker"));
+    }
+    let bridge = Bridge::new(context, args.cwd.cwd.as_deref())?;
+    let options = Options {
+        port: args.port,
+        read_only: args.read_only,
+        idle_exit: args.idle_exit.map(Duration::from_secs),
+    };
+    block_on(async move {
+        let mut signals = Interruptions::new()?;
+        bridge.start_own_daemon().await?;
+        let panel = subagent_panel::Panel::bind(&options, Arc::new(bridge)).await.map_err(|error| {
+            let failure = Failure::argument(format!("the panel cannot listen: {error}"));
+            match args.port {
+                Some(port) => failure.with("port", port).recommend("choose another --port, or none"),
+                None => failure,
+            }
+        })?;
+        let keys = panel.keys();
+        greet(&keys, args)?;
+        let mut entered = entered_lines();
+        let mut served = std::pin::pin!(panel.serve());
+        loop {
+            tokio::select! {
+                () = &mut served => {
+                    complain("The panel has ended: no page was open.");
+                    return Ok(Outcome::Printed(ExitCode::SUCCESS));
+                }
+                signal = signals.next() => end_by(signal),
+                Some(()) = entered.recv() => say(&keys.link().map_err(|error| no_secret(&error))?)?,
+            }
+        }
+    })
+}
+
+/// Prints how a browser gets in.
+fn greet(keys: &Keys, args: &Panel) -> Result<()> {
+    let link = keys.link().map_err(|error| no_secret(&error))?;
+    say(&link)?;
+    if args.pair {
+        let (address, code) = keys.code().map_err(|error| no_secret(&error))?;
+        say(&format!("Code for another browser at {address}: {code} (once, for 10 minutes)"))?;
+    }
+    if io::stdin().is_terminal() {
+        complain("The link is good once. Enter prints a new one, Ctrl-C ends the panel.");
+    }
+    if args.open && !open(&link) {
+        complain("note: no browser could be started; open the link yourself");
+    }
+    Ok(())
+}
+
+fn say(line: &str) -> Result<()> {
+    print(line).map_err(|error| Failure::internal(format!("cannot print the link: {error}")))
+}
+
+fn no_secret(error: &io::Error) -> Failure {
+    Failure::internal(format!("the system gives no random bytes: {error}"))
+}
+
+/// Starts the user's browser, which goes on by itself.
+fn open(link: &str) -> bool {
+    let named = std::env::var_os("BROWSER").filter(|browser| !browser.is_empty());
+    named.into_iter().chain(OPENERS.map(Into::into)).any(|program| {
+        let streams = [Stdio::null(), Stdio::null(), Stdio::null()];
+        let [stdin, stdout, stderr] = streams;
+        Command::new(program).arg(link).stdin(stdin).stdout(stdout).stderr(stderr).spawn().is_ok()
+    })
+}
+
+/// Tells of each line that a person enters.
+fn entered_lines() -> mpsc::Receiver<()> {
+    let (tell, told) = mpsc::channel(1);
+    if io::stdin().is_terminal() {
+        std::thread::spawn(move || {
+            for line in io::stdin().lock().lines() {
+                if line.is_err() || tell.blocking_send(()).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    told
+}

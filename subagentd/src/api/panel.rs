@@ -1,0 +1,15 @@
+//! What a panel asks before it gives a browser a session.
+
+use subagent_protocol::api::PanelPermitted;
+
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
+use super::caller::Owner;
+use super::reply::{Outcome, Reply};
+
+/// `POST /v1/panel/sessions`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/panel/sessions", responses((status = 200, description = "`panel.permitted`: neither the client nor a process on whose behalf it asks is below a worker", body = Envelope<PanelPermitted>))))]
+pub(super) async fn permit(Owner(_): Owner) -> Outcome<PanelPermitted> {
+    Ok(Reply("panel.permitted", PanelPermitted {}))
+}

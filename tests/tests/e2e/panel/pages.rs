@@ -1,0 +1,170 @@
+//! What a page does: it looks, answers, sends, starts, and goes on when a daemon died.
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{Sandbox, wait_until};
+
+use super::{LIMIT, Panel, Stream, code};
+
+/// The state of this worker in a line of the live stream.
+fn state_of(line: &Value, worker: &str) -> Option<String> {
+    let rows = line["rows"].as_array()?;
+    let row = rows.iter().find(|row| row["id"] == worker)?;
+    row["state"].as_str().map(str::to_owned)
+}
+
+fn in_state(live: &mut Stream, worker: &str, state: &str) {
+    live.find(&format!("{worker} {state}"), |line| state_of(line, worker).filter(|now| now == state));
+}
+
+#[test]
+fn a_question_is_answered_while_the_turn_waits() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let page = panel.enter();
+    let mut live = page.stream("/api/live");
+    in_state(&mut live, &worker, "idle");
+    let sent = sandbox.send_no_wait(&worker, "!ask execute make clean");
+    let question = live.find("the question", |line| line["questions"].as_array()?.first().cloned());
+    assert_eq!((&question["worker"], &question["subject"]), (&json!(worker), &json!("make clean")), "{question}");
+    assert!(question["options"].as_array().unwrap().iter().any(|option| option["kind"] == "allow_once"), "{question}");
+    let place = page.place();
+    let request = question["id"].as_str().unwrap();
+    let path = format!("/api/{place}/workers/{worker}/approvals/{request}");
+    let decided = page.post(&path, &json!({"decision": "allow"}));
+    assert_eq!(decided.status, 200, "{decided:?}");
+    sandbox.turn_end(&sent);
+    live.find("the empty inbox", |line| line["questions"].as_array().filter(|open| open.is_empty()).map(|_| ()));
+    in_state(&mut live, &worker, "idle");
+    // A second page that was slower hears who was first.
+    let late = page.post(&path, &json!({"decision": "deny"}));
+    assert_eq!(code(&late), "APPROVAL_NOT_PENDING", "{late:?}");
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_story_is_followed_and_resumed() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let page = panel.enter();
+    let base = format!("/api/{}/workers/{worker}", page.place());
+    let mut story = page.stream(&format!("{base}/follow"));
+    let first = story.find("the snapshot", |line| (line["all"] == true).then(|| line.clone()));
+    let cursor = first["cursor"].as_str().unwrap().to_owned();
+    let sent = page.post(&format!("{base}/turns"), &json!({"text": "Say **hello**"}));
+    assert_eq!(sent.status, 200, "{sent:?}");
+    let item = |line: &Value, kind: &str| line["items"].as_array()?.iter().find(|item| item["kind"] == kind).cloned();
+    let user = story.find("the message", |line| item(line, "user"));
+    assert_eq!(user["blocks"][0]["c"][1], json!({"t": "strong", "c": ["hello"]}), "{user}");
+    story.find("the end of the turn", |line| item(line, "turn_end"));
+    // A page that was away has it in the snapshot, and is not told that anything is missing.
+    let mut again = page.stream(&format!("{base}/follow?from={cursor}"));
+    let line = again.find("a line", |line| Some(line.clone()));
+    assert!(line["all"] == true && item(&line, "turn_end").is_some(), "{line}");
+    assert_eq!(page.get(&format!("{base}/page"))["before"], Value::Null);
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_worker_is_started_written_to_and_stopped() {
+    let (sandbox, _) = Sandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let page = panel.enter();
+    let place = page.place();
+    let choices = page.get(&format!("/api/{place}/choices"));
+    assert!(choices["launchers"].as_array().unwrap().iter().any(|one| one["name"] == "demo"), "{choices}");
+    let started = page.post(&format!("/api/{place}/workers"), &json!({"launcher": "demo", "text": "!sleep 3600000"}));
+    assert_eq!(started.status, 200, "{started:?}");
+    let worker = started.json()["data"]["workerId"].as_str().unwrap().to_owned();
+    assert_eq!(sandbox.show(&worker)["state"], "running");
+    let base = format!("/api/{place}/workers/{worker}");
+    let busy = page.post(&format!("{base}/turns"), &json!({"text": "one"}));
+    assert_eq!(code(&busy), "WORKER_BUSY");
+    for text in ["one", "two"] {
+        let queued = page.post(&format!("{base}/turns"), &json!({"text": text, "ifBusy": "queue"}));
+        assert_eq!(queued.status, 200, "{queued:?}");
+    }
+    let waiting = || {
+        let turns = page.get(&format!("{base}/turns"));
+        let turns = turns["items"].as_array().unwrap().iter().filter(|turn| turn["status"] == "queued");
+        turns.map(|turn| (turn["turnId"].as_str().unwrap().to_owned(), turn["text"].clone())).collect::<Vec<_>>()
+    };
+    let two = waiting()[1].0.clone();
+    assert_eq!(page.post(&format!("/api/{place}/turns/{two}/move"), &json!({"to": 1})).status, 200);
+    assert_eq!(waiting()[0].1, "two");
+    assert_eq!(page.post(&format!("/api/{place}/turns/{two}/drop"), &json!({})).status, 200);
+    assert_eq!(waiting().len(), 1);
+    assert_eq!(page.post(&format!("{base}/stop"), &json!({})).status, 200);
+    assert_eq!(sandbox.show(&worker)["state"], "stopped");
+    let empty = page.post(&format!("{base}/turns"), &json!({"text": " "}));
+    assert_eq!(code(&empty), "INVALID_INPUT");
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_form_is_answered() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let page = panel.enter();
+    let mut live = page.stream("/api/live");
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    let form = json!({"mode": "form", "message": "Who?", "requestedSchema": schema});
+    let sent = sandbox.send_no_wait(&worker, &format!("!elicit {form}"));
+    let question = live.find("the form", |line| line["questions"].as_array()?.first().cloned());
+    assert_eq!((&question["kind"], &question["schema"]["required"][0]), (&json!("elicitation"), &json!("name")), "{question}");
+    let path = format!("/api/{}/workers/{worker}/elicitations/{}", page.place(), question["id"].as_str().unwrap());
+    let answered = page.post(&path, &json!({"action": "accept", "content": {"name": "Ada"}}));
+    assert_eq!(answered.status, 200, "{answered:?}");
+    sandbox.turn_end(&sent);
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_page_goes_on_when_the_daemon_died() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let page = panel.enter();
+    let mut live = page.stream("/api/live");
+    in_state(&mut live, &worker, "idle");
+    sandbox.kill_daemon();
+    // It is told, a new daemon is started, and the page has a new snapshot.
+    live.find("a new snapshot", |line| (line["all"] == true && state_of(line, &worker).is_some()).then_some(()));
+    let sent = page.post(&format!("/api/{}/workers/{worker}/turns", page.place()), &json!({"text": "hello"}));
+    assert_eq!(sent.status, 200, "{sent:?}");
+    in_state(&mut live, &worker, "idle");
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_that_was_stopped_is_not_started_by_looking() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let page = panel.enter();
+    let mut live = page.stream("/api/live");
+    in_state(&mut live, &worker, "idle");
+    sandbox.run(&["daemon", "stop"]).data();
+    let down = live.find("that it is down", |line| line.get("down").cloned());
+    assert_eq!(down["code"], "DAEMON_NOT_RUNNING", "{down}");
+    live.find("that it is still down", |line| line.get("down").cloned());
+    assert!(sandbox.daemon_info().is_none());
+    sandbox.run(&["daemon", "start"]).data();
+    live.find("a snapshot", |line| (line["all"] == true).then_some(()));
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn changes_are_shown_as_lines() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let page = panel.enter();
+    let base = format!("/api/{}/workers/{worker}", page.place());
+    let found = wait_until("a diff", LIMIT, || Some(page.get(&format!("{base}/diff"))));
+    assert!(found["files"].is_array() && found["source"].is_string(), "{found}");
+    drop(panel);
+    sandbox.finish();
+}
