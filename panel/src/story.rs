@@ -145,9 +145,15 @@ pub(crate) fn tool(data: &Map<String, Value>) -> Value {
         "command": line(data, "command"), "places": places, "parts": parts, "exit": exit,
         "input": match data.contains_key("command") {
             true => None,
-            false => data.get("rawInput").and_then(raw).map(|input| clean(head(&input, MAX_INPUT_BYTES).0).into_owned()),
+            false => data.get("rawInput").filter(|input| says_more(input, data)).and_then(raw).map(|input| clean(head(&input, MAX_INPUT_BYTES).0).into_owned()),
         },
     })
+}
+
+/// Whether an input has more in it than the title of its call.
+fn says_more(input: &Value, data: &Map<String, Value>) -> bool {
+    let title = data.get("title");
+    input.as_object().is_none_or(|fields| fields.values().any(|value| Some(value) != title))
 }
 
 fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {

@@ -71,10 +71,10 @@ class PanelApp extends HTMLElement {
     this.link = h('span.link', { role: 'status' });
     this.inbox = h('panel-inbox');
     this.list = h('panel-list');
-    this.worker = h('panel-worker', { id: 'main', role: 'main' });
-    const top = h('header.top', {}, h('a.brand', { href: '#' }, 'subagent'), isReadOnly() ? h('span.chip', {}, 'read-only') : null, this.link, h('span.gap'),
+    this.worker = h('panel-worker', { id: 'main', role: 'region', 'aria-label': 'Worker' });
+    const top = h('header.top', {}, h('h1', {}, h('a.brand', { href: '#' }, 'subagent')), isReadOnly() ? h('span.chip', {}, 'read-only') : null, this.link, h('span.gap'),
       isReadOnly() ? null : h('button', { type: 'button', onclick: () => this.begin(), 'aria-keyshortcuts': 'w' }, 'New run'), h('button.quiet', { type: 'button', onclick: () => this.keys(), 'aria-label': 'Keys' }, '?'));
-    fill(this, top, h('div.body', {}, h('nav.side', { 'aria-label': 'Inbox and workers' }, this.inbox, this.list), this.worker));
+    fill(this, top, h('main.body', {}, h('nav.side', { 'aria-label': 'Inbox and workers' }, this.inbox, this.list), this.worker));
     this.inbox.start(this.state);
     this.list.start(this.state);
     this.worker.start(this.state);

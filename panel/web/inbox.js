@@ -76,7 +76,7 @@ class PanelQuestion extends HTMLElement {
     const path = question.path.length ? question.path.join(' / ') : question.name;
     fill(
       this,
-      h('header', {}, h('a.name', { href: `#/${place.id}/${question.worker}` }, path), this.where, this.age),
+      h('div.who', {}, h('a.name', { href: `#/${place.id}/${question.worker}` }, path), this.where, this.age),
       question.kind === 'elicitation' ? this.form() : this.permission(),
       this.problem,
     );
@@ -93,7 +93,7 @@ class PanelQuestion extends HTMLElement {
 
   permission() {
     const { subject, message, call, rule, always, options, toolKind } = this.question;
-    const shown = parts(call.parts);
+    const shown = parts(call.parts, this.question.cwd);
     const input = call.input && call.input !== subject ? h('pre', {}, call.input) : null;
     /** @type {any[]} */
     const buttons = [];
@@ -106,21 +106,22 @@ class PanelQuestion extends HTMLElement {
       const style = kind === 'allow' && isFirst ? 'button.primary' : 'button';
       buttons.push(this.button(style, option.label, key, { optionId: option.id }));
     }
-    const [rules, isAllowed] = [[], answers.has('allow') || answers.has('always')];
-    if (always && isAllowed) {
-      rules.push(this.button('button', 'Always, this worker', 'a', { decision: 'allow', always: 'worker' }));
-      rules.push(this.button('button', 'Always, all workers', null, { decision: 'allow', always: 'controller' }));
-    }
+    const mayAlways = always && (answers.has('allow') || answers.has('always')) && !isReadOnly();
+    const rules = mayAlways ? [
+      this.button('button', 'Always, this worker', 'a', { decision: 'allow', always: 'worker' }),
+      this.button('button', 'Always, all workers', null, { decision: 'allow', always: 'controller' }),
+    ] : [];
     return h(
       'div.permission',
       {},
       toolKind ? h('span.chip', {}, toolKind) : null,
       h('pre.subject', {}, subject || message),
-      message && message !== subject ? h('p', {}, message) : null,
+      // The usual words around the subject say nothing more.
+      message && subject && !message.includes(subject) ? h('p', {}, message) : null,
       shown.length || input ? h('details', { open: shown.length > 0 }, h('summary', {}, 'Details'), input, shown) : null,
       rule ? h('p.dim', {}, 'Asked because of the rule ', h('code', {}, rule)) : null,
-      rules.length ? h('p.dim', {}, '“Always” would add the rule ', h('code', {}, always)) : null,
-      isReadOnly() ? null : h('div.buttons', {}, buttons, rules),
+      isReadOnly() ? null : h('div.buttons', {}, buttons),
+      rules.length ? h('div.rules', {}, h('p.dim', {}, '“Always” allows it and adds the rule ', h('code', {}, always)), h('div.buttons', {}, rules)) : null,
     );
   }
 

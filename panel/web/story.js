@@ -8,9 +8,10 @@ import { clock } from './words.js';
 const MAX_ITEMS = 1200;
 
 class PanelStory extends HTMLElement {
-  /** @param {string} base @param {(plan: any[] | null) => void} tellPlan */
-  start(base, tellPlan) {
+  /** @param {string} base @param {string} cwd @param {(plan: any[] | null) => void} tellPlan */
+  start(base, cwd, tellPlan) {
     this.base = base;
+    this.cwd = cwd;
     this.tellPlan = tellPlan;
     this.cursor = null;
     this.before = null;
@@ -100,7 +101,7 @@ class PanelStory extends HTMLElement {
     if (!view) {
       if (this.note.textContent === 'Nothing was said yet.') this.note.hidden = true;
       view = h('panel-item');
-      view.start(item.kind);
+      view.start(item.kind, this.cwd);
       this.items.set(item.id, view);
       this.body.insertBefore(view, where);
     }
@@ -154,14 +155,15 @@ const DECISIONS = new Map([
 ]);
 
 class PanelItem extends HTMLElement {
-  /** @param {string} kind */
-  start(kind) {
+  /** @param {string} kind @param {string} cwd */
+  start(kind, cwd) {
     this.kind = kind;
+    this.cwd = cwd;
     this.className = kind;
     if (kind === 'user' || kind === 'agent') {
       this.text = h('div.prose');
       this.at = h('time.dim');
-      this.append(h('header', {}, kind === 'user' ? 'You' : 'Agent', this.at), this.text);
+      this.append(h('div.who', {}, kind === 'user' ? 'You' : 'Agent', this.at), this.text);
     } else if (kind === 'thought') {
       this.text = h('div.prose');
       this.append(h('details', {}, h('summary', {}, 'Thought'), this.text));
@@ -204,7 +206,7 @@ class PanelItem extends HTMLElement {
     say(this.mark, MARKS[status] || '○');
     this.mark.title = status;
     say(this.label, item.command || item.title || item.tool || 'tool');
-    const places = item.places.map((/** @type {any} */ at) => (at.line ? `${at.path}:${at.line}` : at.path));
+    const places = item.places.map((/** @type {any} */ at) => `${below(at.path, this.cwd)}${at.line ? `:${at.line}` : ''}`);
     const exit = item.exit ? ` exit ${item.exit}` : '';
     say(this.facts, `${item.command && item.title && item.title !== item.command ? item.title : places[0] || ''}${exit}`);
     if (this.fold.open) this.unfold();
@@ -215,7 +217,7 @@ class PanelItem extends HTMLElement {
     if (!this.fold.open || !item || this.drawn === item) return;
     this.drawn = item;
     const input = item.input ? h('pre', {}, item.input) : null;
-    const shown = parts(item.parts);
+    const shown = parts(item.parts, this.cwd);
     fill(this.inside, input, shown, !input && !shown.length ? h('p.dim', {}, 'It has reported nothing.') : null);
   }
 
@@ -250,10 +252,15 @@ export function plan(entries) {
   return h('ul.plan', {}, entries.map((entry) => h('li', { 'data-status': entry.status || '' }, h('span.mark', { role: 'img', 'aria-label': entry.status || '' }, MARKS[entry.status] || '○'), ` ${entry.text}`)));
 }
 
-/** What a tool call has reported. @param {any[]} list */
-export function parts(list) {
+/** A path as seen from a folder. @param {string} path @param {string} cwd */
+function below(path, cwd) {
+  return cwd && path.startsWith(`${cwd}/`) ? path.slice(cwd.length + 1) : path;
+}
+
+/** What a tool call has reported. @param {any[]} list @param {string} [cwd] */
+export function parts(list, cwd = '') {
   return (list || []).map((part) => {
-    if (part.part === 'diff') return h('div.diff', {}, h('div.path', {}, `${part.path}${part.new ? ' (new)' : ''}`), lines(part.patch));
+    if (part.part === 'diff') return h('div.diff', {}, h('div.path', {}, `${below(part.path, cwd)}${part.new ? ' (new)' : ''}`), lines(part.patch));
     if (part.part === 'note') return h('p.dim', {}, part.text);
     const cut = part.leftOut ? h('p.dim', {}, `${part.leftOut} bytes before this are left out.`) : null;
     return h('div', {}, cut, h('pre.output', { tabIndex: 0 }, place(part.spans)));

@@ -141,7 +141,7 @@ export function usage(row, shown) {
   ];
   const bounds = limits(row.budget);
   return h('div', {}, h('dl.facts', {}, facts.map(([name, text]) => [h('dt', {}, name), h('dd', {}, text)])),
-    h('h3', {}, 'Budget'), bounds.length ? bounds.map((limit) => meter(limit.name, limit.text, limit.share)) : h('p.empty', {}, 'Nothing is limited.'));
+    h('h3', {}, 'Budget'), bounds.length ? h('div.budget', {}, bounds.map((limit) => meter(limit.name, limit.text, limit.share))) : h('p.empty', {}, 'Nothing is limited.'));
 }
 
 /** @param {string} name @param {string} text @param {number | null} share */

@@ -69,9 +69,9 @@ export function activity(row) {
   if (row.doing) {
     const { tool, step, done, of } = row.doing;
     const plan = of ? `${done}/${of}${step ? ` ${step}` : ''}` : '';
-    return [tool, plan].filter(Boolean).join(' · ') || 'thinking';
+    return [tool, plan].filter(Boolean).join(' · ') || (row.needs ? 'waits for an answer' : 'thinking');
   }
-  if (row.state === 'error' && row.error) return row.error;
+  if (row.error && !row.turn) return `failed: ${row.error}`;
   if (row.waiting) return `${row.waiting} queued${row.paused ? ', paused' : ''}`;
   return row.label && row.label !== 'worker' && row.label !== 'run' ? row.label : '';
 }

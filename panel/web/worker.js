@@ -67,9 +67,9 @@ class PanelWorker extends HTMLElement {
       this.tabs.set(name, { tab, count: number });
       return tab;
     }));
-    fill(this, h('header.head', {}, h('a.back', { href: '#', 'aria-label': 'All workers' }, '←'), h('h2', { tabIndex: -1 }, this.parts.name), this.parts.state, this.parts.facts, this.parts.meters, this.parts.error), this.plan, tabs, this.panel, this.compose);
+    fill(this, h('div.head', {}, h('a.back', { href: '#', 'aria-label': 'All workers' }, '←'), h('h2', { tabIndex: -1 }, this.parts.name), this.parts.state, this.parts.facts, this.parts.meters, this.parts.error), this.plan, tabs, this.panel, this.compose);
     this.story = h('panel-story');
-    this.story.start(this.at.base, (entries) => this.planned(entries));
+    this.story.start(this.at.base, row.cwd, (entries) => this.planned(entries));
     this.open('Story');
   }
 
@@ -147,7 +147,7 @@ class PanelWorker extends HTMLElement {
     const meters = limits(row.budget).map((limit) => meter(limit.name, limit.text, limit.share));
     if (agent.contextUsed && agent.contextSize) meters.unshift(meter('context', `${count(agent.contextUsed)} of ${count(agent.contextSize)}`, agent.contextUsed / agent.contextSize));
     fill(this.parts.meters, meters);
-    this.parts.error.hidden = row.state !== 'error' || !row.error;
+    this.parts.error.hidden = !row.error || row.turn !== null;
     say(this.parts.error, row.error || '');
     this.tick();
   }

@@ -2,6 +2,8 @@
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
+use subagent_protocol::clean::clean;
+
 use super::{Element, Node, head};
 
 /// Elements in each other; what is deeper is flat.
@@ -15,7 +17,9 @@ const SCHEMES: [&str; 3] = ["https://", "http://", "mailto:"];
 
 /// The blocks of a text.
 pub(crate) fn blocks(text: &str) -> Vec<Node> {
-    let (parsed, rest) = head(text, MAX_BYTES);
+    // Before it is parsed: an escape sequence must not be torn apart by what means something in Markdown.
+    let text = clean(text);
+    let (parsed, rest) = head(&text, MAX_BYTES);
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut tree = Tree { open: vec![Element::new("")], flat: 0 };
     Parser::new_ext(parsed, options).for_each(|event| tree.take(event));
@@ -192,8 +196,8 @@ mod tests {
 
     #[test]
     fn what_turns_or_hides_text_is_taken_out() {
-        let text = shown("a\u{202e}b\u{200b}c\u{7}d `e\u{2066}f`").to_string();
-        assert!(text.contains("abcd ") && text.contains("ef"), "{text}");
+        let text = shown("a\u{202e}b\u{200b}c\u{7}d `e\u{2066}f` \u{1b}[32mgreen\u{1b}[0m").to_string();
+        assert!(text.contains("abcd ") && text.contains("ef") && text.contains(" green\""), "{text}");
     }
 
     #[test]

@@ -79,6 +79,7 @@ fn layers_depend_on_what_is_below_them() {
         ),
         ("worker-runtime", &["rusqlite", "hyper", "axum", "subagent-config", "subagentd", "subagent-cli"]),
         ("subagentd", &["subagent-runtime", "subagent-cli"]),
+        ("panel", &["rusqlite", "axum", "subagent-runtime", "subagentd", "subagent-cli"]),
         ("webhook", &["tokio", "rusqlite", "axum", "subagent-config", "subagentd", "subagent-cli"]),
         ("subagent-cli", &["rusqlite", "axum", "subagent-tests"]),
         ("tests", &["subagentd", "subagent-config"]),
@@ -198,7 +199,7 @@ fn a_dependency_has_a_reason() {
             assert!(text.contains(&format!("`{name}`")), "docs/dependencies.md has no line for {name}");
         }
     }
-    for folder in ["protocol", "config", "sandbox", "worker-runtime", "subagentd", "subagent-cli", "tests"] {
+    for folder in ["protocol", "config", "panel", "sandbox", "worker-runtime", "subagentd", "subagent-cli", "tests"] {
         let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
         for name in dependencies(folder, "[dependencies]") {
             let shared = [format!("{name}.workspace = true"), format!("{name} = {{ workspace = true")];

@@ -32,7 +32,7 @@ fn a_question_is_answered_while_the_turn_waits() {
     let path = format!("/api/{place}/workers/{worker}/approvals/{request}");
     let decided = page.post(&path, &json!({"decision": "allow"}));
     assert_eq!(decided.status, 200, "{decided:?}");
-    sandbox.turn_end(&sent);
+    let _ = sandbox.turn_end(&sent);
     live.find("the empty inbox", |line| line["questions"].as_array().filter(|open| open.is_empty()).map(|_| ()));
     in_state(&mut live, &worker, "idle");
     // A second page that was slower hears who was first.
@@ -117,7 +117,7 @@ fn a_form_is_answered() {
     let path = format!("/api/{}/workers/{worker}/elicitations/{}", page.place(), question["id"].as_str().unwrap());
     let answered = page.post(&path, &json!({"action": "accept", "content": {"name": "Ada"}}));
     assert_eq!(answered.status, 200, "{answered:?}");
-    sandbox.turn_end(&sent);
+    let _ = sandbox.turn_end(&sent);
     drop(panel);
     sandbox.finish();
 }
@@ -146,12 +146,12 @@ fn a_daemon_that_was_stopped_is_not_started_by_looking() {
     let page = panel.enter();
     let mut live = page.stream("/api/live");
     in_state(&mut live, &worker, "idle");
-    sandbox.run(&["daemon", "stop"]).data();
+    let _ = sandbox.run(&["daemon", "stop"]).data();
     let down = live.find("that it is down", |line| line.get("down").cloned());
     assert_eq!(down["code"], "DAEMON_NOT_RUNNING", "{down}");
     live.find("that it is still down", |line| line.get("down").cloned());
     assert!(sandbox.daemon_info().is_none());
-    sandbox.run(&["daemon", "start"]).data();
+    let _ = sandbox.run(&["daemon", "start"]).data();
     live.find("a snapshot", |line| (line["all"] == true).then_some(()));
     drop(panel);
     sandbox.finish();

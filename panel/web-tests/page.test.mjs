@@ -1,0 +1,82 @@
+// Unit tests of the page's modules that need no browser: `node --test panel/web-tests/`.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+globalThis.requestAnimationFrame = (run) => run();
+globalThis.document = { hidden: false };
+
+const words = await import('../web/words.js');
+const { State, order } = await import('../web/state.js');
+
+const row = (id, more = {}) => ({
+  id, name: id, state: 'idle', group: 'done', lastEventAt: '2026-11-21T20:30:00Z', task: null, doing: null, error: null, turn: null, waiting: 0, label: 'worker', ...more,
+});
+
+test('ages are short and never of the future', () => {
+  const now = Date.parse('2026-11-21T20:30:00Z');
+  const at = (seconds) => words.age(new Date(now - seconds * 1000).toISOString(), now);
+  assert.deepEqual([-5, 0, 59, 60, 3600, 172_800].map(at), ['0 s', '0 s', '59 s', '1 min', '1 h', '2 d']);
+  assert.equal(words.age(null), '');
+  assert.equal(words.age('nonsense'), '');
+});
+
+test('unknown is not zero', () => {
+  assert.deepEqual([null, 0, 999, 1500, 25_000, 3_400_000].map((n) => words.count(n)), ['unknown', '0', '999', '1.5k', '25k', '3.4M']);
+  const usage = { turns: 2, tokens: { used: null, unreported: 2 }, cost: { used: null, unreported: 2 } };
+  assert.equal(words.used(usage), '2 turns · unknown tokens · cost unknown');
+  assert.equal(words.cost([{ amount: 0.5, currency: 'USD', computed: 0.5 }]), '0.5000 USD (computed)');
+});
+
+test('only what is limited has a budget', () => {
+  const part = (used, limit, unit) => ({ used, limit, unit, unreported: 0 });
+  const budget = { turns: part(2, 4, 'turns'), wallTime: part(0, null, 'seconds'), tokens: part(null, 100, 'tokens'), cost: part(0, null, null) };
+  assert.deepEqual(words.limits(budget), [{ name: 'turns', text: '2 of 4 turns', share: 0.5 }, { name: 'tokens', text: 'unknown of 100 tokens', share: null }]);
+});
+
+test('an option means what its kind says', () => {
+  const kinds = ['allow_once', 'allow_always', 'reject_once', 'reject_always', 'deny', null];
+  assert.deepEqual(kinds.map((kind) => words.meaning({ kind, id: 'x' })), ['allow', 'always', 'deny', 'deny', 'deny', 'allow']);
+});
+
+test('a worker that failed says so although it is idle', () => {
+  assert.equal(words.activity(row('a', { error: 'it crashed' })), 'failed: it crashed');
+  assert.equal(words.activity(row('a', { error: 'old', turn: 't', state: 'running', doing: { tool: 'make', step: 'b', done: 1, of: 2 } })), 'make · 1/2 b');
+});
+
+test('lines of the stream become places, rows and questions', () => {
+  const state = new State();
+  state.take({ place: 'p', title: '~/ws', own: true, all: true, rows: [row('a'), row('b')] });
+  state.take({ place: 'p', rows: [row('a', { state: 'running' })], removed: ['b'] });
+  assert.deepEqual([...state.places.get('p').rows.values()].map((one) => [one.id, one.state]), [['a', 'running']]);
+  state.take({ place: 'p', questions: [{ id: 'q2', since: '2' }] });
+  state.take({ place: 'o', title: 'other', all: true, rows: [], questions: [{ id: 'q1', since: '1' }] });
+  assert.deepEqual(state.questions().map(({ question }) => question.id), ['q1', 'q2']);
+  state.take({ place: 'p', down: { message: 'gone' } });
+  assert.equal(state.row('p', 'a').id, 'a', 'what was known stays in view');
+  state.take({ place: 'p', all: true, title: '~/ws', rows: [] });
+  assert.equal(state.places.get('p').down, null);
+  state.take({ place: 'o', gone: true });
+  assert.deepEqual([...state.places.keys()], ['p']);
+});
+
+test('tasks stand below their parents, also in a circle that cannot be', () => {
+  const state = new State();
+  const task = (parent) => ({ task: { parent, depth: 1, name: 't', status: 'working' } });
+  state.take({ place: 'p', title: '', all: true, rows: [row('c', task('b')), row('b', task('a')), row('a'), row('x', task('y')), row('y', task('x')), row('lone', task('gone'))] });
+  const shown = state.tree(state.places.get('p'), () => true).map(({ row: one, depth }) => `${one.id}${depth}`);
+  assert.deepEqual(shown, ['a0', 'b1', 'c2', 'lone0']);
+});
+
+test('ids that name what every object has are ids', () => {
+  const state = new State();
+  for (const id of ['__proto__', 'constructor', 'toString']) state.take({ place: id, title: id, all: true, rows: [row(id)] });
+  assert.equal(state.places.size, 3);
+  assert.equal({}.rows, undefined);
+  assert.equal(state.row('__proto__', '__proto__').name, '__proto__');
+});
+
+test('what needs somebody stands first, and what is stopped last', () => {
+  const rows = [row('stopped', { state: 'stopped' }), row('idle'), row('works', { group: 'working' }), row('asks', { group: 'needs' })];
+  assert.deepEqual(rows.sort(order).map((one) => one.id), ['asks', 'works', 'idle', 'stopped']);
+});
