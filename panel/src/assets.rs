@@ -42,9 +42,26 @@ mod tests {
 
     /// What makes code or markup of text. A page that has none of it cannot run what an agent wrote.
     const FORBIDDEN: &[&str] = &[
-        "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "DOMParser",
-        "createContextualFragment", "srcdoc", "setHTMLUnsafe", "javascript:", "onclick=", "style=", "<style", "localStorage",
-        "document.cookie", "EventSource", "WebSocket", "http://", "https://",
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "DOMParser",
+        "createContextualFragment",
+        "srcdoc",
+        "setHTMLUnsafe",
+        "javascript:",
+        "onclick=",
+        "style=",
+        "<style",
+        "localStorage",
+        "document.cookie",
+        "EventSource",
+        "WebSocket",
+        "http://",
+        "https://",
     ];
 
     #[test]
@@ -63,9 +80,13 @@ mod tests {
     fn every_file_is_embedded_and_the_page_is_small() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("web");
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut files: Vec<_> = files.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with(".test.mjs")).collect();
+        let mut files: Vec<_> = files
+            .map(|name| name.into_string().unwrap())
+            .filter(|name| !name.ends_with(".test.mjs"))
+            .collect();
         let embedded = ASSETS.iter().map(|asset| asset.path.trim_start_matches('/'));
-        let mut embedded: Vec<_> = embedded.map(|name| if name.is_empty() { "index.html" } else { name }.to_owned()).collect();
+        let mut embedded: Vec<_> =
+            embedded.map(|name| if name.is_empty() { "index.html" } else { name }.to_owned()).collect();
         files.sort();
         embedded.sort();
         assert_eq!(files, embedded);

@@ -37,7 +37,9 @@ impl Body for Reply {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Lines { lines, .. } => lines.poll_recv(context).map(|line| line.map(|line| Ok(Frame::data(line)))),
+            Self::Lines { lines, .. } => {
+                lines.poll_recv(context).map(|line| line.map(|line| Ok(Frame::data(line))))
+            }
         }
     }
 
@@ -58,16 +60,21 @@ impl Body for Reply {
 /// # Errors
 /// `PAYLOAD_TOO_LARGE`, `INVALID_INPUT`.
 pub(crate) async fn read(mut body: Incoming) -> Result<Bytes, Error> {
-    let unread = |why: String| Error::new(Code::InvalidInput, format!("the body of the request cannot be read: {why}"));
+    let unread = |why: String| {
+        Error::new(Code::InvalidInput, format!("the body of the request cannot be read: {why}"))
+    };
     let whole = async {
         let mut bytes = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let data = frame.map_err(|error| unread(error.to_string()))?.into_data();
             bytes.extend_from_slice(&data.unwrap_or_default());
             if bytes.len() > MAX_BYTES {
-                return Err(Error::new(Code::PayloadTooLarge, format!("the body is larger than {MAX_BYTES} bytes"))
-                    .with("limitBytes", MAX_BYTES)
-                    .recommend("send less at once, or name a file instead of its content"));
+                return Err(Error::new(
+                    Code::PayloadTooLarge,
+                    format!("the body is larger than {MAX_BYTES} bytes"),
+                )
+                .with("limitBytes", MAX_BYTES)
+                .recommend("send less at once, or name a file instead of its content"));
             }
         }
         Ok(bytes.freeze())

@@ -87,7 +87,9 @@ impl<'a> Ask<'a> {
         let response = self.open(socket).await?;
         let body = timeout(LIMIT, response.into_body().collect()).await;
         let Ok(Ok(body)) = body else {
-            return Err(error(&Error::new(Code::DaemonNotRunning, "the daemon's answer broke off").retryable()));
+            return Err(error(
+                &Error::new(Code::DaemonNotRunning, "the daemon's answer broke off").retryable(),
+            ));
         };
         envelope(&body.to_bytes())
     }
@@ -107,9 +109,8 @@ impl<'a> Ask<'a> {
             return Ok(Lines { body: response.into_body(), rest: BytesMut::new() });
         }
         let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
-        envelope(&body.unwrap_or_default()).and_then(|_| {
-            Err(error(&Error::new(Code::Internal, "the daemon's answer is not a stream")))
-        })
+        envelope(&body.unwrap_or_default())
+            .and_then(|_| Err(error(&Error::new(Code::Internal, "the daemon's answer is not a stream"))))
     }
 }
 

@@ -84,7 +84,12 @@ impl Doors {
     }
 
     /// Exchanges a token for the session with this secret.
-    pub(crate) fn exchange_token(&mut self, given: &str, session: String, now: Instant) -> Result<(), Refused> {
+    pub(crate) fn exchange_token(
+        &mut self,
+        given: &str,
+        session: String,
+        now: Instant,
+    ) -> Result<(), Refused> {
         self.may_try(now)?;
         // All are compared, so that the time says nothing.
         let matching = self.links.iter().map(|link| link.is(given)).collect::<Vec<_>>();
@@ -95,7 +100,12 @@ impl Doors {
     }
 
     /// Exchanges a pairing code for the session with this secret.
-    pub(crate) fn exchange_code(&mut self, given: &str, session: String, now: Instant) -> Result<(), Refused> {
+    pub(crate) fn exchange_code(
+        &mut self,
+        given: &str,
+        session: String,
+        now: Instant,
+    ) -> Result<(), Refused> {
         self.may_try(now)?;
         let Some(pairing) = self.pairing.as_mut().filter(|pairing| now < pairing.until) else {
             self.pairing = None;

@@ -47,7 +47,8 @@ impl Gate {
         if uri.authority().is_some_and(|named| !host.eq_ignore_ascii_case(named.as_str())) {
             return Err(forbidden("Host"));
         }
-        if only(headers, &ORIGIN)?.is_some_and(|origin| origin.strip_prefix("http://") != Some(host.as_str())) {
+        if only(headers, &ORIGIN)?.is_some_and(|origin| origin.strip_prefix("http://") != Some(host.as_str()))
+        {
             return Err(forbidden("Origin"));
         }
         if only(headers, &SEC_FETCH_SITE)?.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
@@ -56,8 +57,10 @@ impl Gate {
         match *method {
             Method::GET => Ok(()),
             Method::POST if is_json(headers) => Ok(()),
-            Method::POST => Err(Error::new(Code::InvalidInput, "the body must be JSON (Content-Type: application/json)")
-                .with("header", "Content-Type")),
+            Method::POST => {
+                Err(Error::new(Code::InvalidInput, "the body must be JSON (Content-Type: application/json)")
+                    .with("header", "Content-Type"))
+            }
             _ => Err(Error::new(Code::InvalidArgument, format!("{method} cannot be used here"))),
         }
     }
@@ -66,13 +69,15 @@ impl Gate {
 /// The value of a header that may be there once.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Error> {
     let mut values = headers.get_all(name).iter();
-    let first = values.next().map(|value| value.to_str().map_err(|_| forbidden(name.as_str()))).transpose()?;
+    let first =
+        values.next().map(|value| value.to_str().map_err(|_| forbidden(name.as_str()))).transpose()?;
     if values.next().is_some() { Err(forbidden(name.as_str())) } else { Ok(first) }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
     let mut kinds = headers.get_all(CONTENT_TYPE).iter().map(HeaderValue::to_str);
-    let kind = kinds.next().and_then(Result::ok).map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    let kind =
+        kinds.next().and_then(Result::ok).map(|kind| kind.split(';').next().unwrap_or_default().trim());
     kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) && kinds.next().is_none()
 }
 
@@ -94,7 +99,10 @@ mod tests {
                 headers.append(name, value);
                 headers
             });
-        Gate::new(4321).check(&method.parse().unwrap(), &uri.parse().unwrap(), &headers).err().map(|error| error.code)
+        Gate::new(4321)
+            .check(&method.parse().unwrap(), &uri.parse().unwrap(), &headers)
+            .err()
+            .map(|error| error.code)
     }
 
     const OURS: (&str, &str) = ("host", "127.0.0.1:4321");
@@ -105,9 +113,21 @@ mod tests {
             assert_eq!(check("GET", "/", &[("host", host)]), None, "{host}");
         }
         for host in [
-            "127.0.0.1", "localhost", "127.0.0.1:4322", "evil.example", "evil.example:4321", "127.0.0.1.nip.io:4321",
-            "localhost:4321.evil.example", "127.0.0.1:4321@evil.example", "0.0.0.0:4321", "127.1:4321", "localhost.:4321", "",
-            "[::ffff:127.0.0.1]:4321", "2130706433:4321", " 127.0.0.1:4321,evil",
+            "127.0.0.1",
+            "localhost",
+            "127.0.0.1:4322",
+            "evil.example",
+            "evil.example:4321",
+            "127.0.0.1.nip.io:4321",
+            "localhost:4321.evil.example",
+            "127.0.0.1:4321@evil.example",
+            "0.0.0.0:4321",
+            "127.1:4321",
+            "localhost.:4321",
+            "",
+            "[::ffff:127.0.0.1]:4321",
+            "2130706433:4321",
+            " 127.0.0.1:4321,evil",
         ] {
             assert_eq!(check("GET", "/", &[("host", host)]), Some(Code::ForbiddenOrigin), "{host}");
         }
@@ -120,14 +140,28 @@ mod tests {
     #[test]
     fn another_origin_is_refused() {
         for origin in [
-            "null", "http://evil.example", "https://127.0.0.1:4321", "http://127.0.0.1:4322", "http://127.0.0.1:4321/",
-            "http://localhost:4321", "file://", "http://127.0.0.1:4321.evil.example",
+            "null",
+            "http://evil.example",
+            "https://127.0.0.1:4321",
+            "http://127.0.0.1:4322",
+            "http://127.0.0.1:4321/",
+            "http://localhost:4321",
+            "file://",
+            "http://127.0.0.1:4321.evil.example",
         ] {
-            assert_eq!(check("GET", "/", &[OURS, ("origin", origin)]), Some(Code::ForbiddenOrigin), "{origin}");
+            assert_eq!(
+                check("GET", "/", &[OURS, ("origin", origin)]),
+                Some(Code::ForbiddenOrigin),
+                "{origin}"
+            );
         }
         assert_eq!(check("GET", "/", &[OURS, ("origin", "http://127.0.0.1:4321")]), None);
         for site in ["cross-site", "same-site", "", "Same-Origin"] {
-            assert_eq!(check("GET", "/", &[OURS, ("sec-fetch-site", site)]), Some(Code::ForbiddenOrigin), "{site}");
+            assert_eq!(
+                check("GET", "/", &[OURS, ("sec-fetch-site", site)]),
+                Some(Code::ForbiddenOrigin),
+                "{site}"
+            );
         }
         for site in ["same-origin", "none"] {
             assert_eq!(check("GET", "/", &[OURS, ("sec-fetch-site", site)]), None);
@@ -136,15 +170,28 @@ mod tests {
 
     #[test]
     fn a_body_is_json_and_methods_are_two() {
-        for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonp", ""] {
-            assert_eq!(check("POST", "/", &[OURS, ("content-type", kind)]), Some(Code::InvalidInput), "{kind}");
+        for kind in [
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data",
+            "application/jsonp",
+            "",
+        ] {
+            assert_eq!(
+                check("POST", "/", &[OURS, ("content-type", kind)]),
+                Some(Code::InvalidInput),
+                "{kind}"
+            );
         }
         assert_eq!(check("POST", "/", &[OURS]), Some(Code::InvalidInput));
         for kind in ["application/json", "Application/JSON; charset=utf-8"] {
             assert_eq!(check("POST", "/", &[OURS, ("content-type", kind)]), None);
         }
         for method in ["PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "CONNECT", "PATCH"] {
-            assert_eq!(check(method, "/", &[OURS, ("content-type", "application/json")]), Some(Code::InvalidArgument));
+            assert_eq!(
+                check(method, "/", &[OURS, ("content-type", "application/json")]),
+                Some(Code::InvalidArgument)
+            );
         }
     }
 

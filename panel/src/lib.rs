@@ -103,7 +103,8 @@ impl Panel {
     /// The system's: the port is in use.
     pub async fn bind(options: &Options, bridge: Arc<dyn Bridge>) -> io::Result<Self> {
         let listeners = listen(options.port).await?;
-        let port = listeners.first().map(TcpListener::local_addr).transpose()?.map_or(0, |address| address.port());
+        let port =
+            listeners.first().map(TcpListener::local_addr).transpose()?.map_or(0, |address| address.port());
         let shared = Arc::new(Shared::new(bridge, port, options.read_only));
         Ok(Self { listeners, port, idle_exit: options.idle_exit, shared })
     }

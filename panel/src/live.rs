@@ -122,7 +122,8 @@ impl PlaceStream<'_> {
         let mut workers = Workers::new(&snapshot);
         let (rows, _) = told.changes(&workers);
         let Place { id, title, is_own, .. } = self.place;
-        let first = json!({"place": id, "title": title, "own": is_own, "at": snapshot.at, "rows": rows, "all": true});
+        let first =
+            json!({"place": id, "title": title, "own": is_own, "at": snapshot.at, "rows": rows, "all": true});
         say(self.out, &first).await?;
         self.ask(&workers, &mut questions, &socket, true).await?;
         let path = format!("/v1/events?follow=1&from={}", workers.cursor());
@@ -261,7 +262,8 @@ impl Following {
             }
             say(out, &json!({"expired": true})).await?;
         }
-        let shown: TranscriptShown = get(format!("{base}/transcript?limit={PAGE_EVENTS}")).read(&socket).await?;
+        let shown: TranscriptShown =
+            get(format!("{base}/transcript?limit={PAGE_EVENTS}")).read(&socket).await?;
         let mut page = story::page(&shown);
         page["all"] = true.into();
         say(out, &page).await?;
@@ -301,7 +303,8 @@ impl Following {
 
     /// Whether the events behind a cursor are still there.
     async fn cursor_is_kept(&self, base: &str, from: &str, socket: &std::path::Path) -> Result<(), Value> {
-        let mut lines: Lines = Ask::get(format!("{base}/events?from={from}"), &self.behalf).lines(socket).await?;
+        let mut lines: Lines =
+            Ask::get(format!("{base}/events?from={from}"), &self.behalf).lines(socket).await?;
         match lines.next().await.into_iter().next() {
             Some(mut line) if line["ok"] == false => Err(line["error"].take()),
             _ => Ok(()),

@@ -28,12 +28,17 @@ const ESTABLISHED: &str = "01";
 /// `FORBIDDEN_ORIGIN` if it cannot be told, or is of another user.
 pub(crate) fn holders(peer: SocketAddr, own: SocketAddr) -> Result<Vec<ProcessId>, Error> {
     let unknown = |why: &str| {
-        Error::new(Code::ForbiddenOrigin, format!("the panel cannot tell which process sent the request: {why}"))
-            .recommend("use a browser of the same user on this machine")
+        Error::new(
+            Code::ForbiddenOrigin,
+            format!("the panel cannot tell which process sent the request: {why}"),
+        )
+        .recommend("use a browser of the same user on this machine")
     };
     let table = if peer.is_ipv4() { "/proc/net/tcp" } else { "/proc/net/tcp6" };
-    let text = fs::read_to_string(table).map_err(|error| unknown(&format!("{table} cannot be read: {error}")))?;
-    let socket = find(&text, peer, own).ok_or_else(|| unknown("its connection is not in the kernel's table"))?;
+    let text =
+        fs::read_to_string(table).map_err(|error| unknown(&format!("{table} cannot be read: {error}")))?;
+    let socket =
+        find(&text, peer, own).ok_or_else(|| unknown("its connection is not in the kernel's table"))?;
     if socket.uid != geteuid().as_raw() {
         return Err(unknown(&format!("its connection is of user {}", socket.uid)));
     }
@@ -96,7 +101,9 @@ fn search(inode: u64) -> io::Result<Found> {
     let mut found = Found::default();
     for entry in fs::read_dir("/proc")? {
         let Ok(entry) = entry else { continue };
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
         match holds(pid, &wanted) {
             Ok(true) => found.holding.extend(id(pid)),
             Ok(false) => {}
@@ -110,7 +117,9 @@ fn search(inode: u64) -> io::Result<Found> {
     }
     // A process of this user is the likeliest: the connection is.
     let own = geteuid().as_raw();
-    found.hidden.sort_by_key(|id| fs::metadata(format!("/proc/{}", id.pid)).map_or(true, |of| of.uid() != own));
+    found
+        .hidden
+        .sort_by_key(|id| fs::metadata(format!("/proc/{}", id.pid)).map_or(true, |of| of.uid() != own));
     Ok(found)
 }
 

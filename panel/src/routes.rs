@@ -69,7 +69,10 @@ impl Route {
         // No encoding, no dots: ids and names need neither, and a daemon must not read a path otherwise than we do.
         let is_plain = |word: &&str| {
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            !word.is_empty() && word.len() <= 128 && word.chars().all(plain) && !word.chars().all(|c| c == '.')
+            !word.is_empty()
+                && word.len() <= 128
+                && word.chars().all(plain)
+                && !word.chars().all(|c| c == '.')
         };
         if !words.iter().all(is_plain) {
             return None;
@@ -81,13 +84,21 @@ impl Route {
             (true, ["live"]) => Self::Live,
             (true, [place, "choices"]) => Self::Choices { place: own(place) },
             (false, [place, "workers"]) => Self::Start { place: own(place) },
-            (true, [place, "workers", worker, "page"]) => Self::Page { place: own(place), worker: own(worker) },
+            (true, [place, "workers", worker, "page"]) => {
+                Self::Page { place: own(place), worker: own(worker) }
+            }
             (true, [place, "workers", worker, "follow"]) => {
                 Self::Follow { place: own(place), worker: own(worker) }
             }
-            (true, [place, "workers", worker, "diff"]) => Self::Diff { place: own(place), worker: own(worker) },
-            (false, [place, "workers", worker, "turns"]) => Self::Send { place: own(place), worker: own(worker) },
-            (false, [place, "workers", worker, "land"]) => Self::Land { place: own(place), worker: own(worker) },
+            (true, [place, "workers", worker, "diff"]) => {
+                Self::Diff { place: own(place), worker: own(worker) }
+            }
+            (false, [place, "workers", worker, "turns"]) => {
+                Self::Send { place: own(place), worker: own(worker) }
+            }
+            (false, [place, "workers", worker, "land"]) => {
+                Self::Land { place: own(place), worker: own(worker) }
+            }
             (_, [place, rest @ ..]) => {
                 let listed = if reads { READS } else { CHANGES };
                 listed.iter().any(|pattern| fits(pattern, rest)).then_some(())?;
@@ -100,7 +111,8 @@ impl Route {
 
 fn fits(pattern: &str, words: &[&str]) -> bool {
     let mut parts = pattern.split('/');
-    words.iter().all(|word| parts.next().is_some_and(|part| part == "*" || part == *word)) && parts.next().is_none()
+    words.iter().all(|word| parts.next().is_some_and(|part| part == "*" || part == *word))
+        && parts.next().is_none()
 }
 
 #[cfg(test)]
@@ -115,7 +127,10 @@ mod tests {
     fn what_is_listed_is_forwarded_under_its_own_name() {
         let forward = |path: &str| Some(Route::Forward { place: "p".to_owned(), path: path.to_owned() });
         assert_eq!(of("GET", "/api/p/usage"), forward("/v1/usage"));
-        assert_eq!(of("POST", "/api/p/workers/w_1/approvals/ap_2"), forward("/v1/workers/w_1/approvals/ap_2"));
+        assert_eq!(
+            of("POST", "/api/p/workers/w_1/approvals/ap_2"),
+            forward("/v1/workers/w_1/approvals/ap_2")
+        );
         assert_eq!(of("POST", "/api/p/workers/w_1/stop"), forward("/v1/workers/w_1/stop"));
         assert_eq!(of("POST", "/api/session"), Some(Route::Session));
         assert_eq!(of("GET", "/app.js"), Some(Route::File));
@@ -124,13 +139,30 @@ mod tests {
     #[test]
     fn what_is_not_listed_does_not_exist() {
         for (method, path) in [
-            ("GET", "/api/p/daemon"), ("POST", "/api/p/daemon/stop"), ("POST", "/api/p/daemon/backup"),
-            ("POST", "/api/p/controllers"), ("POST", "/api/p/controllers/attach"), ("POST", "/api/p/prune"),
-            ("POST", "/api/p/hooks/trust"), ("POST", "/api/p/workers/w/remove"), ("GET", "/api/p/workers/w/stop"),
-            ("POST", "/api/p/usage"), ("GET", "/api/session"), ("POST", "/api/live"), ("GET", "/api/"), ("GET", "/api/p"),
-            ("GET", "/api/p/workers/../daemon"), ("GET", "/api/p/workers/%2e%2e/logs"), ("GET", "/api/p//usage"),
-            ("GET", "/api/p/workers/a b/logs"), ("GET", "/api/p/usage/"), ("POST", "/app.js"), ("GET", "/api/./usage"),
-            ("POST", "/api/p/workers/w/approvals/a/b"), ("POST", "/api/p/notifications/test"), ("GET", "/api/p/events"),
+            ("GET", "/api/p/daemon"),
+            ("POST", "/api/p/daemon/stop"),
+            ("POST", "/api/p/daemon/backup"),
+            ("POST", "/api/p/controllers"),
+            ("POST", "/api/p/controllers/attach"),
+            ("POST", "/api/p/prune"),
+            ("POST", "/api/p/hooks/trust"),
+            ("POST", "/api/p/workers/w/remove"),
+            ("GET", "/api/p/workers/w/stop"),
+            ("POST", "/api/p/usage"),
+            ("GET", "/api/session"),
+            ("POST", "/api/live"),
+            ("GET", "/api/"),
+            ("GET", "/api/p"),
+            ("GET", "/api/p/workers/../daemon"),
+            ("GET", "/api/p/workers/%2e%2e/logs"),
+            ("GET", "/api/p//usage"),
+            ("GET", "/api/p/workers/a b/logs"),
+            ("GET", "/api/p/usage/"),
+            ("POST", "/app.js"),
+            ("GET", "/api/./usage"),
+            ("POST", "/api/p/workers/w/approvals/a/b"),
+            ("POST", "/api/p/notifications/test"),
+            ("GET", "/api/p/events"),
         ] {
             assert_eq!(of(method, path), None, "{method} {path}");
         }

@@ -89,9 +89,17 @@ impl Connection {
 
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<Reply>, Value> {
         let (parts, incoming) = request.into_parts();
-        self.shared.gate.check(&parts.method, &parts.uri, &parts.headers).map_err(|problem| error(&problem))?;
+        self.shared
+            .gate
+            .check(&parts.method, &parts.uri, &parts.headers)
+            .map_err(|problem| error(&problem))?;
         let path = parts.uri.path();
-        let missing = || error(&Error::new(Code::InvalidArgument, "the panel has nothing at this address").with("path", path));
+        let missing = || {
+            error(
+                &Error::new(Code::InvalidArgument, "the panel has nothing at this address")
+                    .with("path", path),
+            )
+        };
         let route = Route::of(&parts.method, path).ok_or_else(missing)?;
         if route == Route::File {
             return assets::find(path).map(|asset| whole(asset.kind, asset.text.into())).ok_or_else(missing);
@@ -115,7 +123,11 @@ impl Connection {
             return Err(error(&read_only()));
         }
         // Whoever sends a body may be slow; only pages may.
-        let bytes = if is_change { body::read(incoming).await.map_err(|problem| error(&problem))? } else { Bytes::new() };
+        let bytes = if is_change {
+            body::read(incoming).await.map_err(|problem| error(&problem))?
+        } else {
+            Bytes::new()
+        };
         let visit = self.shared.presence.visit();
         let query = parts.uri.query().unwrap_or_default();
         let key = parts.headers.get(header::IDEMPOTENCY_KEY).and_then(|value| value.to_str().ok());
@@ -132,7 +144,8 @@ impl Connection {
                 return self.stream(visit, |out| following.run(out));
             }
             Route::Page { place, worker } => {
-                let before = value_of(query, "before").map(|before| format!("&before={before}")).unwrap_or_default();
+                let before =
+                    value_of(query, "before").map(|before| format!("&before={before}")).unwrap_or_default();
                 let path = format!("/v1/workers/{worker}/transcript?limit=500{before}");
                 let socket = bridge.socket(&self.place(&place).await?, true).await?;
                 let shown: TranscriptShown = Ask::get(path, &behalf).read(&socket).await?;
@@ -146,7 +159,11 @@ impl Connection {
                 let ask = Ask { method: parts.method, path, body: bytes, key, behalf: &behalf, handle };
                 cleaned(ask.send(&socket).await?)
             }
-            Route::Choices { .. } | Route::Start { .. } | Route::Send { .. } | Route::Diff { .. } | Route::Land { .. } => {
+            Route::Choices { .. }
+            | Route::Start { .. }
+            | Route::Send { .. }
+            | Route::Diff { .. }
+            | Route::Land { .. } => {
                 self.permission().await?;
                 self.command(route, &bytes).await?
             }
@@ -160,7 +177,9 @@ impl Connection {
         let bridge = &self.shared.bridge;
         match route {
             Route::Choices { place } => bridge.choices(&self.place(&place).await?).await.map(cleaned),
-            Route::Start { place } => bridge.start(&self.place(&place).await?, object(bytes)?).await.map(cleaned),
+            Route::Start { place } => {
+                bridge.start(&self.place(&place).await?, object(bytes)?).await.map(cleaned)
+            }
             Route::Send { place, worker } => {
                 let said = object(bytes)?;
                 let word = |key: &str| said.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -183,8 +202,9 @@ impl Connection {
     async fn open_session(&self, bytes: Bytes) -> Result<Response<Reply>, Value> {
         let given = object(&bytes)?;
         self.permission().await?;
-        let session = doors::token()
-            .map_err(|problem| error(&Error::new(Code::Internal, format!("the system gives no random bytes: {problem}"))))?;
+        let session = doors::token().map_err(|problem| {
+            error(&Error::new(Code::Internal, format!("the system gives no random bytes: {problem}")))
+        })?;
         let now = Instant::now();
         let word = |key: &str| given.get(key).and_then(Value::as_str);
         let exchanged = match (word("token"), word("code")) {
@@ -197,7 +217,9 @@ impl Connection {
                 let data = json!({"session": session, "readOnly": self.shared.read_only});
                 Ok(json_response(StatusCode::OK, &json!({"ok": true, "data": data})))
             }
-            Err(Refused::Wrong) => Err(error(&unauthorized("this link or code is wrong, too old, or was used before"))),
+            Err(Refused::Wrong) => {
+                Err(error(&unauthorized("this link or code is wrong, too old, or was used before")))
+            }
             Err(Refused::TooMany) => Err(error(&busy("too many wrong links or codes; wait a minute"))),
         }
     }
@@ -209,7 +231,8 @@ impl Connection {
             let found = tokio::task::spawn_blocking(move || peer::holders(peer, own)).await;
             let holders =
                 found.unwrap_or_else(|problem| Err(Error::new(Code::Internal, problem.to_string())))?;
-            let words: Vec<String> = holders.iter().map(|id| format!("{}:{}", id.pid, id.start_time)).collect();
+            let words: Vec<String> =
+                holders.iter().map(|id| format!("{}:{}", id.pid, id.start_time)).collect();
             Ok((words.join(",").into(), holders))
         });
         found.await.clone().map_err(|problem| error(&problem))
@@ -243,7 +266,10 @@ impl Connection {
         let places = self.shared.bridge.places().await;
         places.into_iter().find(|place| place.id == id).ok_or_else(|| {
             let message = "the daemon of this workspace does not run any more";
-            error(&Error::new(Code::DaemonNotRunning, message).recommend("start it with `subagent daemon start` there"))
+            error(
+                &Error::new(Code::DaemonNotRunning, message)
+                    .recommend("start it with `subagent daemon start` there"),
+            )
         })
     }
 
@@ -264,7 +290,8 @@ impl Connection {
 }
 
 fn unauthorized(why: &str) -> Error {
-    Error::new(Code::Unauthorized, why).recommend("press Enter in the terminal of `subagent panel` for a new link")
+    Error::new(Code::Unauthorized, why)
+        .recommend("press Enter in the terminal of `subagent panel` for a new link")
 }
 
 fn read_only() -> Error {
@@ -281,8 +308,9 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, Value> {
     if bytes.is_empty() {
         return Ok(Map::new());
     }
-    serde_json::from_slice(bytes)
-        .map_err(|problem| error(&Error::new(Code::InvalidInput, format!("the body is not a JSON object: {problem}"))))
+    serde_json::from_slice(bytes).map_err(|problem| {
+        error(&Error::new(Code::InvalidInput, format!("the body is not a JSON object: {problem}")))
+    })
 }
 
 /// The value of a key of a query; only what an id may have.
@@ -311,7 +339,9 @@ fn cleaned(mut value: Value) -> Value {
             value
         }
         Value::Array(items) => items.drain(..).map(cleaned).collect(),
-        Value::Object(map) => std::mem::take(map).into_iter().map(|(key, value)| (key, cleaned(value))).collect(),
+        Value::Object(map) => {
+            std::mem::take(map).into_iter().map(|(key, value)| (key, cleaned(value))).collect()
+        }
         _ => value,
     }
 }

@@ -84,7 +84,9 @@ pub(crate) fn merge(known: &mut Value, later: Value) {
     let (Some(first), Some(from)) = (earlier["from"].as_u64(), known["from"].as_u64()) else { return };
     // Blocks are counted from the beginning: those before `from` stay as the earlier state has them.
     let kept = from.saturating_sub(first);
-    if let (Some(Value::Array(before)), Some(after)) = (earlier.get("blocks").cloned(), known["blocks"].as_array()) {
+    if let (Some(Value::Array(before)), Some(after)) =
+        (earlier.get("blocks").cloned(), known["blocks"].as_array())
+    {
         let kept = usize::try_from(kept).unwrap_or(usize::MAX).min(before.len());
         let blocks: Vec<Value> = before[..kept].iter().chain(after).cloned().collect();
         known["from"] = first.min(from).into();
@@ -127,7 +129,9 @@ fn line(data: &Map<String, Value>, key: &str) -> Option<String> {
 
 pub(crate) fn tool(data: &Map<String, Value>) -> Value {
     let places: Vec<Value> = list(data.get("locations"))
-        .filter_map(|place| Some(json!({"path": one_line(place["path"].as_str()?), "line": place["line"].as_u64()})))
+        .filter_map(|place| {
+            Some(json!({"path": one_line(place["path"].as_str()?), "line": place["line"].as_u64()}))
+        })
         .take(MAX_PARTS)
         .collect();
     let mut parts: Vec<Value> = list(data.get("content")).filter_map(part).take(MAX_PARTS).collect();
@@ -178,13 +182,16 @@ fn part(content: &Value) -> Option<Value> {
     match content["type"].as_str()? {
         "diff" => {
             let old = content["oldText"].as_str();
-            let patch = patch::of_edit(old.unwrap_or_default(), content["newText"].as_str().unwrap_or_default());
+            let patch =
+                patch::of_edit(old.unwrap_or_default(), content["newText"].as_str().unwrap_or_default());
             let path = one_line(content["path"].as_str().unwrap_or_default());
             Some(json!({"part": "diff", "path": path, "new": old.is_none(), "patch": patch}))
         }
         "content" => match content["content"]["type"].as_str()? {
             "text" => Some(printed(content["content"]["text"].as_str()?)),
-            other => Some(json!({"part": "note", "text": format!("({} that is not shown here)", one_line(other))})),
+            other => {
+                Some(json!({"part": "note", "text": format!("({} that is not shown here)", one_line(other))}))
+            }
         },
         _ => None,
     }
@@ -293,7 +300,11 @@ mod tests {
     #[test]
     fn a_decision_says_who_and_by_which_rule() {
         let mut story = story();
-        story.take(&event(1, EventType::ApprovalRequested, json!({"requestId": "ap_0123456789", "command": "rm x"})));
+        story.take(&event(
+            1,
+            EventType::ApprovalRequested,
+            json!({"requestId": "ap_0123456789", "command": "rm x"}),
+        ));
         let decided = json!({
             "requestId": "ap_0123456789", "decision": "allow", "by": "rule", "policy": {"rule": "execute rm *"},
         });

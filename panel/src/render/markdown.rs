@@ -171,10 +171,14 @@ mod tests {
 
     #[test]
     fn html_is_text_and_an_image_is_its_description() {
-        let page = shown("<script>alert(1)</script>\n\na <b onclick=x>b</b> ![pic](https://evil.example/x.png)");
+        let page =
+            shown("<script>alert(1)</script>\n\na <b onclick=x>b</b> ![pic](https://evil.example/x.png)");
         let text = page.to_string();
         assert!(!text.contains("evil.example"), "{text}");
-        assert!(text.contains("<script>") && text.contains(r#""t":"span","k":"image","c":["pic"]"#), "{text}");
+        assert!(
+            text.contains("<script>") && text.contains(r#""t":"span","k":"image","c":["pic"]"#),
+            "{text}"
+        );
     }
 
     #[test]
@@ -183,15 +187,27 @@ mod tests {
             assert_eq!(shown(&format!("[x]({good})"))[0]["c"][0]["href"], json!(good));
         }
         for bad in [
-            "javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "vbscript:x", "file:///etc/passwd",
-            "//evil.example", "/relative", "java&#x09;script:alert(1)", "&#106;avascript:alert(1)", "blob:x",
-            "https://a.example/\u{202e}gpj", "",
+            "javascript:alert(1)",
+            "JaVaScRiPt:alert(1)",
+            "data:text/html,x",
+            "vbscript:x",
+            "file:///etc/passwd",
+            "//evil.example",
+            "/relative",
+            "java&#x09;script:alert(1)",
+            "&#106;avascript:alert(1)",
+            "blob:x",
+            "https://a.example/\u{202e}gpj",
+            "",
         ] {
             let page = shown(&format!("[x](<{bad}>)"));
             assert!(!page.to_string().contains("href"), "{bad}: {page}");
         }
         let auto = shown("<javascript:alert(1)> and <https://a.example>").to_string();
-        assert!(auto.contains(r#""href":"https://a.example""#) && !auto.contains(r#""href":"javascript"#), "{auto}");
+        assert!(
+            auto.contains(r#""href":"https://a.example""#) && !auto.contains(r#""href":"javascript"#),
+            "{auto}"
+        );
     }
 
     #[test]

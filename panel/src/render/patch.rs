@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn lines_say_what_they_are() {
-        let patch = lines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n a\n--- b\n+\tc\n\\ No newline\n");
+        let patch =
+            lines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n a\n--- b\n+\tc\n\\ No newline\n");
         assert_eq!(shown(&patch), ["@|@@ -1,2 +1,2 @@", " |a", "-|-- b", "+|\tc", " | No newline"]);
         let edit = of_edit("one\ntwo\n", "one\n2\n");
         assert_eq!(shown(&edit)[1..], [" |one", "-|two", "+|2"]);

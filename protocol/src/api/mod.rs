@@ -35,7 +35,9 @@ pub use controllers::{
     ControllersRecovered, Handle, InitController, OwnerGranted, OwnerView, Ownership, OwnershipEnded,
     RecoveredController, RecoveredOwner, ReleaseController,
 };
-pub use daemon::{CheckHealth, DaemonInfo, DaemonShown, NoStateFolder, PanelPermitted, StateFolder, StopDaemon};
+pub use daemon::{
+    CheckHealth, DaemonInfo, DaemonShown, NoStateFolder, PanelPermitted, StateFolder, StopDaemon,
+};
 pub use envelope::{Envelope, header};
 pub use examination::{Examination, ExaminedDatabase, ExaminedWorker};
 pub use handoffs::{

@@ -13,6 +13,7 @@ use super::numbers::age;
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
+    mut_args = super::any_value,
     after_help = "\
 Examples:
   subagent panel --open

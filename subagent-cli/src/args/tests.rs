@@ -291,7 +291,8 @@ fn help_fits_80_columns_and_has_examples() {
         let text = help(&leaf);
         assert!(text.contains("Example"), "{leaf}");
         // The demo and the board are for people, and a server has its own protocol; everything else has a result.
-        assert_eq!(text.contains("--json"), !["demo", "mcp", "top"].contains(&leaf.as_str()), "{leaf}");
+        let has_result = !["demo", "mcp", "top", "panel"].contains(&leaf.as_str());
+        assert_eq!(text.contains("--json"), has_result, "{leaf}");
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{leaf}: {line}");
         }

@@ -67,7 +67,9 @@ impl Bridge {
         // A daemon that ended in order has taken its address away: one that is still there died.
         let info = read_info(&place.state_dir).filter(|info| !info.ending);
         match (&self.own, info) {
-            (Some(own), info) if place.is_own && (start || info.is_some()) => self.socket_of_started(own).await,
+            (Some(own), info) if place.is_own && (start || info.is_some()) => {
+                self.socket_of_started(own).await
+            }
             (_, Some(info)) => Ok(info.socket),
             (_, None) => Err(Failure::new(Code::DaemonNotRunning, "no daemon runs for this workspace")
                 .retryable()

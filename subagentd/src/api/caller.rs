@@ -149,7 +149,8 @@ fn unplaced(process: ProcessId, error: PeerError) -> Failure {
 fn behalf(headers: &HeaderMap) -> Result<Vec<ProcessId>> {
     let named = headers.get_all(header::ON_BEHALF_OF).iter().map(|value| {
         let wrong = || {
-            let message = format!("the header {} must name 1 to {MAX_BEHALF} processes", header::ON_BEHALF_OF);
+            let message =
+                format!("the header {} must name 1 to {MAX_BEHALF} processes", header::ON_BEHALF_OF);
             Error::new(Code::InvalidArgument, message).with("header", header::ON_BEHALF_OF)
         };
         let process = |word: &str| {

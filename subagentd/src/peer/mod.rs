@@ -114,8 +114,9 @@ impl Peer {
 /// # Errors
 /// As [`Peer::origin`].
 pub fn origin_of(process: ProcessId, guards: &[(WorkerId, ProcessId)]) -> Result<Origin, PeerError> {
-    let unread =
-        |error: std::io::Error| if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) };
+    let unread = |error: std::io::Error| {
+        if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
+    };
     let chain = proc::ancestors(process.pid).map_err(unread)?;
     // Read again after the walk: so the walk was about this process and not about a later one of its number.
     let now = proc::process(process.pid).map_err(unread)?;

@@ -199,7 +199,9 @@ fn a_dependency_has_a_reason() {
             assert!(text.contains(&format!("`{name}`")), "docs/dependencies.md has no line for {name}");
         }
     }
-    for folder in ["protocol", "config", "panel", "sandbox", "worker-runtime", "subagentd", "subagent-cli", "tests"] {
+    for folder in
+        ["protocol", "config", "panel", "sandbox", "worker-runtime", "subagentd", "subagent-cli", "tests"]
+    {
         let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
         for name in dependencies(folder, "[dependencies]") {
             let shared = [format!("{name}.workspace = true"), format!("{name} = {{ workspace = true")];

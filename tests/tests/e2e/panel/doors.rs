@@ -31,7 +31,12 @@ fn every_answer_has_all_headers_and_no_cookie() {
         get(port, "/", &["Origin: http://evil.example"]),
         get(port, &format!("/api/{}/usage", page.place()), &[&page.bearer()]),
         post(port, "/api/session", &[], &json!({"token": "wrong"})),
-        request(port, "OPTIONS /api/session", &[&format!("Host: 127.0.0.1:{port}"), "Origin: http://evil.example"], ""),
+        request(
+            port,
+            "OPTIONS /api/session",
+            &[&format!("Host: 127.0.0.1:{port}"), "Origin: http://evil.example"],
+            "",
+        ),
     ] {
         for header in HEADERS {
             assert!(response.head.contains(header), "{header} is not in {response:?}");
@@ -49,7 +54,9 @@ fn a_link_is_good_for_one_session_and_nothing_is_shown_without() {
     let (sandbox, worker) = Sandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let port = panel.port;
-    for wrong in [json!({"token": ""}), json!({"token": format!("{}x", panel.token)}), json!({}), json!({"token": 7})] {
+    for wrong in
+        [json!({"token": ""}), json!({"token": format!("{}x", panel.token)}), json!({}), json!({"token": 7})]
+    {
         let response = post(port, "/api/session", &[], &wrong);
         assert_eq!((response.status, code(&response).as_str()), (401, "UNAUTHORIZED"), "{wrong}");
     }
@@ -57,7 +64,14 @@ fn a_link_is_good_for_one_session_and_nothing_is_shown_without() {
     let again = post(port, "/api/session", &[], &json!({"token": panel.token}));
     assert_eq!((again.status, code(&again).as_str()), (401, "UNAUTHORIZED"), "it was used");
     let path = format!("/api/{}/workers/{worker}", page.place());
-    for given in ["", "Authorization: Bearer ", "Authorization: Bearer x", &format!("Authorization: Bearer {}", panel.token), &format!("Authorization: {}", page.session), &format!("Cookie: session={}", page.session)] {
+    for given in [
+        "",
+        "Authorization: Bearer ",
+        "Authorization: Bearer x",
+        &format!("Authorization: Bearer {}", panel.token),
+        &format!("Authorization: {}", page.session),
+        &format!("Cookie: session={}", page.session),
+    ] {
         let headers: Vec<&str> = [given].into_iter().filter(|given| !given.is_empty()).collect();
         let response = get(port, &path, &headers);
         assert_eq!((response.status, code(&response).as_str()), (401, "UNAUTHORIZED"), "{given}");
@@ -78,8 +92,7 @@ fn a_link_is_good_for_one_session_and_nothing_is_shown_without() {
 fn a_code_lets_one_other_browser_in() {
     let (sandbox, _) = Sandbox::with_worker();
     let panel = Panel::start(&sandbox, &["--pair"]);
-    let shown = panel.running.wait_line("the code", |line| line.split_once(": ").map(|(_, code)| code.to_owned()).filter(|code| code.contains("10 minutes")));
-    let right = shown.split(' ').next().unwrap();
+    let right = panel.code();
     let wrong = post(panel.port, "/api/session", &[], &json!({"code": "aaaa-aaaa"}));
     assert_eq!(code(&wrong), "UNAUTHORIZED");
     let typed = right.to_uppercase().replace('-', " ");
@@ -88,11 +101,10 @@ fn a_code_lets_one_other_browser_in() {
     drop(panel);
 
     let panel = Panel::start(&sandbox, &["--pair"]);
-    let shown = panel.running.wait_line("the code", |line| line.split_once(": ").map(|(_, code)| code.to_owned()).filter(|code| code.contains("10 minutes")));
     for _ in 0..5 {
         post(panel.port, "/api/session", &[], &json!({"code": "aaaa-aaaa"}));
     }
-    let late = post(panel.port, "/api/session", &[], &json!({"code": shown.split(' ').next().unwrap()}));
+    let late = post(panel.port, "/api/session", &[], &json!({"code": panel.code()}));
     assert_eq!(code(&late), "UNAUTHORIZED", "five tries");
     drop(panel);
     sandbox.finish();
@@ -143,7 +155,10 @@ fn an_agent_sees_itself_alone_whatever_it_knows() {
     let (place, port) = (page.place(), panel.port);
     let head = format!("HTTP/1.1\\nHost: 127.0.0.1:{port}\\n{}\\nConnection: close\\n", page.bearer());
     let change = |path: &str, body: &str| {
-        format!("POST {path} {head}Content-Type: application/json\\nContent-Length: {}\\n\\n{body}", body.len())
+        format!(
+            "POST {path} {head}Content-Type: application/json\\nContent-Length: {}\\n\\n{body}",
+            body.len()
+        )
     };
     let ask = |text: &str| from_below(&sandbox, &worker, port, text);
     // It has read the link in the terminal, and even the secret of the page.
@@ -163,7 +178,9 @@ fn an_agent_sees_itself_alone_whatever_it_knows() {
         let said = ask(&text);
         assert!(said.contains("403 Forbidden") && said.contains("FORBIDDEN_FROM_WORKER"), "{text}: {said}");
     }
-    for path in [format!("workers/{worker}"), format!("workers/{worker}/page"), format!("workers/{worker}/logs")] {
+    for path in
+        [format!("workers/{worker}"), format!("workers/{worker}/page"), format!("workers/{worker}/logs")]
+    {
         let said = ask(&format!("GET /api/{place}/{path} {head}\\n"));
         assert!(said.contains("200 OK") && said.contains(&worker), "{path}: {said}");
     }

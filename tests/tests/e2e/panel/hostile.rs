@@ -38,7 +38,11 @@ const ATTACKS: &[Attack] = &[
     ("GET /api/live", &[OURS, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"], ""),
     ("OPTIONS STOP", &[OURS, EVIL, "Access-Control-Request-Method: POST"], ""),
     // DNS rebinding: the name is theirs, the address is ours.
-    ("POST STOP", &["Host: evil.example:PORT", JSON, "Origin: http://evil.example:PORT", "Sec-Fetch-Site: same-origin"], "{}"),
+    (
+        "POST STOP",
+        &["Host: evil.example:PORT", JSON, "Origin: http://evil.example:PORT", "Sec-Fetch-Site: same-origin"],
+        "{}",
+    ),
     ("GET /", &["Host: evil.example:PORT", "Sec-Fetch-Site: none"], ""),
     ("GET /api/live", &["Host: localhost.evil.example:PORT"], ""),
     ("GET /api/live", &["Host: 127.0.0.1.nip.io:PORT"], ""),
@@ -80,14 +84,18 @@ fn nothing_of_another_origin_has_an_effect() {
     for (line, headers, body) in ATTACKS {
         let stop = format!("/api/{place}/workers/{worker}/stop");
         let line = line.replace("STOP", &stop).replace("PLACE", &place).replace("WORKER", &worker);
-        let headers: Vec<String> = headers.iter().map(|header| header.replace("PORT", &port.to_string())).collect();
+        let headers: Vec<String> =
+            headers.iter().map(|header| header.replace("PORT", &port.to_string())).collect();
         // The worst case: it has the secret of a page.
         let bearer = page.bearer();
         let headers: Vec<&str> = headers.iter().map(String::as_str).chain([bearer.as_str()]).collect();
         let response = request(port, &line, &headers, body);
         assert!((400..500).contains(&response.status), "{line} {headers:?}: {response:?}");
-        for leaked in [worker.as_str(), "root:", "access-control"] {
-            assert!(!response.body.contains(leaked) && !response.head.contains(leaked), "{line}: {response:?}");
+        for leaked in ["\"ok\":true", "root:", "access-control"] {
+            assert!(
+                !response.body.contains(leaked) && !response.head.contains(leaked),
+                "{line}: {response:?}"
+            );
         }
     }
     assert_eq!(sandbox.show(&worker)["state"], "idle");
@@ -115,7 +123,10 @@ fn both_families_and_all_three_names_are_the_panels() {
     // Nowhere else.
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", panel.port);
-    let listening = |line: &&str| line.split_whitespace().nth(3) == Some("0A") && line.split_whitespace().nth(1).is_some_and(|at| at.ends_with(&port));
+    let listening = |line: &&str| {
+        line.split_whitespace().nth(3) == Some("0A")
+            && line.split_whitespace().nth(1).is_some_and(|at| at.ends_with(&port))
+    };
     let all: Vec<&str> = table.lines().filter(listening).collect();
     assert!(all.len() == 1 && all[0].contains(&format!("0100007F{port}")), "{all:?}");
     drop(panel);
@@ -125,7 +136,7 @@ fn both_families_and_all_three_names_are_the_panels() {
 #[test]
 fn what_an_agent_writes_stays_text() {
     let (sandbox, worker) = Sandbox::with_worker();
-    let text = "<script>alert(1)</script> [x](javascript:alert(1)) ![i](http://evil.example/i.png) \u{202e}abc\u{200b} \u{1b}[2Jx";
+    let text = "Look: <script>alert(1)</script> [x](javascript:alert(1)) ![i](http://evil.example/i.png) \u{202e}abc\u{200b} \u{1b}[2Jx";
     let _ = sandbox.send(&worker, text);
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();

@@ -144,7 +144,7 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
     let (sandbox, _) = Sandbox::with_worker();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let output = sandbox.subagent(&["panel", "--port", &port]).run();
+    let output = sandbox.command("subagent").args(["panel", "--port", &port]).run();
     assert!(!output.status.success() && output.stderr.contains("--port"), "{output:?}");
     sandbox.finish();
 }

@@ -1,5 +1,6 @@
 //! `subagent panel` from the outside: requests by hand, as a browser, a hostile page or an agent may send them.
 
+mod browser;
 mod doors;
 mod hostile;
 mod limits;
@@ -30,12 +31,24 @@ struct Page {
 
 impl Panel {
     fn start(sandbox: &Sandbox, flags: &[&str]) -> Self {
-        let running = sandbox.subagent(&["panel"]).args(flags).spawn();
+        let running = sandbox.command("subagent").args(["panel"]).args(flags).spawn();
         let link = running.wait_line("the link", |line| line.starts_with("http://").then(|| line.to_owned()));
         let (address, token) = link.split_once("/#t=").unwrap();
         let port = address.strip_prefix("http://127.0.0.1:").unwrap().parse().unwrap();
         assert_eq!(token.len(), 43, "256 bits: {link}");
         Self { port, token: token.to_owned(), running }
+    }
+
+    fn link(&self) -> String {
+        format!("http://127.0.0.1:{}/#t={}", self.port, self.token)
+    }
+
+    /// The code that `--pair` has printed.
+    fn code(&self) -> String {
+        self.running.wait_line("the code", |line| {
+            let (_, code) = line.strip_prefix("Code for")?.split_once("/: ")?;
+            code.split(' ').next().map(str::to_owned)
+        })
     }
 
     fn enter(&self) -> Page {
@@ -67,7 +80,8 @@ impl Page {
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         socket.set_read_timeout(Some(LIMIT)).unwrap();
         // A body of HTTP/1.0 is as it is, up to the end of the connection.
-        let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n{}\r\n\r\n", self.port, self.bearer());
+        let request =
+            format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n{}\r\n\r\n", self.port, self.bearer());
         socket.write_all(request.as_bytes()).unwrap();
         let mut reader = BufReader::new(socket);
         let mut head = String::new();

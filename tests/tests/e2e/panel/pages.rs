@@ -25,15 +25,24 @@ fn a_question_is_answered_while_the_turn_waits() {
     in_state(&mut live, &worker, "idle");
     let sent = sandbox.send_no_wait(&worker, "!ask execute make clean");
     let question = live.find("the question", |line| line["questions"].as_array()?.first().cloned());
-    assert_eq!((&question["worker"], &question["subject"]), (&json!(worker), &json!("make clean")), "{question}");
-    assert!(question["options"].as_array().unwrap().iter().any(|option| option["kind"] == "allow_once"), "{question}");
+    assert_eq!(
+        (&question["worker"], &question["subject"]),
+        (&json!(worker), &json!("make clean")),
+        "{question}"
+    );
+    assert!(
+        question["options"].as_array().unwrap().iter().any(|option| option["kind"] == "allow_once"),
+        "{question}"
+    );
     let place = page.place();
     let request = question["id"].as_str().unwrap();
     let path = format!("/api/{place}/workers/{worker}/approvals/{request}");
     let decided = page.post(&path, &json!({"decision": "allow"}));
     assert_eq!(decided.status, 200, "{decided:?}");
     let _ = sandbox.turn_end(&sent);
-    live.find("the empty inbox", |line| line["questions"].as_array().filter(|open| open.is_empty()).map(|_| ()));
+    live.find("the empty inbox", |line| {
+        line["questions"].as_array().filter(|open| open.is_empty()).map(|_| ())
+    });
     in_state(&mut live, &worker, "idle");
     // A second page that was slower hears who was first.
     let late = page.post(&path, &json!({"decision": "deny"}));
@@ -53,7 +62,9 @@ fn a_story_is_followed_and_resumed() {
     let cursor = first["cursor"].as_str().unwrap().to_owned();
     let sent = page.post(&format!("{base}/turns"), &json!({"text": "Say **hello**"}));
     assert_eq!(sent.status, 200, "{sent:?}");
-    let item = |line: &Value, kind: &str| line["items"].as_array()?.iter().find(|item| item["kind"] == kind).cloned();
+    let item = |line: &Value, kind: &str| {
+        line["items"].as_array()?.iter().find(|item| item["kind"] == kind).cloned()
+    };
     let user = story.find("the message", |line| item(line, "user"));
     assert_eq!(user["blocks"][0]["c"][1], json!({"t": "strong", "c": ["hello"]}), "{user}");
     story.find("the end of the turn", |line| item(line, "turn_end"));
@@ -74,7 +85,8 @@ fn a_worker_is_started_written_to_and_stopped() {
     let place = page.place();
     let choices = page.get(&format!("/api/{place}/choices"));
     assert!(choices["launchers"].as_array().unwrap().iter().any(|one| one["name"] == "demo"), "{choices}");
-    let started = page.post(&format!("/api/{place}/workers"), &json!({"launcher": "demo", "text": "!sleep 3600000"}));
+    let started =
+        page.post(&format!("/api/{place}/workers"), &json!({"launcher": "demo", "text": "!sleep 3600000"}));
     assert_eq!(started.status, 200, "{started:?}");
     let worker = started.json()["data"]["workerId"].as_str().unwrap().to_owned();
     assert_eq!(sandbox.show(&worker)["state"], "running");
@@ -88,7 +100,9 @@ fn a_worker_is_started_written_to_and_stopped() {
     let waiting = || {
         let turns = page.get(&format!("{base}/turns"));
         let turns = turns["items"].as_array().unwrap().iter().filter(|turn| turn["status"] == "queued");
-        turns.map(|turn| (turn["turnId"].as_str().unwrap().to_owned(), turn["text"].clone())).collect::<Vec<_>>()
+        turns
+            .map(|turn| (turn["turnId"].as_str().unwrap().to_owned(), turn["text"].clone()))
+            .collect::<Vec<_>>()
     };
     let two = waiting()[1].0.clone();
     assert_eq!(page.post(&format!("/api/{place}/turns/{two}/move"), &json!({"to": 1})).status, 200);
@@ -113,8 +127,13 @@ fn a_form_is_answered() {
     let form = json!({"mode": "form", "message": "Who?", "requestedSchema": schema});
     let sent = sandbox.send_no_wait(&worker, &format!("!elicit {form}"));
     let question = live.find("the form", |line| line["questions"].as_array()?.first().cloned());
-    assert_eq!((&question["kind"], &question["schema"]["required"][0]), (&json!("elicitation"), &json!("name")), "{question}");
-    let path = format!("/api/{}/workers/{worker}/elicitations/{}", page.place(), question["id"].as_str().unwrap());
+    assert_eq!(
+        (&question["kind"], &question["schema"]["required"][0]),
+        (&json!("elicitation"), &json!("name")),
+        "{question}"
+    );
+    let path =
+        format!("/api/{}/workers/{worker}/elicitations/{}", page.place(), question["id"].as_str().unwrap());
     let answered = page.post(&path, &json!({"action": "accept", "content": {"name": "Ada"}}));
     assert_eq!(answered.status, 200, "{answered:?}");
     let _ = sandbox.turn_end(&sent);
@@ -131,7 +150,9 @@ fn a_page_goes_on_when_the_daemon_died() {
     in_state(&mut live, &worker, "idle");
     sandbox.kill_daemon();
     // It is told, a new daemon is started, and the page has a new snapshot.
-    live.find("a new snapshot", |line| (line["all"] == true && state_of(line, &worker).is_some()).then_some(()));
+    live.find("a new snapshot", |line| {
+        (line["all"] == true && state_of(line, &worker).is_some()).then_some(())
+    });
     let sent = page.post(&format!("/api/{}/workers/{worker}/turns", page.place()), &json!({"text": "hello"}));
     assert_eq!(sent.status, 200, "{sent:?}");
     in_state(&mut live, &worker, "idle");

@@ -1,0 +1,216 @@
+//! The page in a real Chromium. Skipped, and loudly so, where Chromium or what drives it is missing.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+use subagent_tests::harness::{Running, Sandbox, say, wait_until};
+
+use super::{LIMIT, Panel};
+
+/// Programs that are Chromium.
+const CHROMIUM: [&str; 4] =
+    ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome", "/snap/bin/chromium"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Chromium, and the folder with what drives it.
+fn browser() -> Option<(&'static str, PathBuf)> {
+    let driver =
+        std::env::var_os("SUBAGENT_BROWSER").map_or_else(|| root().join("target/browser"), PathBuf::from);
+    let chromium = CHROMIUM.into_iter().find(|path| Path::new(path).exists());
+    let found = chromium.zip(driver.join("node_modules").exists().then_some(driver));
+    if found.is_none() {
+        let missing = "Chromium, or what tests/browser/install installs, is missing: the page is not tested";
+        assert!(std::env::var_os("SUBAGENT_REQUIRE_BROWSER").is_none(), "{missing}");
+        say(&format!("SKIPPED: {missing}"));
+    }
+    found
+}
+
+/// A journey that is under way.
+fn begin(sandbox: &Sandbox, (chromium, driver): &(&str, PathBuf), name: &str, link: &str) -> Running {
+    let script = root().join("tests/browser/journey.mjs");
+    let words = [script.to_str().unwrap(), name, link, chromium];
+    // Modules are found from the folder in which it runs.
+    sandbox.command("node").args(words).cwd(driver).deadline(Duration::from_secs(120)).spawn()
+}
+
+#[track_caller]
+fn finish(journey: Running) {
+    let output = journey.output();
+    assert!(output.status.success() && output.stdout.contains("done"), "{output}");
+}
+
+fn ready(journey: &Running) {
+    journey.wait_line("that it is ready", |line| (line == "ready").then_some(()));
+}
+
+#[test]
+fn a_question_is_answered_in_the_page() {
+    let Some(browser) = browser() else { return };
+    let (sandbox, worker) = Sandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let journey = begin(&sandbox, &browser, "approve", &panel.link());
+    ready(&journey);
+    let sent = sandbox.send_no_wait(&worker, "!ask execute make clean\nit went on");
+    finish(journey);
+    let ended = sandbox.turn_end(&sent);
+    assert!(ended["assistantText"].as_str().unwrap().contains("allow-once"), "{ended}");
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn everything_is_done_by_keys() {
+    let Some(browser) = browser() else { return };
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send(&worker, "!ask execute make clean");
+    let panel = Panel::start(&sandbox, &[]);
+    finish(begin(&sandbox, &browser, "keyboard", &panel.link()));
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn two_browsers_see_one_answer() {
+    let Some(browser) = browser() else { return };
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send(&worker, "!ask execute make clean");
+    let panel = Panel::start(&sandbox, &["--pair"]);
+    let link = format!("{} {}", panel.link(), panel.code());
+    finish(begin(&sandbox, &browser, "two", &link));
+    wait_until("the end of the turn", LIMIT, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_form_is_filled_in_in_the_page() {
+    let Some(browser) = browser() else { return };
+    let (sandbox, worker) = Sandbox::with_worker();
+    let schema = json!({"type": "object", "required": ["name"], "properties": {
+        "name": {"type": "string", "title": "Name"}, "size": {"type": "string", "title": "Size", "enum": ["small", "large"]},
+    }});
+    let form = json!({"mode": "form", "message": "Who?", "requestedSchema": schema});
+    let panel = Panel::start(&sandbox, &[]);
+    let sent = sandbox.send_no_wait(&worker, &format!("!elicit {form}"));
+    finish(begin(&sandbox, &browser, "form", &panel.link()));
+    let ended = sandbox.turn_end(&sent);
+    let said = ended["assistantText"].as_str().unwrap();
+    assert!(said.contains("Ada") && said.contains("large"), "{ended}");
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn the_list_grows_and_a_run_is_started_in_the_page() {
+    let Some(browser) = browser() else { return };
+    let (sandbox, _) = Sandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let journey = begin(&sandbox, &browser, "grows", &panel.link());
+    ready(&journey);
+    let started = sandbox.subagent(&["worker", "start", "--launcher", "demo", "--name", "grown"]).run();
+    let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let _ = sandbox.send(&worker, "first words");
+    finish(journey);
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn the_page_goes_on_when_the_daemon_was_killed() {
+    let Some(browser) = browser() else { return };
+    let (sandbox, worker) = Sandbox::with_worker();
+    let panel = Panel::start(&sandbox, &[]);
+    let journey = begin(&sandbox, &browser, "killed", &panel.link());
+    ready(&journey);
+    sandbox.kill_daemon();
+    let _ = sandbox.send(&worker, "after the kill");
+    finish(journey);
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn nothing_that_an_agent_writes_runs() {
+    let Some(browser) = browser() else { return };
+    let (sandbox, worker) = Sandbox::with_worker();
+    let text = [
+        "A <script>hit = 1</script><img src=x onerror='hit = 1'><svg onload='hit = 1'></svg>",
+        "!say [a](javascript:hit=1) [b](data:text/html,x) [c](https://example.org/) <javascript:hit=1> ![d](https://example.org/x.png)",
+        "!think <iframe srcdoc='<script>parent.hit = 1</script>'></iframe>",
+        "!tool execute <b onmouseover='hit = 1'>__proto__</b>",
+        "!say \u{202e}gpj.exe\u{2066} \u{200b}zero\u{200b}",
+        "!plan <img src=x onerror=hit=1>|__proto__|constructor",
+        "!flood 1 200000",
+        "the end",
+    ];
+    let _ = sandbox.send(&worker, &text.join("\n"));
+    let panel = Panel::start(&sandbox, &[]);
+    finish(begin(&sandbox, &browser, "hostile", &panel.link()));
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn the_page_looks_right_at_every_width() {
+    let Some(browser) = browser() else { return };
+    let (sandbox, demo) = Sandbox::with_worker();
+    let flags = [
+        "worker",
+        "start",
+        "--launcher",
+        "demo",
+        "--name",
+        "fix-login",
+        "--max-tokens",
+        "50000",
+        "--max-turns",
+        "5",
+    ];
+    let started = sandbox.subagent(&flags).run();
+    let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let script = [
+        "Please fix the login: it fails for names with blanks.",
+        "!think The handler compares before it trims. Look at `src/login.rs` first.",
+        "!plan Read the handler|Write a failing test|Trim before the comparison",
+        "!tool read src/login.rs",
+        "!say The handler has **two** problems: it compares before it trims, and its test never ran.",
+        "!edit create src/login.rs fn name(typed: &str) -> &str {\\n    typed\\n}",
+        "!edit replace src/login.rs 2     typed.trim()",
+        r#"!tokens {"inputTokens": 12000, "outputTokens": 3400, "totalTokens": 15400}"#,
+        "!usage 42000 200000",
+    ];
+    let _ = sandbox.send(&worker, &script.join("\n"));
+    let _ = sandbox.send(&worker, "!ask execute make test");
+    let _ = sandbox.send_no_wait(&demo, "!plan Count|Report\n!tool execute wc -l src\n!sleep 3600000");
+    let panel = Panel::start(&sandbox, &[]);
+    let folder = match std::env::var_os("UPDATE_SCREENS") {
+        Some(_) => root().join("docs/images"),
+        None => sandbox.path().to_owned(),
+    };
+    let script = root().join("tests/browser/journey.mjs");
+    let (chromium, driver) = &browser;
+    let words = [script.to_str().unwrap(), "looks", &panel.link(), chromium, folder.to_str().unwrap()];
+    let journey = sandbox.command("node").args(words).cwd(driver).deadline(Duration::from_secs(240)).spawn();
+    finish(journey);
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn the_modules_of_the_page_have_tests_of_their_own() {
+    if std::env::var_os("PATH")
+        .is_none_or(|path| !std::env::split_paths(&path).any(|folder| folder.join("node").exists()))
+    {
+        assert!(std::env::var_os("SUBAGENT_REQUIRE_BROWSER").is_none(), "node is missing");
+        say("SKIPPED: node is missing: the modules of the page are not tested");
+        return;
+    }
+    let tests = root().join("panel/web-tests/page.test.mjs");
+    let output = std::process::Command::new("node").arg("--test").arg(tests).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
