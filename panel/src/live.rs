@@ -257,7 +257,8 @@ impl Following {
         if let Some(from) = &self.from
             && let Err(error) = self.cursor_is_kept(&base, from, &socket).await
         {
-            if error["code"] != "CURSOR_EXPIRED" {
+            // After a restore it may be no event of this worker any more.
+            if error["code"] != "CURSOR_EXPIRED" && error["code"] != "EVENT_NOT_FOUND" {
                 return Err(error.into());
             }
             say(out, &json!({"expired": true})).await?;

@@ -43,11 +43,7 @@ pub(crate) fn holders(peer: SocketAddr, own: SocketAddr) -> Result<Vec<ProcessId
         return Err(unknown(&format!("its connection is of user {}", socket.uid)));
     }
     let found = search(socket.inode).map_err(|error| unknown(&format!("/proc cannot be read: {error}")))?;
-    let holders = match (found.holding.is_empty(), found.below.is_empty()) {
-        (false, _) => found.holding,
-        (true, false) => found.below,
-        (true, true) => found.hidden.into_iter().take(1).collect(),
-    };
+    let holders = found.counting();
     match holders.len() {
         0 => Err(unknown("no process holds its connection")),
         1..=MAX_HOLDERS => Ok(holders),
@@ -94,6 +90,17 @@ struct Found {
     below: Vec<ProcessId>,
     /// The others whose descriptors are hidden.
     hidden: Vec<ProcessId>,
+}
+
+impl Found {
+    /// Those on whose behalf the request counts.
+    fn counting(self) -> Vec<ProcessId> {
+        match (self.holding.is_empty(), self.below.is_empty()) {
+            (false, _) => self.holding,
+            (true, false) => self.below,
+            (true, true) => self.hidden.into_iter().take(1).collect(),
+        }
+    }
 }
 
 fn search(inode: u64) -> io::Result<Found> {
@@ -175,6 +182,19 @@ mod tests {
             assert!(found.iter().any(|id| id.pid == own), "{found:?}");
             drop(client);
         }
+    }
+
+    #[test]
+    fn among_hidden_processes_those_below_an_agent_count_first() {
+        let all =
+            |pids: &[i32]| pids.iter().map(|pid| ProcessId { pid: *pid, start_time: 1 }).collect::<Vec<_>>();
+        let counting = |holding: &[i32], below: &[i32], hidden: &[i32]| {
+            Found { holding: all(holding), below: all(below), hidden: all(hidden) }.counting()
+        };
+        assert_eq!(counting(&[1, 2], &[3], &[4]), all(&[1, 2]), "who is seen to hold it");
+        assert_eq!(counting(&[], &[3, 5], &[4]), all(&[3, 5]), "one of these may hold it");
+        assert_eq!(counting(&[], &[], &[4, 6]), all(&[4]), "no agent can");
+        assert_eq!(counting(&[], &[], &[]), []);
     }
 
     #[test]

@@ -102,7 +102,8 @@ mod tests {
         assert!(leaves(&strangers[0]).await && !leaves(&strangers[1]).await && !leaves(&page).await);
         drop(strangers);
         drop(page);
-        assert_eq!((seats.inner().strangers.len(), seats.inner().pages), (0, 0));
+        let left = seats.inner();
+        assert_eq!((left.strangers.len(), left.pages), (0, 0));
     }
 
     #[test]

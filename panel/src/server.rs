@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
@@ -34,6 +34,8 @@ use crate::{assets, peer, story};
 const MAX_STREAMS: usize = 32;
 /// Lines that a page has not read; then its stream waits.
 const MAX_WAITING_LINES: usize = 64;
+/// How long the places that were found are believed: to ask each daemon takes longer than most requests.
+const PLACES_TIME: Duration = Duration::from_secs(5);
 /// The path under which daemons are asked whether a process may have a session, and which they note if it may not.
 const PERMISSION: &str = "/v1/panel/sessions";
 
@@ -45,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) presence: Presence,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) read_only: bool,
+    /// The places as they were found last, and when.
+    places: Mutex<Option<(Instant, Vec<Place>)>>,
 }
 
 impl Shared {
@@ -56,7 +60,22 @@ impl Shared {
             presence: Presence::new(),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             read_only,
+            places: Mutex::default(),
         }
+    }
+
+    /// The place with this id. Daemons are asked again when those that are known are old, or it is not among them.
+    async fn place(&self, id: &str) -> Option<Place> {
+        let known = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = known.filter(|(found_at, _)| found_at.elapsed() < PLACES_TIME).map(|(_, places)| places);
+        let is_it = |place: &Place| place.id == id;
+        if let Some(place) = known.and_then(|places| places.into_iter().find(is_it)) {
+            return Some(place);
+        }
+        let found = self.bridge.places().await;
+        let place = found.iter().find(|place| is_it(place)).cloned();
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), found));
+        place
     }
 
     pub(crate) fn doors<T>(&self, use_them: impl FnOnce(&mut Doors) -> T) -> T {
@@ -263,8 +282,7 @@ impl Connection {
     }
 
     async fn place(&self, id: &str) -> Result<Place, Value> {
-        let places = self.shared.bridge.places().await;
-        places.into_iter().find(|place| place.id == id).ok_or_else(|| {
+        self.shared.place(id).await.ok_or_else(|| {
             let message = "the daemon of this workspace does not run any more";
             error(
                 &Error::new(Code::DaemonNotRunning, message)

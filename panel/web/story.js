@@ -44,8 +44,10 @@ class PanelStory extends HTMLElement {
 
   /** @param {any} problem */
   tell(problem) {
-    if (problem) this.say(problem.message);
-    else if (!this.isExpired) this.note.hidden = true;
+    if (problem) {
+      this.isExpired = false;
+      this.say(problem.message);
+    } else if (!this.isExpired) this.note.hidden = true;
   }
 
   /** @param {string} text */

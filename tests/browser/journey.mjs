@@ -161,14 +161,14 @@ const journeys = {
       session ||= await page.evaluate(() => sessionStorage.getItem('session'));
       await question(page, 'make').waitFor();
       await accessible(page, `${where} home`);
-      if (folder && width === 390) await page.screenshot({ path: `${folder}/panel-phone-${colorScheme}.png` });
+      if (folder && width === 390 && colorScheme === 'dark') await page.screenshot({ path: `${folder}/panel-phone-${colorScheme}.png` });
       await row(page, 'fix-login').click();
       await page.locator('panel-item.turn_end').first().waitFor();
       await page.locator('panel-worker .meters meter').first().waitFor();
       await accessible(page, `${where} story`);
       const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       if (over > 0) problems.push(`${where}: ${over} pixels stand out`);
-      if (folder && width === 1440) await page.screenshot({ path: `${folder}/panel-${colorScheme}.png` });
+      if (folder && width === 1440 && colorScheme === 'light') await page.screenshot({ path: `${folder}/panel-${colorScheme}.png` });
       for (const tab of ['Changes', 'Children', 'Queue', 'Usage', 'Log']) {
         await page.getByRole('tab', { name: tab }).click();
         await page.locator('.tab .skeletons').waitFor({ state: 'detached' });

@@ -197,7 +197,7 @@ mod tests {
             "java&#x09;script:alert(1)",
             "&#106;avascript:alert(1)",
             "blob:x",
-            "https://a.example/\u{202e}gpj",
+            "https://a.example/&#x202e;gpj",
             "",
         ] {
             let page = shown(&format!("[x](<{bad}>)"));

@@ -5,7 +5,7 @@ use clap::Args;
 use super::CwdFlag;
 use super::numbers::age;
 
-/// Show all workers in a browser, and answer, send and start from there
+/// Show and answer all workers in a browser
 ///
 /// Serves a page on this machine alone (127.0.0.1 and ::1) with the workers of
 /// all workspaces whose daemons run. The link that it prints is good for one

@@ -3,7 +3,7 @@
 use serde_json::json;
 use subagent_tests::harness::Sandbox;
 
-use super::{Panel, code, get, post, request};
+use super::{Panel, error, get, post, request};
 
 /// What every answer has.
 const HEADERS: [&str; 8] = [
@@ -58,11 +58,11 @@ fn a_link_is_good_for_one_session_and_nothing_is_shown_without() {
         [json!({"token": ""}), json!({"token": format!("{}x", panel.token)}), json!({}), json!({"token": 7})]
     {
         let response = post(port, "/api/session", &[], &wrong);
-        assert_eq!((response.status, code(&response).as_str()), (401, "UNAUTHORIZED"), "{wrong}");
+        assert_eq!((response.status, error(&response).as_str()), (401, "UNAUTHORIZED"), "{wrong}");
     }
     let page = panel.enter();
     let again = post(port, "/api/session", &[], &json!({"token": panel.token}));
-    assert_eq!((again.status, code(&again).as_str()), (401, "UNAUTHORIZED"), "it was used");
+    assert_eq!((again.status, error(&again).as_str()), (401, "UNAUTHORIZED"), "it was used");
     let path = format!("/api/{}/workers/{worker}", page.place());
     for given in [
         "",
@@ -74,7 +74,7 @@ fn a_link_is_good_for_one_session_and_nothing_is_shown_without() {
     ] {
         let headers: Vec<&str> = [given].into_iter().filter(|given| !given.is_empty()).collect();
         let response = get(port, &path, &headers);
-        assert_eq!((response.status, code(&response).as_str()), (401, "UNAUTHORIZED"), "{given}");
+        assert_eq!((response.status, error(&response).as_str()), (401, "UNAUTHORIZED"), "{given}");
         assert!(!response.body.contains(&worker), "{response:?}");
     }
     // Neither in a query.
@@ -94,10 +94,10 @@ fn a_code_lets_one_other_browser_in() {
     let panel = Panel::start(&sandbox, &["--pair"]);
     let right = panel.code();
     let wrong = post(panel.port, "/api/session", &[], &json!({"code": "aaaa-aaaa"}));
-    assert_eq!(code(&wrong), "UNAUTHORIZED");
+    assert_eq!(error(&wrong), "UNAUTHORIZED");
     let typed = right.to_uppercase().replace('-', " ");
     assert_eq!(post(panel.port, "/api/session", &[], &json!({"code": typed})).status, 200);
-    assert_eq!(code(&post(panel.port, "/api/session", &[], &json!({"code": right}))), "UNAUTHORIZED");
+    assert_eq!(error(&post(panel.port, "/api/session", &[], &json!({"code": right}))), "UNAUTHORIZED");
     drop(panel);
 
     let panel = Panel::start(&sandbox, &["--pair"]);
@@ -105,7 +105,7 @@ fn a_code_lets_one_other_browser_in() {
         post(panel.port, "/api/session", &[], &json!({"code": "aaaa-aaaa"}));
     }
     let late = post(panel.port, "/api/session", &[], &json!({"code": panel.code()}));
-    assert_eq!(code(&late), "UNAUTHORIZED", "five tries");
+    assert_eq!(error(&late), "UNAUTHORIZED", "five tries");
     drop(panel);
     sandbox.finish();
 }
@@ -127,7 +127,7 @@ fn read_only_refuses_every_change_and_shows_all() {
         ("workers".to_owned(), json!({"launcher": "demo"})),
     ] {
         let response = page.post(&format!("/api/{place}/{path}"), &body);
-        assert_eq!((response.status, code(&response).as_str()), (403, "READ_ONLY"), "{path}");
+        assert_eq!((response.status, error(&response).as_str()), (403, "READ_ONLY"), "{path}");
     }
     assert_eq!(page.get(&format!("/api/{place}/approvals/{request}"))["status"], "pending");
     assert_eq!(page.get(&format!("/api/{place}/workers/{worker}"))["state"], "waiting_approval");

@@ -2,7 +2,7 @@
 
 use subagent_tests::harness::Sandbox;
 
-use super::{Panel, code, get, request};
+use super::{Panel, error, get, request};
 
 /// A request of another origin: its method and path, its headers (`PORT` is the panel's), its body.
 type Attack = (&'static str, &'static [&'static str], &'static str);
@@ -160,7 +160,7 @@ fn what_is_embedded_is_served_and_nothing_else() {
     assert!(get(panel.port, "/style.css", &[]).head.contains("content-type: text/css"));
     for path in ["/index.html", "/Cargo.toml", "/.git/config", "/api", "/api/", "/app.js/", "/app.js%00"] {
         let response = get(panel.port, path, &[]);
-        assert_eq!((response.status, code(&response).as_str()), (400, "INVALID_ARGUMENT"), "{path}");
+        assert_eq!((response.status, error(&response).as_str()), (400, "INVALID_ARGUMENT"), "{path}");
     }
     drop(panel);
     sandbox.finish();

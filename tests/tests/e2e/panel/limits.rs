@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use subagent_tests::harness::{Sandbox, wait_until};
 
-use super::{LIMIT, Panel, code, get, post, raw, request};
+use super::{LIMIT, Panel, error, get, post, raw, request};
 
 #[test]
 fn wrong_links_are_limited_for_all_together() {
@@ -19,7 +19,7 @@ fn wrong_links_are_limited_for_all_together() {
         assert_eq!(post(panel.port, "/api/session", &[], &json!({"token": "wrong"})).status, 401);
     }
     let late = post(panel.port, "/api/session", &[], &json!({"token": "wrong"}));
-    assert_eq!((late.status, code(&late).as_str()), (429, "TOO_MANY_REQUESTS"));
+    assert_eq!((late.status, error(&late).as_str()), (429, "TOO_MANY_REQUESTS"));
     assert!(late.head.contains("retry-after: 60"), "{late:?}");
     // Who is in stays in.
     page.get(&format!("/api/{}/usage", page.place()));
@@ -34,9 +34,9 @@ fn bodies_and_heads_have_limits() {
     let page = panel.enter();
     let path = format!("/api/{}/workers/{worker}/turns", page.place());
     let large = page.post(&path, &json!({"text": "x".repeat(1024 * 1024)}));
-    assert_eq!((large.status, code(&large).as_str()), (413, "PAYLOAD_TOO_LARGE"));
+    assert_eq!((large.status, error(&large).as_str()), (413, "PAYLOAD_TOO_LARGE"));
     let wrong = page.post(&path, &json!([1]));
-    assert_eq!((wrong.status, code(&wrong).as_str()), (400, "INVALID_INPUT"));
+    assert_eq!((wrong.status, error(&wrong).as_str()), (400, "INVALID_INPUT"));
     let host = format!("Host: 127.0.0.1:{}", panel.port);
     let long = request(panel.port, "GET /", &[&host, &format!("X: {}", "y".repeat(100_000))], "");
     assert_eq!(long.status, 431);
@@ -89,7 +89,7 @@ fn streams_have_a_limit() {
     let page = panel.enter();
     let streams: Vec<_> = (0..32).map(|_| page.stream("/api/live")).collect();
     let late = get(panel.port, "/api/live", &[&page.bearer()]);
-    assert_eq!((late.status, code(&late).as_str()), (429, "TOO_MANY_REQUESTS"));
+    assert_eq!((late.status, error(&late).as_str()), (429, "TOO_MANY_REQUESTS"));
     drop(streams);
     wait_until("room for a stream", LIMIT, || {
         (get_head(panel.port, &page.bearer()).starts_with("HTTP/1.1 200")).then_some(())

@@ -44,7 +44,7 @@ impl Panel {
     }
 
     /// The code that `--pair` has printed.
-    fn code(&self) -> String {
+    fn error(&self) -> String {
         self.running.wait_line("the code", |line| {
             let (_, code) = line.strip_prefix("Code for")?.split_once("/: ")?;
             code.split(' ').next().map(str::to_owned)
@@ -156,6 +156,6 @@ fn post(port: u16, path: &str, headers: &[&str], body: &Value) -> Response {
 }
 
 /// The code of a refusal.
-fn code(response: &Response) -> String {
+fn error(response: &Response) -> String {
     response.json()["error"]["code"].as_str().unwrap_or("none").to_owned()
 }

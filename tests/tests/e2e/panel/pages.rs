@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-use super::{LIMIT, Panel, Stream, code};
+use super::{LIMIT, Panel, Stream, error};
+use crate::removal::{count, days_earlier, stop_daemon};
 
 /// The state of this worker in a line of the live stream.
 fn state_of(line: &Value, worker: &str) -> Option<String> {
@@ -46,7 +47,7 @@ fn a_question_is_answered_while_the_turn_waits() {
     in_state(&mut live, &worker, "idle");
     // A second page that was slower hears who was first.
     let late = page.post(&path, &json!({"decision": "deny"}));
-    assert_eq!(code(&late), "APPROVAL_NOT_PENDING", "{late:?}");
+    assert_eq!(error(&late), "APPROVAL_NOT_PENDING", "{late:?}");
     drop(panel);
     sandbox.finish();
 }
@@ -92,7 +93,7 @@ fn a_worker_is_started_written_to_and_stopped() {
     assert_eq!(sandbox.show(&worker)["state"], "running");
     let base = format!("/api/{place}/workers/{worker}");
     let busy = page.post(&format!("{base}/turns"), &json!({"text": "one"}));
-    assert_eq!(code(&busy), "WORKER_BUSY");
+    assert_eq!(error(&busy), "WORKER_BUSY");
     for text in ["one", "two"] {
         let queued = page.post(&format!("{base}/turns"), &json!({"text": text, "ifBusy": "queue"}));
         assert_eq!(queued.status, 200, "{queued:?}");
@@ -112,7 +113,7 @@ fn a_worker_is_started_written_to_and_stopped() {
     assert_eq!(page.post(&format!("{base}/stop"), &json!({})).status, 200);
     assert_eq!(sandbox.show(&worker)["state"], "stopped");
     let empty = page.post(&format!("{base}/turns"), &json!({"text": " "}));
-    assert_eq!(code(&empty), "INVALID_INPUT");
+    assert_eq!(error(&empty), "INVALID_INPUT");
     drop(panel);
     sandbox.finish();
 }
@@ -174,6 +175,31 @@ fn a_daemon_that_was_stopped_is_not_started_by_looking() {
     assert!(sandbox.daemon_info().is_none());
     let _ = sandbox.run(&["daemon", "start"]).data();
     live.find("a snapshot", |line| (line["all"] == true).then_some(()));
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_cursor_that_is_too_old_is_told_and_gets_a_new_snapshot() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    for _ in 0..3 {
+        let _ = sandbox.send(&worker, "!chunks 20 old");
+    }
+    let old = sandbox.events(&worker)[1]["eventId"].as_str().unwrap().to_owned();
+    stop_daemon(&sandbox);
+    days_earlier(&sandbox, 40);
+    let panel = Panel::start(&sandbox, &[]);
+    let page = panel.enter();
+    let mark = format!("SELECT expired_seq FROM workers WHERE worker_id = '{worker}'");
+    wait_until("old events to be marked", LIMIT, || (count(&sandbox, &mark) > 0).then_some(()));
+    let base = format!("/api/{}/workers/{worker}", page.place());
+    for cursor in [old.as_str(), "ev_0000000fffff"] {
+        let mut story = page.stream(&format!("{base}/follow?from={cursor}"));
+        let first = story.find("a line", |line| Some(line.clone()));
+        assert_eq!(first["expired"], true, "{cursor}: {first}");
+        let second = story.find("another line", |line| Some(line.clone()));
+        assert_eq!(second["all"], true, "{cursor}: {second}");
+    }
     drop(panel);
     sandbox.finish();
 }

@@ -27,7 +27,7 @@ fn database(sandbox: &Sandbox) -> Connection {
     database
 }
 
-fn count(sandbox: &Sandbox, sql: &str) -> i64 {
+pub(crate) fn count(sandbox: &Sandbox, sql: &str) -> i64 {
     database(sandbox).query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
@@ -45,7 +45,7 @@ fn wait_until_deleted(sandbox: &Sandbox, worker: &str) {
 }
 
 /// Moves all stored times back by this number of days. The daemon must not run.
-fn days_earlier(sandbox: &Sandbox, days: i64) {
+pub(crate) fn days_earlier(sandbox: &Sandbox, days: i64) {
     let by = days * 24 * 3600 * 1000;
     let sql = format!(
         "UPDATE events SET at = at - {by};
@@ -55,7 +55,7 @@ fn days_earlier(sandbox: &Sandbox, days: i64) {
     database(sandbox).execute_batch(&sql).unwrap();
 }
 
-fn stop_daemon(sandbox: &Sandbox) {
+pub(crate) fn stop_daemon(sandbox: &Sandbox) {
     let stopped = sandbox.command("subagentd").args(["stop", "--json"]).run();
     assert!(stopped.status.success(), "{stopped}");
 }
