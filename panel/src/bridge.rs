@@ -23,7 +23,7 @@ pub struct Place {
     pub title: String,
     /// The state dir of its daemon.
     pub state_dir: PathBuf,
-    /// Whether it is the workspace in which the panel was started: its daemon is started when there is none.
+    /// Whether the panel was started in this workspace. Then its daemon is started on demand.
     pub is_own: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Who is let in: the token of the link, the code for another browser, the sessions that they were exchanged for. Pure: the
-//! clock is handed in.
+//! Secrets: the token of a link, the code for another browser, and the sessions for which they are exchanged. Pure: the
+//! caller passes the time.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ pub(crate) struct Doors {
     failures: VecDeque<Instant>,
 }
 
-/// Why nobody was let in.
+/// Why an exchange was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// It is wrong, was used, or is too old.
@@ -70,7 +70,7 @@ pub(crate) enum Refused {
 impl Doors {
     /// A link with this token lets one browser in.
     pub(crate) fn add_link(&mut self, token: String) {
-        // Who asks for many links has no use for the old ones.
+        // New links replace old ones.
         if self.links.len() >= 4 {
             self.links.remove(0);
         }

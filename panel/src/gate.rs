@@ -1,4 +1,4 @@
-//! Which requests may be looked at at all: the checks of `Host`, `Origin` and `Sec-Fetch-Site`, of methods and bodies. Pure.
+//! Checks of every request: `Host`, `Origin`, `Sec-Fetch-Site`, the method and the kind of body. Pure.
 //!
 //! A page of another origin cannot pass: it names another host (DNS rebinding), or its browser says where it comes from.
 
@@ -8,7 +8,7 @@ use subagent_protocol::{Code, Error};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Headers of every answer. There is none that lets another origin read it.
+/// Headers of every answer. None of them opens it to another origin.
 pub(crate) const HEADERS: [(&str, &str); 8] = [
     (
         "content-security-policy",
@@ -36,7 +36,7 @@ impl Gate {
         Self { hosts: ["127.0.0.1", "[::1]", "localhost"].map(|host| format!("{host}:{port}")) }
     }
 
-    /// Refuses what does not come from our own page, or from a program that names us.
+    /// Refuses requests of other origins and to other hosts.
     ///
     /// # Errors
     /// `FORBIDDEN_ORIGIN`, `INVALID_ARGUMENT`, `INVALID_INPUT`.

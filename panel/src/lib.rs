@@ -54,7 +54,7 @@ pub struct Options {
     pub port: Option<u16>,
     /// Whether all changes are refused.
     pub read_only: bool,
-    /// It ends when no page was there for so long.
+    /// The panel ends after this time without a page.
     pub idle_exit: Option<Duration>,
 }
 
@@ -132,8 +132,8 @@ impl Panel {
     }
 }
 
-/// The listeners of both families, with one port. Another program on this port of the other family would get our pages'
-/// requests to `localhost`, so a port that is taken there is none for us.
+/// Listens on one port in both families. A port that another program has in one family is refused: that program would get
+/// requests of our pages to `localhost`.
 async fn listen(port: Option<u16>) -> io::Result<Vec<TcpListener>> {
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..MAX_PORTS {

@@ -27,7 +27,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const REFRESH: Duration = Duration::from_millis(250);
 /// From a lost daemon to the next try.
 const RETRY: Duration = Duration::from_secs(1);
-/// Events of which the newest part of a transcript is made.
+/// Number of events in the first page of a transcript.
 const PAGE_EVENTS: u32 = 500;
 
 /// Where lines for a page go.

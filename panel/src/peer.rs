@@ -1,7 +1,6 @@
 //! Which process is at the other end of a TCP connection of this machine, by its socket's inode.
 //!
-//! It judges nothing: the daemons are told on whose behalf a request comes, and place that process as they place the peer of
-//! a unix socket.
+//! It judges no process. The daemons get its number with each request, and judge it like the peer of a unix socket.
 
 use std::fs;
 use std::io;
@@ -21,8 +20,8 @@ const ESTABLISHED: &str = "01";
 /// The processes that hold the other end of the connection from `peer` to `own`: one, or those that inherited it. The
 /// connection must be of this process's user.
 ///
-/// A process may hide its descriptors (`PR_SET_DUMPABLE`; sshd does, for `ssh -L`). If no process is seen to hold the socket, it is
-/// one of those: then each of them that is below an agent counts, and only if there is none, one of the others.
+/// A process may hide its descriptors (`PR_SET_DUMPABLE`; sshd does, for `ssh -L`). If no visible process holds the socket, a
+/// hidden process does. Then all hidden processes below an agent count; without such a process, one of the others counts.
 ///
 /// # Errors
 /// `FORBIDDEN_ORIGIN` if it cannot be told, or is of another user.
@@ -84,7 +83,7 @@ fn written(address: SocketAddr) -> String {
 
 #[derive(Default)]
 struct Found {
-    /// They are seen to hold it.
+    /// Visible holders.
     holding: Vec<ProcessId>,
     /// Their descriptors are hidden, and they are below a guard or cannot be placed.
     below: Vec<ProcessId>,
@@ -191,14 +190,14 @@ mod tests {
         let counting = |holding: &[i32], below: &[i32], hidden: &[i32]| {
             Found { holding: all(holding), below: all(below), hidden: all(hidden) }.counting()
         };
-        assert_eq!(counting(&[1, 2], &[3], &[4]), all(&[1, 2]), "who is seen to hold it");
+        assert_eq!(counting(&[1, 2], &[3], &[4]), all(&[1, 2]), "visible holders");
         assert_eq!(counting(&[], &[3, 5], &[4]), all(&[3, 5]), "one of these may hold it");
         assert_eq!(counting(&[], &[], &[4, 6]), all(&[4]), "no agent can");
         assert_eq!(counting(&[], &[], &[]), []);
     }
 
     #[test]
-    fn a_connection_that_is_closed_is_nobodys() {
+    fn a_closed_connection_has_no_process() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, peer) = listener.accept().unwrap();

@@ -29,7 +29,7 @@ impl Presence {
         Visit(self.0.clone())
     }
 
-    /// Waits until no page was there for so long.
+    /// Waits until no page was there for this time.
     pub(crate) async fn idle_for(&self, time: Duration) {
         let mut visits = self.0.subscribe();
         loop {

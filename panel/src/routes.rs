@@ -1,4 +1,4 @@
-//! Which requests of a page are answered, and which request to a daemon each is. Pure. What is not in this list does not exist.
+//! The allowlist of requests, and the request to a daemon behind each. Pure. All other addresses do not exist.
 
 use hyper::Method;
 
@@ -60,7 +60,7 @@ const CHANGES: &[&str] = &[
 ];
 
 impl Route {
-    /// The route of a request; `None` if there is none.
+    /// Returns the route of a request.
     pub(crate) fn of(method: &Method, path: &str) -> Option<Self> {
         let Some(path) = path.strip_prefix("/api/") else {
             return (method == Method::GET).then_some(Self::File);

@@ -1,4 +1,4 @@
-//! How many connections there are. Those that have shown no session make room for each other, the oldest first: whoever opens
+//! Limits on connections. Connections without a session make room for each other, the oldest first, so a client that opens
 //! many cannot keep a page away.
 
 use std::collections::VecDeque;

@@ -141,7 +141,7 @@ impl Connection {
         if is_change && self.shared.read_only {
             return Err(error(&read_only()));
         }
-        // Whoever sends a body may be slow; only pages may.
+        // Only a page may send a body, which may be slow.
         let bytes = if is_change {
             body::read(incoming).await.map_err(|problem| error(&problem))?
         } else {
@@ -265,7 +265,7 @@ impl Connection {
     async fn ask_permission(&self) -> Result<(), Value> {
         let (behalf, holders) = self.holders().await?;
         for place in self.shared.bridge.places().await {
-            // One that does not run can judge nobody.
+            // A daemon that does not run cannot judge.
             let Ok(socket) = self.shared.bridge.socket(&place, false).await else { continue };
             let ask = Ask { method: Method::POST, ..Ask::get(PERMISSION, &behalf) };
             if let Err(refused) = ask.send(&socket).await

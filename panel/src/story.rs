@@ -40,7 +40,7 @@ impl Story {
 
     /// Takes the next event; gives the item that it has changed.
     pub(crate) fn take(&mut self, event: &Event) -> Option<Value> {
-        // The stream of a worker has what is told of the tasks below it as well.
+        // The stream of a worker also has events of the tasks below it.
         if event.worker_id != self.worker {
             return None;
         }

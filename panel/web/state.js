@@ -96,7 +96,7 @@ export class State extends EventTarget {
 
 const GROUPS = ['needs', 'working', 'done'];
 
-/** What needs somebody first, then what works, then the newest. @param {any} one @param {any} other */
+/** Workers with questions first, then those with a turn, then the newest. @param {any} one @param {any} other */
 export function order(one, other) {
   const rank = (/** @type {any} */ row) => (row.state === 'stopped' ? 3 : GROUPS.indexOf(row.group));
   return rank(one) - rank(other) || String(other.lastEventAt).localeCompare(String(one.lastEventAt)) || one.name.localeCompare(other.name);

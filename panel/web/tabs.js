@@ -93,7 +93,7 @@ function fileView(base, file, open) {
     about.hidden = true;
   }));
   const details = h('details.file', { open }, h('summary', {}, h('span.chip', {}, file.status), h('bdi', {}, name), h('span', {}, numbers)));
-  // Large patches are drawn when somebody looks at them.
+  // Large patches are drawn when they are unfolded.
   const draw = () => { if (details.open && details.children.length === 1) details.append(lines(file.patch, comment ? pick : null), comment || ''); };
   details.addEventListener('toggle', draw);
   draw();

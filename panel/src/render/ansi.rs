@@ -82,7 +82,7 @@ impl Look {
                 90..=97 => self.fore = small(82),
                 100..=107 => self.back = small(92),
                 38 | 48 => {
-                    // One of 256 colours, of which the first 16 have names; or three numbers.
+                    // One of 256 colours (the first 16 have names), or three numbers.
                     let colour = match codes.next() {
                         Some(5) => codes.next().and_then(|n| u8::try_from(n).ok()).filter(|n| *n < 16),
                         Some(2) => codes.by_ref().take(3).last().and(None),

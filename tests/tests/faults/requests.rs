@@ -14,12 +14,13 @@ mod schedules;
 mod worktrees;
 
 /// `POST` requests without an effect on an owner's data, or not of an owner, with the reason.
-const EXEMPT: [(&str, &str); 8] = [
+const EXEMPT: [(&str, &str); 9] = [
     ("/v1/daemon/health", "checks, and restarts what a command has started"),
     ("/v1/daemon/stop", "ends the daemon: it cannot be repeated"),
     ("/v1/workers/{worker}/wait", "only waits"),
     ("/v1/tasks/{task}/wait", "only waits"),
     ("/v1/wait", "only waits"),
+    ("/v1/panel/sessions", "only asks whether a process may act as an owner"),
     ("/v1/worktrees/{worktree}/setup", "runs commands of the owner again, which may be repeated"),
     ("/v1/notifications/test", "sends a test to the user; nothing is stored"),
     (

@@ -1,4 +1,4 @@
-//! Who is let in, and what they may do.
+//! Sessions: how a browser gets one, and the rights that it gives.
 
 use serde_json::json;
 use subagent_tests::harness::Sandbox;

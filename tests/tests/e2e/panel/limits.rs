@@ -1,4 +1,4 @@
-//! The panel cannot be exhausted, and ends when nobody needs it.
+//! Limits of the panel, and its end.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ fn wrong_links_are_limited_for_all_together() {
     let late = post(panel.port, "/api/session", &[], &json!({"token": "wrong"}));
     assert_eq!((late.status, error(&late).as_str()), (429, "TOO_MANY_REQUESTS"));
     assert!(late.head.contains("retry-after: 60"), "{late:?}");
-    // Who is in stays in.
+    // Sessions stay valid.
     page.get(&format!("/api/{}/usage", page.place()));
     drop(panel);
     sandbox.finish();

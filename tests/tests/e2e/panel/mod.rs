@@ -44,7 +44,7 @@ impl Panel {
     }
 
     /// The code that `--pair` has printed.
-    fn error(&self) -> String {
+    fn code(&self) -> String {
         self.running.wait_line("the code", |line| {
             let (_, code) = line.strip_prefix("Code for")?.split_once("/: ")?;
             code.split(' ').next().map(str::to_owned)
