@@ -112,10 +112,10 @@ impl Bridge {
     async fn start_and_send(&self, place: &Place, mut worker: Map<String, Value>) -> Result<Value> {
         let commands = self.commands(place)?;
         let text = worker.remove("text").and_then(|text| text.as_str().map(str::to_owned));
-        let started = commands.start(worker).await?;
+        let started = Box::pin(commands.start(worker)).await?;
         if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
             let id = started["workerId"].as_str().unwrap_or_default().to_owned();
-            commands.send(id, text, None).await?;
+            Box::pin(commands.send(id, text, None)).await?;
         }
         Ok(started)
     }
@@ -127,7 +127,8 @@ impl Bridge {
                 IfBusy::parse(&word).ok_or_else(|| Failure::input(format!("ifBusy cannot be {word}")))
             })
             .transpose()?;
-        self.commands(place)?.send(worker, text, if_busy).await
+        let commands = self.commands(place)?;
+        Box::pin(commands.send(worker, text, if_busy)).await
     }
 }
 
@@ -188,7 +189,7 @@ impl subagent_panel::Bridge for Bridge {
     fn land<'a>(&'a self, place: &'a Place, worker: String) -> Pending<'a, Answer> {
         Box::pin(async move {
             let commands = self.commands(place).map_err(told)?;
-            commands.land(&worker, LandOptions::default()).await.map_err(told)
+            Box::pin(commands.land(&worker, LandOptions::default())).await.map_err(told)
         })
     }
 }
