@@ -83,13 +83,21 @@ impl Shared {
     }
 }
 
+/// The processes that hold the other end of a connection.
+#[derive(Clone)]
+pub(crate) struct Holders {
+    /// The value of the header `ON_BEHALF_OF`.
+    header: Arc<str>,
+    processes: Vec<ProcessId>,
+}
+
 /// One connection, and what was found out about its other end.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) seat: Arc<Seat>,
     pub(crate) peer: SocketAddr,
     pub(crate) own: SocketAddr,
-    pub(crate) found: OnceCell<Result<(Arc<str>, Vec<ProcessId>), Error>>,
+    pub(crate) found: OnceCell<Result<Holders, Error>>,
     /// Whether the process may act as an owner. It stays below an agent, or above all, for as long as it lives.
     pub(crate) permitted: OnceCell<Result<(), Value>>,
 }
@@ -150,7 +158,7 @@ impl Connection {
         let visit = self.shared.presence.visit();
         let query = parts.uri.query().unwrap_or_default();
         let key = parts.headers.get(header::IDEMPOTENCY_KEY).and_then(|value| value.to_str().ok());
-        let (behalf, _) = self.holders().await?;
+        let behalf = self.holders().await?.header;
         let bridge = Arc::clone(&self.shared.bridge);
         let data = match route {
             Route::Live => {
@@ -243,16 +251,15 @@ impl Connection {
         }
     }
 
-    /// The processes at the other end, as header and as values.
-    async fn holders(&self) -> Result<(Arc<str>, Vec<ProcessId>), Value> {
+    async fn holders(&self) -> Result<Holders, Value> {
         let (peer, own) = (self.peer, self.own);
         let found = self.found.get_or_init(|| async move {
             let found = tokio::task::spawn_blocking(move || peer::holders(peer, own)).await;
-            let holders =
+            let processes =
                 found.unwrap_or_else(|problem| Err(Error::new(Code::Internal, problem.to_string())))?;
             let words: Vec<String> =
-                holders.iter().map(|id| format!("{}:{}", id.pid, id.start_time)).collect();
-            Ok((words.join(",").into(), holders))
+                processes.iter().map(|id| format!("{}:{}", id.pid, id.start_time)).collect();
+            Ok(Holders { header: words.join(",").into(), processes })
         });
         found.await.clone().map_err(|problem| error(&problem))
     }
@@ -263,7 +270,7 @@ impl Connection {
     }
 
     async fn ask_permission(&self) -> Result<(), Value> {
-        let (behalf, holders) = self.holders().await?;
+        let Holders { header: behalf, processes: holders } = self.holders().await?;
         for place in self.shared.bridge.places().await {
             // A daemon that does not run cannot judge.
             let Ok(socket) = self.shared.bridge.socket(&place, false).await else { continue };

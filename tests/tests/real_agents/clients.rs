@@ -144,7 +144,7 @@ impl Manager {
             let in_each = &params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
             [&params["capabilities"], in_each].into_iter().find(|found| found.is_object())
         });
-        let first = capabilities.next().expect("a client tells its capabilities");
+        let first = capabilities.next().unwrap();
         !first["elicitation"].is_null()
     }
 

@@ -112,7 +112,9 @@ fn below(sandbox: &Sandbox, path: &[String], found: &mut Vec<Leaf>) {
         found.push(Leaf { path: path.to_vec(), required: required(help), flags: flags(help) });
         return;
     }
-    for command in commands.iter().filter(|name| !["help", "demo", "mcp", "top", "panel"].contains(&name.as_str())) {
+    for command in
+        commands.iter().filter(|name| !["help", "demo", "mcp", "top", "panel"].contains(&name.as_str()))
+    {
         below(sandbox, &[path, std::slice::from_ref(command)].concat(), found);
     }
 }
