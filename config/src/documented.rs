@@ -26,6 +26,7 @@ const KEYS: &[&str] = &[
     "launchers.*.timeouts.turnSeconds",
     "launchers.*.timeouts.cancelGraceSeconds",
     "launchers.*.idleTimeout",
+    "launchers.*.onRateLimit",
     "launchers.*.queueLimit",
     "launchers.*.prefixTools",
     "mcpServers",

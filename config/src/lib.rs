@@ -38,6 +38,7 @@ pub mod policy;
 pub mod prices;
 pub mod problems;
 pub mod proc;
+pub mod rate_limits;
 pub mod regular;
 pub mod result_schema;
 pub mod role;

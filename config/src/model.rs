@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use subagent_protocol::delegation::TaskLimits;
+use subagent_protocol::state::OnRateLimit;
 
 use crate::agents::Tier;
 use crate::approvals::Approvals;
@@ -103,6 +104,8 @@ pub struct Launcher {
     pub mcp_servers: BTreeMap<String, McpServer>,
     /// After so long without an open turn its agent is ended, until it is needed again; `None` is never.
     pub idle_timeout: Option<Duration>,
+    /// What happens when a turn fails for a rate limit; `None` is `park`.
+    pub on_rate_limit: Option<OnRateLimit>,
     /// So many messages may wait for one of its workers.
     pub queue_limit: Option<u32>,
     /// Its models, by how good they are: what a definition of an agent may ask for.
@@ -127,6 +130,7 @@ impl Launcher {
             options: SessionOptions::default(),
             mcp_servers: BTreeMap::new(),
             idle_timeout: None,
+            on_rate_limit: None,
             queue_limit: None,
             tiers: BTreeMap::new(),
             isolation: None,
@@ -149,6 +153,7 @@ impl fmt::Debug for Launcher {
             .field("options", &self.options)
             .field("mcp_servers", &self.mcp_servers)
             .field("idle_timeout", &self.idle_timeout)
+            .field("on_rate_limit", &self.on_rate_limit)
             .field("queue_limit", &self.queue_limit)
             .field("tiers", &self.tiers)
             .field("isolation", &self.isolation)

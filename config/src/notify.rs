@@ -16,13 +16,14 @@ const DEFAULT: [Occasion; 4] =
     [Occasion::Question, Occasion::Failed, Occasion::Lost, Occasion::SchedulePaused];
 
 /// What can be in `on`.
-const OCCASIONS: [Occasion; 7] = [
+const OCCASIONS: [Occasion; 8] = [
     Occasion::Question,
     Occasion::Done,
     Occasion::Failed,
     Occasion::Lost,
     Occasion::Budget,
     Occasion::QueuePaused,
+    Occasion::Parked,
     Occasion::SchedulePaused,
 ];
 

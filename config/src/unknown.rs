@@ -80,6 +80,7 @@ const LAUNCHER: Shape = Of(&[
     ),
     ("authMethod", Any),
     ("idleTimeout", Any),
+    ("onRateLimit", Any),
     ("queueLimit", Any),
     ("prefixTools", Any),
     ("mode", Any),

@@ -17,8 +17,8 @@ use crate::check::{
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
 use crate::{
-    approvals, budgets, delegation, hooks, idle, mcp, notify, policy, prices, sandbox, session, titles,
-    worktrees,
+    approvals, budgets, delegation, hooks, idle, mcp, notify, policy, prices, rate_limits, sandbox, session,
+    titles, worktrees,
 };
 
 /// More messages may never wait.
@@ -60,6 +60,7 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
         options: session::options(launcher, &field)?,
         mcp_servers: mcp::servers(launcher, &field)?,
         idle_timeout: idle::of_launcher(launcher, &field)?,
+        on_rate_limit: rate_limits::of_launcher(launcher, &field)?,
         queue_limit: queue_limit(launcher, &field)?,
         tiers: tiers(launcher, &format!("{field}.tiers"))?,
         isolation: worktrees::isolation(launcher, &format!("{field}.isolation"))?,

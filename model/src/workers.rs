@@ -56,6 +56,8 @@ pub struct Row {
     pub waiting: usize,
     /// Whether they wait until the queue is resumed.
     pub is_paused: bool,
+    /// Until when nothing is sent to its agent, because its provider limits the rate of requests.
+    pub parked_until: Option<Timestamp>,
     /// Why it failed last.
     pub last_error: Option<String>,
     activity: Activity,
@@ -79,6 +81,7 @@ impl Row {
             needs: item.questions.iter().map(need).collect(),
             waiting: item.queue.as_ref().map_or(0, |queue| queue.length),
             is_paused: item.queue.as_ref().is_some_and(|queue| queue.paused),
+            parked_until: item.parked.map(|parked| parked.until),
             last_error: item.last_error.clone(),
             activity: Activity::after(item.doing.clone().unwrap_or_default()),
             queued: HashSet::new(),
@@ -156,6 +159,10 @@ impl Row {
             EventType::QueueResumed => {
                 (self.is_paused, self.waiting) = (false, length().unwrap_or(self.waiting));
             }
+            EventType::WorkerParked => {
+                self.parked_until = serde_json::from_value(event.data["until"].clone()).ok();
+            }
+            EventType::WorkerUnparked => self.parked_until = None,
             EventType::WorkerStarted | EventType::WorkerRestarted if self.active_turn_id.is_none() => {
                 self.enter(WorkerState::Idle, event.ts);
             }
@@ -165,6 +172,7 @@ impl Row {
                 self.needs.clear();
                 self.queued.clear();
                 self.waiting = 0;
+                self.parked_until = None;
             }
             kind if kind.ends_turn() => {
                 self.active_turn_id = None;

@@ -105,6 +105,10 @@ words! {
         WorkerRestarted = "worker.restarted",
         /// The agent was idle for long, and has ended until it is needed.
         WorkerHibernated = "worker.hibernated",
+        /// The provider limits the rate of requests: nothing is sent to the agent until a certain time.
+        WorkerParked = "worker.parked",
+        /// The worker goes on.
+        WorkerUnparked = "worker.unparked",
         /// The runtime is gone.
         WorkerLost = "worker.lost",
         /// The worker was stopped, and no process of it is left.

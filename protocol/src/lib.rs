@@ -47,6 +47,7 @@ mod openapi;
 pub mod options;
 pub mod policy;
 pub mod process;
+pub mod rate_limit;
 pub mod record;
 pub mod sandbox;
 pub mod schedule;

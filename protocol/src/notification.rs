@@ -21,6 +21,8 @@ words! {
         Budget = "budget",
         /// A queue was paused with messages in it.
         QueuePaused = "queue_paused",
+        /// The provider limits the rate of requests: nothing is sent to the agent for a while.
+        Parked = "parked",
         /// A schedule was paused.
         SchedulePaused = "schedule_paused",
         /// A test requested by the user.

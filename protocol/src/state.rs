@@ -58,6 +58,36 @@ words! {
 }
 
 words! {
+    /// Why a worker is parked: nothing is sent to its agent for a while.
+    ParkReason {
+        /// The model's provider limits the rate of requests.
+        RateLimit = "rate_limit",
+    }
+}
+
+words! {
+    /// Why a worker is no longer parked.
+    UnparkReason {
+        /// The time of reset has come.
+        Due = "due",
+        /// Its owner resumed it.
+        Resumed = "resumed",
+        /// A turn was completed, so the limit is over.
+        TurnCompleted = "turn_completed",
+    }
+}
+
+words! {
+    /// What happens to a worker whose turn fails for a rate limit.
+    OnRateLimit {
+        /// It is parked until the limit ends.
+        Park = "park",
+        /// The queue is paused, as after any other failure.
+        Fail = "fail",
+    }
+}
+
+words! {
     /// The state of a worker. `waiting_approval` is derived: a turn runs and at least
     /// one approval is open.
     WorkerState {

@@ -110,6 +110,7 @@ pub const WORKER_START: &[Field] = &[
     field("configOptions", &["set"], Shape::Options),
     field("resume", &["resume"], Shape::Text),
     field("idleTimeout", &["idle_timeout"], Shape::Text),
+    field("onRateLimit", &["on_rate_limit"], Shape::Text),
     field("tags", &["tag"], Shape::Texts),
     field("allow", &["allow"], Shape::Texts),
     field("ask", &["ask"], Shape::Texts),
@@ -164,6 +165,7 @@ pub const WORKER_SET: &[Field] = &[
     field("model", &["model"], Shape::Text),
     field("configOptions", &["set"], Shape::Options),
     field("idleTimeout", &["idle_timeout"], Shape::Text),
+    field("onRateLimit", &["on_rate_limit"], Shape::Text),
     field(
         "budget",
         &["max_turns", "max_wall_time", "max_tokens", "max_cost", "on_budget", "on_unknown"],

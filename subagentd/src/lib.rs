@@ -1,5 +1,6 @@
 //! The control plane: everything that keeps the promises.
 
+mod alarm;
 pub mod api;
 pub mod core;
 pub mod deliveries;

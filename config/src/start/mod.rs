@@ -241,6 +241,7 @@ impl<'a> Composition<'a> {
             debug_mode: wanted.debug_mode,
             detached: wanted.detached,
             idle_timeout_ms: wanted.options.idle_timeout_ms.or(launcher.idle_timeout.map(millis)),
+            on_rate_limit: wanted.options.on_rate_limit.or(launcher.on_rate_limit),
             queue_limit: launcher.queue_limit,
             options: options::of_start(wanted.options, &configured),
             resume: wanted.resume,

@@ -52,8 +52,9 @@ pub use inbox::{
 pub use options::{SetOptions, WorkerSet};
 pub use overview::{Doing, LastMessage, OverviewItem, OverviewShown, TaskOfWorker, WorkerOverview};
 pub use queue::{
-    GoOn, IfBusy, MAX_QUEUE_LIMIT, MoveTurn, QUEUE_LIMIT, QueueResumed, QueueView, TurnDropped, TurnList,
-    TurnMoved, TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
+    GoOn, IfBusy, MAX_QUEUE_LIMIT, MoveTurn, ParkedView, QUEUE_LIMIT, QueueResumed, QueueView, TurnDropped,
+    TurnList, TurnMoved, TurnProgress, TurnResult, TurnShown, TurnView, WorkerParked, WorkerUnparked,
+    not_queued,
 };
 pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
 pub use schedules::{

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkerId;
 use crate::options::{Current, Options};
+use crate::state::OnRateLimit;
 
 /// `POST /v1/workers/{id}/options`: sets options of the worker's session, now and
 /// for all later sessions.
@@ -21,6 +22,9 @@ pub struct SetOptions {
     /// in milliseconds; 0: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
+    /// What happens when a turn fails for a rate limit of the provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_rate_limit: Option<OnRateLimit>,
 }
 
 /// Data of the response `worker.set`.
@@ -37,6 +41,9 @@ pub struct WorkerSet {
     /// Time in milliseconds after which an idle agent is ended; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
+    /// What happens when a turn fails for a rate limit; absent: `park`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_rate_limit: Option<OnRateLimit>,
     /// The values that the agent reports now; null if no agent was asked.
     pub current: Option<Current>,
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::inbox::InboxItem;
-use super::queue::QueueView;
+use super::queue::{ParkedView, QueueView};
 use super::tasks::{TaskStatus, TaskView};
 use super::usage::UsageSums;
 use super::workers::WorkerShown;
@@ -115,6 +115,9 @@ pub struct OverviewItem {
     pub questions: Vec<InboxItem>,
     /// Its queue; null if it is empty.
     pub queue: Option<QueueView>,
+    /// Until when nothing is sent to its agent, and why; absent: it is not parked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<ParkedView>,
     /// Its task; null for a worker without one.
     pub task: Option<TaskOfWorker>,
     /// Usage of its own stored turns.

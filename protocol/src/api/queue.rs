@@ -7,7 +7,7 @@ use crate::bytes64::Bytes64;
 use crate::error::Error;
 use crate::ids::{EventId, TurnId, WorkerId};
 use crate::mcp::McpServers;
-use crate::state::{Dispatched, QueuePause, WorkerState, words};
+use crate::state::{Dispatched, ParkReason, QueuePause, UnparkReason, WorkerState, words};
 use crate::time::Timestamp;
 
 /// Maximum number of queued messages per worker, unless its launcher sets another one.
@@ -55,6 +55,41 @@ pub struct QueueView {
     /// Why it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<QueuePause>,
+}
+
+/// A worker to whose agent nothing is sent for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ParkedView {
+    /// Until when; then it goes on by itself.
+    pub until: Timestamp,
+    /// Why.
+    pub reason: ParkReason,
+}
+
+/// Data of `worker.parked`: nothing is sent to the agent for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerParked {
+    /// Until when.
+    pub until: Timestamp,
+    /// Why.
+    pub reason: ParkReason,
+    /// The turn that failed for it, or that waits because its prompt was never written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    /// Which wait in a row this is without a time of reset, from 1; absent if the agent reported a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<u32>,
+}
+
+/// Data of `worker.unparked`: the worker goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WorkerUnparked {
+    /// Why.
+    pub reason: UnparkReason,
 }
 
 /// A turn as it is listed.
@@ -206,6 +241,9 @@ pub struct QueueResumed {
     pub state: WorkerState,
     /// Whether the queue was paused.
     pub resumed: bool,
+    /// Whether the worker was parked.
+    #[serde(default)]
+    pub unparked: bool,
     /// The turn that this has started.
     pub turn_id: Option<TurnId>,
     /// The queue after the change.

@@ -8,7 +8,7 @@ use super::AnswerTime;
 use super::approvals::OpenQuestion;
 use super::controllers::ControllerChoice;
 use super::inbox::InboxItem;
-use super::queue::QueueView;
+use super::queue::{ParkedView, QueueView};
 use super::worktrees::{NewWorktree, WorktreeEnd, WorktreeView};
 use crate::budget::Limits;
 use crate::bytes64::Bytes64;
@@ -23,7 +23,7 @@ use crate::options::Options;
 use crate::policy::PolicySpec;
 use crate::sandbox::{Sandbox, SandboxSpec};
 use crate::start::Timeouts;
-use crate::state::WorkerState;
+use crate::state::{OnRateLimit, WorkerState};
 use crate::tags::Tags;
 use crate::time::Timestamp;
 
@@ -109,6 +109,9 @@ pub struct StartWorker {
     /// milliseconds; 0 or absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
+    /// What happens when a turn fails for a rate limit of the provider; absent: `park`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_rate_limit: Option<OnRateLimit>,
     /// Maximum number of queued messages for the worker; absent: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_limit: Option<u32>,
@@ -213,6 +216,12 @@ pub struct WorkerView {
     /// Time since when it hibernates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hibernated_at: Option<Timestamp>,
+    /// Until when nothing is sent to its agent, and why; absent: it is not parked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<ParkedView>,
+    /// What happens when a turn fails for a rate limit; absent: `park`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_rate_limit: Option<OnRateLimit>,
     /// Its open questions, oldest first; only in `worker.shown`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<OpenQuestion>,

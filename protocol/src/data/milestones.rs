@@ -493,7 +493,8 @@ pub(super) mod of {
         SubagentSpawned,
     };
     use crate::api::{
-        ScheduleFired, SchedulePaused, WorktreeConflict, WorktreeLanded, WorktreeRemoved, WorktreeView,
+        ScheduleFired, SchedulePaused, WorkerParked, WorkerUnparked, WorktreeConflict, WorktreeLanded,
+        WorktreeRemoved, WorktreeView,
     };
     use crate::event::EventType;
     use crate::hook::HookFailed;
@@ -533,6 +534,8 @@ pub(super) mod of {
             EventType::AgentApplied => named::<AgentApplied>(),
             EventType::AgentChanged => named::<AgentChanged>(),
             EventType::WorkerHibernated => named::<super::Hibernated>(),
+            EventType::WorkerParked => named::<WorkerParked>(),
+            EventType::WorkerUnparked => named::<WorkerUnparked>(),
             EventType::WorkerLost => named::<super::Because>(),
             EventType::WorkerStopped => named::<Nothing>(),
             EventType::NotificationFailed => named::<NotificationFailed>(),

@@ -74,7 +74,9 @@ use run::Run;
 use state::{Backup, Restore};
 use tasks::{Mcp, TaskCommand, Tree};
 use turns::{Approve, Cancel, ResultOf, Send, Wait, Watch};
-use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, WorkerStart, WorkerStop};
+use workers::{
+    WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerResume, WorkerShow, WorkerStart, WorkerStop,
+};
 
 /// Delegate work to coding agents and keep control of it.
 ///
@@ -244,6 +246,7 @@ pub enum WorkerCommand {
     Handoff(WorkerHandoff),
     Continue(Box<WorkerContinue>),
     Restart(WorkerRestart),
+    Resume(WorkerResume),
     Set(WorkerSet),
     Rm(WorkerRm),
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{CwdFlag, JsonFlag, path};
 
-/// `--mode`, `--model`, `--set` and `--idle-timeout`.
+/// `--mode`, `--model`, `--set`, `--idle-timeout` and `--on-rate-limit`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct OptionFlags {
     /// A session mode that the agent offers
@@ -21,14 +21,17 @@ pub struct OptionFlags {
     /// End an idle agent after this time until it is needed: 30m, 12h, 90s or never
     #[arg(long, value_name = "TIME", value_parser = super::numbers::idle_timeout)]
     pub idle_timeout: Option<u64>,
+    /// At a rate limit of the model's provider: park the worker until the reset [default], or fail
+    #[arg(long, value_name = "WHAT", value_parser = subagent_config::rate_limits::ON_RATE_LIMIT)]
+    pub on_rate_limit: Option<String>,
 }
 
 /// Choose mode, model and config options of a worker's agent, and its budget
 ///
 /// They count now, also while a turn is open, and for every agent that is started for this worker later. If no agent
 /// runs, the next one is told when it starts: `applied` is false. What is not chosen is the agent's own business;
-/// `--set ID=` makes it that again. An agent that was ended because it was idle is started for it; `--idle-timeout` and
-/// limits alone start none.
+/// `--set ID=` makes it that again. An agent that was ended because it was idle is started for it; `--idle-timeout`,
+/// `--on-rate-limit` and limits alone start none.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,7 +57,7 @@ pub struct WorkerSet {
     /// What it may use from now on.
     #[command(flatten)]
     pub budget: super::budgets::BudgetFlags,
-    /// Read workerId, name, mode, model, configOptions, idleTimeout, budget from a JSON file, - for stdin
+    /// Read workerId, name, mode, model, configOptions, idleTimeout, onRateLimit, budget from a JSON file, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
     /// Which workspace.

@@ -289,6 +289,24 @@ pub struct WorkerInspect {
     pub one: OneWorker,
 }
 
+/// End the parking of a worker, so that its queue goes on now
+///
+/// A worker whose turn fails for a rate limit of the model's provider is parked: messages wait until the time of reset.
+/// A paused queue goes on as well. A worker that is neither parked nor paused is left as it is.
+#[derive(Debug, Args)]
+#[command(mut_args = super::any_value, after_help = "\
+Examples:
+  subagent worker resume codex-1
+  subagent worker resume codex-1 codex-2 --json")]
+pub struct WorkerResume {
+    /// Which workers.
+    #[command(flatten)]
+    pub several: SeveralWorkers,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+}
+
 /// Give a worker another agent process, on the same session
 ///
 /// Ends the process in order and starts another one. A worker whose agent could

@@ -4,6 +4,7 @@ use serde_json::Value;
 use subagent_config::start::options::value_of;
 use subagent_protocol::api::SetOptions;
 use subagent_protocol::options::Options;
+use subagent_protocol::state::OnRateLimit;
 
 use crate::args::numbers::idle_timeout;
 use crate::args::options::OptionFlags;
@@ -28,6 +29,12 @@ pub(super) fn typed(flags: OptionFlags, input: &Input) -> Result<SetOptions> {
                 Failure::input(format!("idleTimeout {problem}")).with("field", "idleTimeout")
             })?),
             (flag, _) => flag,
+        },
+        on_rate_limit: match flags.on_rate_limit.or_else(|| input.text("onRateLimit")) {
+            Some(word) => Some(OnRateLimit::parse(&word).ok_or_else(|| {
+                Failure::input("onRateLimit must be park or fail").with("field", "onRateLimit")
+            })?),
+            None => None,
         },
     };
     for pair in flags.set {
@@ -69,7 +76,7 @@ mod tests {
 
     fn flags(mode: &str, set: &[&str]) -> OptionFlags {
         let set = set.iter().map(|&pair| pair.to_owned()).collect();
-        OptionFlags { mode: Some(mode.to_owned()), model: None, set, idle_timeout: None }
+        OptionFlags { mode: Some(mode.to_owned()), set, ..OptionFlags::default() }
     }
 
     #[test]

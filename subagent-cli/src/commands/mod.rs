@@ -94,6 +94,7 @@ mod worker_inspect;
 mod worker_list;
 mod worker_logs;
 mod worker_restart;
+mod worker_resume;
 mod worker_rm;
 mod worker_set;
 mod worker_show;
@@ -163,6 +164,7 @@ pub fn format(command: &Command) -> Format {
         Command::Worker(WorkerCommand::Handoff(args)) => args.several.json.json,
         Command::Worker(WorkerCommand::Continue(args)) => args.json.json,
         Command::Worker(WorkerCommand::Restart(args)) => args.several.json.json,
+        Command::Worker(WorkerCommand::Resume(args)) => args.several.json.json,
         Command::Worker(WorkerCommand::Rm(args)) => args.several.json.json,
         Command::Worker(WorkerCommand::Set(args)) => args.json.json,
         Command::Ls(args) => args.form() == Some(ListForm::Json),
@@ -246,6 +248,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Worker(WorkerCommand::Handoff(args)) => worker_handoff::run(args, context),
         Command::Worker(WorkerCommand::Continue(args)) => worker_continue::run(*args, context),
         Command::Worker(WorkerCommand::Restart(args)) => worker_restart::run(&args, context),
+        Command::Worker(WorkerCommand::Resume(args)) => worker_resume::run(&args, context),
         Command::Worker(WorkerCommand::Rm(args)) => worker_rm::run(&args, context),
         Command::Worker(WorkerCommand::Set(args)) => worker_set::run(args, context),
         Command::Ls(args) => ls::run(&args, context),

@@ -16,7 +16,7 @@ use crate::output::Outcome;
 const REPORT: Report = Report {
     one: "worker.set",
     several: "workers.set",
-    keys: &["workerId", "name", "applied", "chosen", "current", "idleTimeoutMs", "budget"],
+    keys: &["workerId", "name", "applied", "chosen", "current", "idleTimeoutMs", "onRateLimit", "budget"],
     done: "set",
 };
 
@@ -44,7 +44,7 @@ impl Wanted {
         };
         if !wanted.sets_options() && wanted.budget.is_empty() && wanted.name.is_none() {
             return Err(Failure::input(
-                "nothing to set: give --name, --mode, --model, --set, --idle-timeout or a limit, or their keys in --input",
+                "nothing to set: give --name, --mode, --model, --set, --idle-timeout, --on-rate-limit or a limit, or their keys in --input",
             ));
         }
         if wanted.name.is_some() && wanted.addresses.len() > 1 {
@@ -59,7 +59,7 @@ impl Wanted {
     }
 
     fn sets_options(&self) -> bool {
-        self.is_of_agent() || self.options.idle_timeout_ms.is_some()
+        self.is_of_agent() || self.options.idle_timeout_ms.is_some() || self.options.on_rate_limit.is_some()
     }
 }
 

@@ -31,6 +31,8 @@ const KEYS: &[&str] = &[
     "hibernation",
     "hibernated",
     "hibernatedAt",
+    "parked",
+    "onRateLimit",
     "sandbox",
     "agent",
 ];

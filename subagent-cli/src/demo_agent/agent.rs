@@ -20,6 +20,8 @@ use super::wire::{Incoming, Output, RequestId, RpcError};
 
 /// The one way of signing in that `--needs-auth` offers.
 const AUTH_METHOD: &str = "demo-login";
+/// For how long a session is refused by `--limited-while`, as the error says.
+const LIMITED_MS: u64 = 300;
 /// The longest single wait of the idle agent; it only bounds the call, not the agent.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -178,6 +180,9 @@ impl Agent {
         }
         if matches!(method, "session/new" | "session/load" | "session/resume") {
             self.report_login()?;
+            if self.options.limited_while.as_ref().is_some_and(|file| file.exists()) {
+                return Ok(Some(Err(RpcError::limited(Some(LIMITED_MS)))));
+            }
         }
         Ok(Some(match method {
             "initialize" if self.options.hang_initialize => return Ok(None),

@@ -43,6 +43,8 @@ pub(super) struct Options {
     pub(super) slow_start: Duration,
     pub(super) hang_initialize: bool,
     pub(super) hang_session_new: bool,
+    /// As long as this file exists, sessions are refused for a rate limit.
+    pub(super) limited_while: Option<PathBuf>,
     pub(super) needs_auth: bool,
     /// Sessions need no login, prompts do; how it is logged in is reported before a session is opened.
     pub(super) late_auth: bool,
@@ -86,6 +88,7 @@ impl Options {
                 "--no-capabilities" => options.dialect = Dialect::Bare,
                 "--hang-initialize" => options.hang_initialize = true,
                 "--hang-session-new" => options.hang_session_new = true,
+                "--limited-while" => options.limited_while = Some(value()?.into()),
                 "--needs-auth" => options.needs_auth = true,
                 "--late-auth" => options.late_auth = true,
                 "--null-load" => options.null_load = true,

@@ -41,6 +41,7 @@ pub(super) enum Directive {
     Line(usize),
     Flood { amount: Amount, bytes: usize },
     Error { code: i64, message: String },
+    RateLimit(Option<u64>),
     Stop(String),
     Unknown,
     Late(Option<String>),
@@ -130,6 +131,8 @@ fn parse_line(line: &str) -> Result<Directive, String> {
             let (code, message) = words.pair("CODE MESSAGE")?;
             Directive::Error { code: words.number(&code, "CODE")?, message }
         }
+        "rate-limit" if rest.is_empty() => Directive::RateLimit(None),
+        "rate-limit" => Directive::RateLimit(Some(words.number(rest, "MILLIS")?)),
         "stop" => Directive::Stop(words.word("REASON")?),
         "unknown" => Directive::Unknown,
         "late" => Directive::Late((!rest.is_empty()).then(text)),
@@ -211,6 +214,8 @@ mod tests {
         );
         assert_eq!(one("!flood 2 100").unwrap(), Directive::Flood { amount: Amount::Count(2), bytes: 100 });
         assert_eq!(one("!crash").unwrap(), Directive::Crash(1));
+        assert_eq!(one("!rate-limit").unwrap(), Directive::RateLimit(None));
+        assert_eq!(one("!rate-limit 50").unwrap(), Directive::RateLimit(Some(50)));
         assert_eq!(one("!plan a | b").unwrap(), Directive::Plan(vec!["a".into(), "b".into()]));
         assert_eq!(one("!spawn all").unwrap(), Directive::Spawn(Shape::ALL.to_vec()));
     }

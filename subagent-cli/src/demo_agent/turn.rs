@@ -207,6 +207,9 @@ impl Turn<'_> {
             Directive::Line(bytes) => return self.line(bytes),
             Directive::Flood { amount, bytes } => self.flood(amount, bytes)?,
             Directive::Error { code, message } => return Err(Stop::Error(RpcError::new(code, message))),
+            Directive::RateLimit(retry_after_ms) => {
+                return Err(Stop::Error(RpcError::limited(retry_after_ms)));
+            }
             Directive::Stop(reason) => return Err(Stop::Reason(reason)),
             Directive::Unknown => self.unknown()?,
             Directive::Late(line) => self.late = Some(line.map_or(Late::Chunk, Late::Line)),

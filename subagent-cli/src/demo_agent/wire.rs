@@ -23,11 +23,13 @@ pub(super) struct RpcError {
     pub(super) code: i64,
     #[serde(default)]
     pub(super) message: String,
+    #[serde(default)]
+    pub(super) data: Value,
 }
 
 impl RpcError {
     pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), data: Value::Null }
     }
 
     pub(super) fn invalid_request(message: impl Into<String>) -> Self {
@@ -36,6 +38,15 @@ impl RpcError {
 
     pub(super) fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(-32602, message)
+    }
+
+    /// A provider wants fewer requests, for this many milliseconds if that is known.
+    pub(super) fn limited(retry_after_ms: Option<u64>) -> Self {
+        let mut data = json!({"errorKind": "rate_limit"});
+        if let Some(millis) = retry_after_ms {
+            data["retryAfterMs"] = millis.into();
+        }
+        Self { data, ..Self::new(-32603, "Rate limit reached") }
     }
 
     pub(super) fn internal(message: impl Into<String>) -> Self {
@@ -124,9 +135,11 @@ impl Output {
     }
 
     pub(super) fn error(&mut self, id: Option<&RawValue>, error: &RpcError) -> io::Result<()> {
-        self.line(&json!({
-            "jsonrpc": "2.0", "id": id, "error": {"code": error.code, "message": error.message},
-        }))
+        let mut told = json!({"code": error.code, "message": error.message});
+        if !error.data.is_null() {
+            told["data"] = error.data.clone();
+        }
+        self.line(&json!({"jsonrpc": "2.0", "id": id, "error": told}))
     }
 
     pub(super) fn request(&mut self, id: u64, method: &str, params: &Value) -> io::Result<()> {

@@ -474,7 +474,9 @@ fn flag(budget: Budget) -> &'static str {
 /// Whether time counts: a turn is with the worker, and waits for nobody's answer.
 #[must_use]
 pub fn runs(worker: &Worker) -> bool {
-    worker.turn().is_some() && !worker.approvals.values().any(|asked| asked.approval == Approval::Pending)
+    worker.turn().is_some()
+        && !worker.holds_turn()
+        && !worker.approvals.values().any(|asked| asked.approval == Approval::Pending)
 }
 
 impl Next {

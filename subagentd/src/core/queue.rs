@@ -103,9 +103,15 @@ impl Input {
 }
 
 impl Worker {
-    /// Whether nothing but a look is between the first of what waits and its turn.
+    /// Whether the head of the queue only needs a budget check to start.
     #[must_use]
     pub fn waits_to_open(&self) -> bool {
+        self.goes_on_alone() && !self.is_parked()
+    }
+
+    /// Whether it is idle, and the head of its queue starts without anybody's doing.
+    #[must_use]
+    pub fn goes_on_alone(&self) -> bool {
         let idle = matches!(self.state, State::Idle | State::Error);
         idle && self.queue.paused.is_none() && !self.queue.turns.is_empty()
     }
@@ -120,7 +126,7 @@ impl Next {
             State::Stopping(_) | State::Stopped => {
                 return Err(stopped_for_good(self.worker.public_state()));
             }
-            State::Idle | State::Error if urgency.is_at_once(waiting) => {
+            State::Idle | State::Error if urgency.is_at_once(waiting) && !self.worker.is_parked() => {
                 self.begin(queued.turn_id, queued.message, &queued.input, By::Runtime);
                 return Ok(());
             }

@@ -3,12 +3,24 @@
 use serde_json::{Value, json};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
-use subagent_protocol::state::{Carrier, QuestionKind};
+use subagent_protocol::state::{Carrier, ParkReason, QuestionKind};
+use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::Approval;
 use super::step::Next;
 use super::worker::{Action, By, Fact, Link, State, Turn, stopped_for_good};
+
+/// The refusal of a message to a parked worker that is not to wait.
+fn parked(until: Timestamp) -> Error {
+    let message = format!(
+        "the worker is parked until {until}, because its provider limits the rate of requests; have the message wait with \
+         `--queue`, or end that with `worker resume`"
+    );
+    Error::new(Code::WorkerBusy, message)
+        .retryable()
+        .with("parked", json!({"until": until, "reason": ParkReason::RateLimit}))
+}
 
 impl Next {
     pub(super) fn send(&mut self, turn_id: TurnId, message: Value, input: &Value, by: By) -> Result<()> {
@@ -33,6 +45,9 @@ impl Next {
                 };
                 return Err(error.with("state", state.as_str()));
             }
+        }
+        if let Some(until) = self.worker.parking.until {
+            return Err(parked(until).with("state", state.as_str()));
         }
         if self.worker.waits_to_open() {
             let message = "the worker is about to be sent what waits for it; wait for the end of that turn";

@@ -5,18 +5,23 @@ use subagent_protocol::api::DecidedBy;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{SessionOrigin, TurnEnd};
-use subagent_protocol::state::{QuestionKind, QueuePause};
+use subagent_protocol::state::{QuestionKind, QueuePause, UnparkReason};
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::{Approval, ApprovalInput};
 use super::budget::Spent;
 use super::lost::runtime_lost;
+use super::rate_limit::{Limit, Parking};
 use super::worker::{
     Action, Cancel, Fact, Hibernation, Input, Link, Restart, STOPPED_BY_MANAGER, State, Step, Turn, Worker,
 };
 
 pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
-    let mut next = Next { worker: worker.clone(), facts: Vec::new(), actions: Vec::new() };
+    let (limit, input) = match input {
+        Input::RateLimited { limit, input } => (Some(limit), *input),
+        input => (None, input),
+    };
+    let mut next = Next { worker: worker.clone(), facts: Vec::new(), actions: Vec::new(), limit };
     match input {
         Input::Send { .. }
         | Input::Enqueue { .. }
@@ -42,7 +47,14 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::Enqueue { queued, urgency, most } => next.enqueue(queued, urgency, most)?,
         Input::DropQueued { turn_id } => next.drop_queued(&turn_id)?,
         Input::MoveQueued { turn_id, to } => next.move_queued(&turn_id, to)?,
-        Input::ResumeQueue => next.resume_queue()?,
+        Input::ResumeQueue => {
+            next.resume_queue()?;
+            next.unpark(UnparkReason::Resumed);
+        }
+        Input::ParkingOver => next.unpark(UnparkReason::Due),
+        Input::RateLimited { .. } => {
+            return Err(Error::new(Code::Internal, "a rate limit is reported of nothing that failed"));
+        }
         Input::Decide { request_id, choice, note } => {
             next.decide_as(request_id, choice, note, DecidedBy::Owner, None)?;
         }
@@ -145,6 +157,8 @@ pub(super) struct Next {
     pub(super) worker: Worker,
     pub(super) facts: Vec<Fact>,
     pub(super) actions: Vec<Action>,
+    /// The rate limit that the input reports, until it was looked at.
+    pub(super) limit: Option<Limit>,
 }
 
 impl Next {
@@ -198,6 +212,7 @@ impl Next {
         }
         self.worker.restart = Restart::None;
         self.worker.hibernation = Hibernation::None;
+        self.worker.parking = Parking::default();
         self.facts.push(Fact::DesiredStop);
         self.drop_all_queued();
         match self.worker.link {
@@ -241,12 +256,19 @@ impl Next {
         match &self.worker.state {
             State::Starting => {
                 self.worker.state = State::Error;
-                self.pause(QueuePause::StartFailed, None);
+                if !self.park(None) {
+                    self.pause(QueuePause::StartFailed, None);
+                }
             }
             State::Turn(Turn { dispatching: true, .. }) => {
                 self.close_turn(Some(TurnEnd::Failed { error }));
             }
-            State::Turn(_) => {
+            State::Turn(turn) => {
+                let held = turn.cancel.is_none().then(|| turn.id.clone());
+                // It provably did not begin: it is given to the next runtime.
+                if held.is_some_and(|id| self.park(Some(&id))) {
+                    return;
+                }
                 self.close_turn(Some(TurnEnd::Failed { error: error.with("dispatched", "no") }));
             }
             State::Stopping(_) => self.close_turn(None),
@@ -365,6 +387,7 @@ impl Next {
         self.end_approvals(&ApprovalInput::Lost, |_| true);
         // It was to end, and nothing of it was open: nothing is lost, whatever it ended by.
         let hibernated = self.hibernates();
+        let holds_turn = self.worker.holds_turn();
         if !clean && !hibernated {
             self.event(
                 EventType::WorkerLost,
@@ -378,6 +401,8 @@ impl Next {
                 self.facts.push(Fact::LastError(Some(runtime_lost(None))));
                 self.pause(QueuePause::StartFailed, None);
             }
+            // Its turn waits for the end of a rate limit, and is then given to a runtime that may be another.
+            State::Turn(_) if !rebooted && holds_turn => {}
             // The whole journal was read and says that the prompt was never sent, so another runtime may take it: what
             // was accepted is done once.
             State::Turn(Turn { dispatching: false, cancel: None, .. })

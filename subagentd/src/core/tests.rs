@@ -8,6 +8,7 @@ mod hibernation;
 mod hooks;
 mod inbox;
 mod ops;
+mod parking;
 mod properties;
 mod queue;
 mod recovered;
@@ -23,10 +24,12 @@ use subagent_protocol::budget::Money;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::ElicitationAction;
+use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error};
 
 use super::decision::{Choice, Reply};
 use super::queue::{Queued, Urgency};
+use super::rate_limit::Limit;
 use super::worker::{By, Input, State, Worker};
 
 /// The permission request of every simulated turn.
@@ -94,6 +97,13 @@ fn failure() -> Error {
     Error::new(Code::BackendUnavailable, "the agent ended")
 }
 
+/// A turn or a start that fails for a rate limit: after so many milliseconds, or without a time.
+fn limited(input: Input, after: Option<i64>) -> Input {
+    let at = Timestamp(1_000);
+    let limit = Limit { at, until: after.map(|after| Timestamp(at.0 + after)) };
+    Input::RateLimited { limit, input: Box::new(input) }
+}
+
 /// What distinguishes states of a worker in the written table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shape {
@@ -102,6 +112,7 @@ pub(crate) struct Shape {
     turn: Option<(bool, &'static str)>,
     /// Pending, decided, decided by a cancel.
     approvals: (bool, bool, bool),
+    parked: bool,
 }
 
 impl Shape {
@@ -122,6 +133,7 @@ impl Shape {
                 any(|a| matches!(a, Approval::Decided { .. })),
                 any(|a| *a == Approval::DecidedByCancel),
             ),
+            parked: worker.is_parked(),
         }
     }
 }

@@ -6,7 +6,7 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::fields;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
-use subagent_protocol::state::{Dispatched, QueuePause, TurnStatus};
+use subagent_protocol::state::{Dispatched, QueuePause, TurnStatus, UnparkReason};
 
 use super::approval::{ApprovalInput, Request, event_of};
 use super::lost::lost;
@@ -90,8 +90,13 @@ impl Next {
         };
         self.event(event_type, data, Some(turn.no));
         self.facts.push(Fact::TurnClosed { no: turn.no, status, dispatched });
-        if let Some(reason) = pause {
+        if let Some(reason) = pause
+            && !self.park(Some(&turn.id))
+        {
             self.pause(reason, Some(&turn.id));
+        }
+        if status == TurnStatus::Completed {
+            self.unpark(UnparkReason::TurnCompleted);
         }
     }
 

@@ -18,6 +18,7 @@ use super::decision::{Choice, HooksOutcome, Reply};
 pub use super::hibernation::Hibernation;
 use super::inbox::{InboxFact, InboxInput};
 use super::queue::{Queue, Queued, Urgency};
+use super::rate_limit::{Limit, Parking};
 pub use super::restart::Restart;
 use super::task::TaskEnding;
 pub use super::turn::{By, Cancel, Link, LocalTurn, State, Turn};
@@ -54,6 +55,8 @@ pub struct Worker {
     pub hibernation: Hibernation,
     /// What waits for it.
     pub queue: Queue,
+    /// Whether it waits for the end of a rate limit.
+    pub parking: Parking,
 }
 
 /// What can happen to a worker.
@@ -300,6 +303,15 @@ pub enum Input {
     },
     /// Nothing that the worker started exists any more (the guard's lock is free too).
     NothingLeft,
+    /// Journal: a turn or a start failed, and the agent reports a rate limit for which the worker is parked.
+    RateLimited {
+        /// The rate limit.
+        limit: Limit,
+        /// What failed: a [`Input::TurnEnd`] or a [`Input::StartFailed`].
+        input: Box<Input>,
+    },
+    /// The time is over for which the worker is parked.
+    ParkingOver,
 }
 
 /// What must be stored in the same transaction as the new state.
@@ -458,6 +470,7 @@ impl Worker {
             restart: Restart::None,
             hibernation: Hibernation::None,
             queue: Queue::default(),
+            parking: Parking::default(),
         }
     }
 
@@ -480,10 +493,27 @@ impl Worker {
     /// is in none.
     #[must_use]
     pub fn is_stored_like(&self, other: &Self) -> bool {
-        let Self { state, link: _, approvals, last_turn, known_turn: _, restart, hibernation, queue } = self;
+        let Self {
+            state,
+            link: _,
+            approvals,
+            last_turn,
+            known_turn: _,
+            restart,
+            hibernation,
+            queue,
+            parking,
+        } = self;
         let Queue { turns, paused, gated: _ } = queue;
-        (state, approvals, last_turn, restart, hibernation)
-            == (&other.state, &other.approvals, &other.last_turn, &other.restart, &other.hibernation)
+        (state, approvals, last_turn, restart, hibernation, parking)
+            == (
+                &other.state,
+                &other.approvals,
+                &other.last_turn,
+                &other.restart,
+                &other.hibernation,
+                &other.parking,
+            )
             && (turns, paused) == (&other.queue.turns, &other.queue.paused)
     }
 

@@ -14,7 +14,7 @@ use crate::store::{Connection, events, inbox, workers};
 use crate::supervisor::{listed, pending_approval};
 
 /// The events that may be worth a notification.
-pub(super) const TYPES: [EventType; 10] = [
+pub(super) const TYPES: [EventType; 11] = [
     EventType::ApprovalRequested,
     EventType::ElicitationRequested,
     EventType::TurnCompleted,
@@ -24,6 +24,7 @@ pub(super) const TYPES: [EventType; 10] = [
     EventType::WorkerLost,
     EventType::BudgetExceeded,
     EventType::QueuePaused,
+    EventType::WorkerParked,
     EventType::SchedulePaused,
 ];
 
@@ -42,6 +43,7 @@ pub(super) fn occasion(event: &Candidate) -> Option<Occasion> {
         EventType::WorkerLost => Some(Occasion::Lost),
         EventType::BudgetExceeded => Some(Occasion::Budget),
         EventType::QueuePaused => Some(Occasion::QueuePaused),
+        EventType::WorkerParked => Some(Occasion::Parked),
         _ => None,
     }
 }
@@ -117,7 +119,9 @@ fn happened(connection: &Connection, sink: &Sink, pending: &Pending) -> Result<O
         EventType::TurnCanceled => reason.clone(),
         _ => word(&error["message"]),
     };
-    let code = cause.map(|code| code.as_str().to_owned());
+    let parked = (event.event_type == EventType::WorkerParked)
+        .then(|| format!("rate limit, until {}", shown.data["until"].as_str().unwrap_or_default()));
+    let code = cause.map(|code| code.as_str().to_owned()).or(parked);
     Ok(Some(Happened {
         event_id: shown.event_id,
         occasion,

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Ends when for this long there was neither a connection nor work of any kind: live workers, deliveries and schedules that
-/// are due. A timer runs only then, and connections are of interest only without work: each of them would wake the thread
+/// Ends when for this long there was neither a connection nor work of any kind: live workers, parked workers for which
+/// something waits, deliveries and schedules that are due. A timer runs only then, and connections are of interest only without work: each of them would wake the thread
 /// that waits here.
 pub(super) async fn idle(
     after: Duration,
     mut connections: watch::Receiver<usize>,
-    work: [watch::Receiver<usize>; 3],
+    work: [watch::Receiver<usize>; 4],
 ) {
-    let [mut live_workers, mut busy_sinks, mut schedules] = work;
+    let [mut live_workers, mut parked_workers, mut busy_sinks, mut schedules] = work;
     loop {
-        let all = [&mut live_workers, &mut busy_sinks, &mut schedules];
+        let all = [&mut live_workers, &mut parked_workers, &mut busy_sinks, &mut schedules];
         // Each is looked at, also behind one that has work.
         let amounts = all.map(|amount| *amount.borrow_and_update());
-        let no_work = amounts == [0; 3];
+        let no_work = amounts == [0; 4];
         let is_idle = *connections.borrow_and_update() == 0 && no_work;
         let timer =
             async { if is_idle { tokio::time::sleep(after).await } else { std::future::pending().await } };
@@ -25,6 +25,7 @@ pub(super) async fn idle(
             biased;
             Ok(()) = connections.changed(), if no_work => {}
             Ok(()) = live_workers.changed() => {}
+            Ok(()) = parked_workers.changed() => {}
             Ok(()) = busy_sinks.changed() => {}
             Ok(()) = schedules.changed() => {}
             // Also when all senders are gone and nothing can change any more.
@@ -59,7 +60,8 @@ mod tests {
         let (workers, live) = watch::channel(1);
         let wakings = Arc::new(Wakings::default());
         let waker = Arc::clone(&wakings).into();
-        let mut waiting = pin!(idle(Duration::from_secs(3600), connected, [live, none_due(), none_due()]));
+        let mut waiting =
+            pin!(idle(Duration::from_secs(3600), connected, [live, none_due(), none_due(), none_due()]));
         let mut look = || assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         look();
         connections.send_replace(1);
@@ -81,7 +83,7 @@ mod tests {
         let (_connections, connected) = watch::channel(0);
         let (_workers, live) = watch::channel(0);
         let (sinks, busy) = watch::channel(1);
-        let mut waiting = Box::pin(idle(AFTER, connected, [live, busy, none_due()]));
+        let mut waiting = Box::pin(idle(AFTER, connected, [live, none_due(), busy, none_due()]));
         assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());
         sinks.send_replace(0);
         tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it ends");
@@ -91,7 +93,7 @@ mod tests {
     async fn it_stays_while_a_schedule_is_due() {
         let (_connections, connected) = watch::channel(0);
         let (schedules, due) = watch::channel(1);
-        let mut waiting = Box::pin(idle(AFTER, connected, [none_due(), none_due(), due]));
+        let mut waiting = Box::pin(idle(AFTER, connected, [none_due(), none_due(), none_due(), due]));
         assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());
         schedules.send_replace(0);
         tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it ends");
@@ -103,7 +105,7 @@ mod tests {
     async fn it_ends_only_after_the_time_without_anybody() {
         let (connections, connected) = watch::channel(1);
         let (workers, live) = watch::channel(1);
-        let mut waiting = Box::pin(idle(AFTER, connected, [live, none_due(), none_due()]));
+        let mut waiting = Box::pin(idle(AFTER, connected, [live, none_due(), none_due(), none_due()]));
         // Somebody is there, so no time is enough; what could end it too early ends here.
         assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());
         connections.send_replace(0);
@@ -121,14 +123,17 @@ mod tests {
         let mut waiting = Box::pin(idle(
             Duration::from_secs(3600),
             connected.clone(),
-            [live.clone(), none_due(), none_due()],
+            [live.clone(), none_due(), none_due(), none_due()],
         ));
         assert!(futures_util::FutureExt::now_or_never(&mut waiting).is_none());
         connections.send_replace(1);
         connections.send_replace(0);
         assert!(futures_util::FutureExt::now_or_never(&mut waiting).is_none());
-        tokio::time::timeout(Duration::from_secs(20), idle(AFTER, connected, [live, none_due(), none_due()]))
-            .await
-            .expect("it ends");
+        tokio::time::timeout(
+            Duration::from_secs(20),
+            idle(AFTER, connected, [live, none_due(), none_due(), none_due()]),
+        )
+        .await
+        .expect("it ends");
     }
 }

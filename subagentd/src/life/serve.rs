@@ -205,7 +205,8 @@ async fn when_idle(
     match options.mode {
         Mode::Background if options.idle_exit_seconds > 0 => {
             let after = Duration::from_secs(options.idle_exit_seconds);
-            let work = [supervisor.live_workers(), deliveries.busy(), schedules.busy()];
+            let work =
+                [supervisor.live_workers(), supervisor.parked_workers(), deliveries.busy(), schedules.busy()];
             idle::idle(after, connections.clone(), work).await;
         }
         _ => std::future::pending().await,

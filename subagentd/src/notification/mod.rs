@@ -121,6 +121,7 @@ impl Notification {
                     Occasion::Lost => format!("{name} was lost"),
                     Occasion::Budget => format!("{name} has used up its budget"),
                     Occasion::QueuePaused => format!("the queue of {name} is paused"),
+                    Occasion::Parked => format!("{name} is parked"),
                     Occasion::SchedulePaused => format!("the schedule of {name} is paused"),
                     Occasion::Question | Occasion::Test => name,
                 }
@@ -184,6 +185,7 @@ impl Notification {
                 }
                 let command = match occasion {
                     Occasion::QueuePaused => "queue resume --worker-id",
+                    Occasion::Parked => "worker resume",
                     Occasion::Budget => "budget show --worker-id",
                     _ => "worker show",
                 };

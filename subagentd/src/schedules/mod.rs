@@ -3,7 +3,6 @@
 //! A firing is stored before it is started, and becomes running in the transaction that stores its task or its turn. So a
 //! daemon that dies anywhere loses none and starts none twice.
 
-mod alarm;
 mod context;
 mod owner;
 mod view;

@@ -9,8 +9,8 @@ use subagent_protocol::schedule::{FiringStatus, SchedulePause};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::alarm;
 use super::context::{Context, times};
+use crate::alarm;
 use crate::schedule::{Admission, State, admit, look};
 use crate::store::schedule_ends::{self, FiringEnd};
 use crate::store::schedules::{self, OpenFiring, ScheduleRow};

@@ -6,6 +6,7 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{ApprovalRequested, Record, RecordType, TurnEnd};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{Desired, ElicitationAction, QuestionKind};
+use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, PROTOCOL};
 
 use super::Break;
@@ -13,6 +14,7 @@ use super::agent::ask_of;
 use super::site::{Asked, Connection, Memory, Site};
 use super::world::Env;
 use crate::core::decision::Choice;
+use crate::core::rate_limit::Limit;
 use crate::core::worker::{Hibernation, Link, Restart, State};
 use crate::core::{Action, Input};
 use crate::store::Cursor;
@@ -24,6 +26,18 @@ pub(super) enum Goal {
     Some,
     Record(u64),
     End,
+}
+
+/// Of the turns and starts that fail, every third does for a rate limit; of those every other has a time of reset.
+fn sometimes_limited(meaning: Input, record: &Record<'_>) -> Input {
+    let fails =
+        matches!(meaning, Input::TurnEnd { end: TurnEnd::Failed { .. }, .. } | Input::StartFailed { .. });
+    if !fails || record.n % 3 != 0 {
+        return meaning;
+    }
+    let at = Timestamp(record.at);
+    let until = (record.n % 2 == 0).then_some(Timestamp(record.at.saturating_add(1_000)));
+    Input::RateLimited { limit: Limit { at, until }, input: Box::new(meaning) }
 }
 
 impl Site {
@@ -54,7 +68,8 @@ impl Site {
             self.gone(env);
         } else {
             let unsent = matches!(&self.checker.worker.state, State::Turn(turn) if !turn.dispatching);
-            if unsent || self.checker.worker.restart == Restart::Begun {
+            if (unsent && !self.checker.worker.holds_turn()) || self.checker.worker.restart == Restart::Begun
+            {
                 self.checker.worker.link = Link::Starting;
                 self.memory.todo.push_back(Action::StartRuntime);
             }
@@ -199,7 +214,7 @@ impl Site {
                 _ => false,
             };
             if let Some(meaning) = meaning {
-                self.step(meaning);
+                self.step(sometimes_limited(meaning, &record));
             }
             if over && env.broken.is_none() && self.memory.settled {
                 // Its budget is used up, which is seen in a transaction of its own.
@@ -293,6 +308,11 @@ impl Site {
         }
         if !env.daemon_dies && self.memory.settled && (env.calm || env.random.below(4) == 0) {
             self.look_at_budgets(env);
+        }
+        let due = self.checker.worker.unparks_at().is_some();
+        if due && !env.daemon_dies && self.memory.settled && (env.calm || env.random.below(8) == 0) {
+            self.sure(Input::ParkingOver, env);
+            self.carry_on(env);
         }
     }
 

@@ -95,7 +95,7 @@ impl Site {
             let kept = task.outcome.is_none() || wanted.is_none() || task.outcome == wanted;
             assert!(kept, "a task that was to end as {wanted:?} ended as {:?}", task.outcome);
         }
-        let goes_on = worker.turn().is_some() || worker.waits_to_open();
+        let goes_on = worker.turn().is_some() || worker.goes_on_alone();
         assert!(task.outcome.is_none() || !goes_on, "a task is over, and something of it goes on");
         assert!(
             task.outcome.is_some() || worker.state != State::Stopped,

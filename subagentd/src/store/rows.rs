@@ -11,6 +11,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
 use super::worker_names::NewName;
+use crate::core::rate_limit::Parking;
 use crate::core::worker::{Hibernation, Restart, State};
 
 /// The integer key of a row.
@@ -153,6 +154,8 @@ pub struct WorkerRow {
     pub hibernated_at: Option<Timestamp>,
     /// Why nothing of what waits for it is begun.
     pub queue_pause: Option<QueuePause>,
+    /// Whether it waits for the end of a rate limit.
+    pub parking: Parking,
     /// Whether it was made for a task.
     pub is_task: bool,
     /// Whether it has given tasks.
@@ -169,7 +172,8 @@ pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.cont
      EXISTS (SELECT 1 FROM handoffs h WHERE h.worker = w.id), w.restart, \
      w.expired_seq, w.restore_failures, w.hibernation, w.idle_seconds, w.hibernated_at, \
      w.queue_pause, EXISTS (SELECT 1 FROM tasks t WHERE t.worker = w.id), EXISTS (SELECT 1 FROM tasks t WHERE t.parent = w.id) \
-     OR EXISTS (SELECT 1 FROM tasks t WHERE t.controller = w.controller AND t.root = w.id), coalesce(w.name, w.worker_id)";
+     OR EXISTS (SELECT 1 FROM tasks t WHERE t.controller = w.controller AND t.root = w.id), coalesce(w.name, w.worker_id), \
+     w.parked_until, w.backoffs";
 
 impl WorkerRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -227,6 +231,7 @@ impl WorkerRow {
             is_task: row.get(36)?,
             has_tasks: row.get(37)?,
             name: row.get(38)?,
+            parking: Parking { until: row.get::<_, Option<i64>>(39)?.map(Timestamp), backoffs: row.get(40)? },
         })
     }
 }

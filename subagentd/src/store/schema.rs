@@ -19,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/007.sql"),
     include_str!("schema/008.sql"),
     include_str!("schema/009.sql"),
+    include_str!("schema/010.sql"),
 ];
 
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {

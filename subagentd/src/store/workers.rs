@@ -57,12 +57,11 @@ impl Tx<'_> {
             Hibernation::Wanted { idle_seconds } => (rows::HIBERNATION[1], idle_seconds),
             Hibernation::Begun => (rows::HIBERNATION[2], 0),
         };
-        let forgets_end = subagent_failpoint::sabotaged("store.forget_stopped_at");
         self.execute(
             "UPDATE workers SET state = ?2, last_turn = ?3, segment = ?4, offset = ?5, number = ?6, updated_at = ?7, restart = ?8,
                     stopped_at = CASE WHEN ?2 = 'stopped' AND NOT ?9 THEN coalesce(stopped_at, ?7) END,
                     hibernation = ?10, idle_seconds = ?11,
-                    hibernated_at = CASE WHEN ?10 = 'begun' THEN coalesce(hibernated_at, ?7) END, queue_pause = ?12
+                    hibernated_at = CASE WHEN ?10 = 'begun' THEN coalesce(hibernated_at, ?7) END, queue_pause = ?12, parked_until = ?13, backoffs = ?14
              WHERE id = ?1",
             params![
                 id.0,
@@ -73,10 +72,12 @@ impl Tx<'_> {
                 signed(cursor.number),
                 now.0,
                 restart_word(worker.restart),
-                forgets_end,
+                subagent_failpoint::sabotaged("store.forget_stopped_at"),
                 hibernation,
                 signed(idle_seconds),
                 worker.queue.paused.map(QueuePause::as_str),
+                worker.parking.until.map(|until| until.0),
+                worker.parking.backoffs,
             ],
         )?;
         Ok(())
@@ -466,6 +467,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
         restart: row.restart,
         hibernation: row.hibernation,
         queue: Queue { turns: queue::ids(connection, row.id)?, paused: row.queue_pause, gated: false },
+        parking: row.parking,
     })
 }
 

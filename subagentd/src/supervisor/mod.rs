@@ -187,6 +187,12 @@ impl Supervisor {
         self.shared.live()
     }
 
+    /// How many workers are parked while something waits for them.
+    #[must_use]
+    pub fn parked_workers(&self) -> watch::Receiver<usize> {
+        self.shared.parked.subscribe()
+    }
+
     /// Journals a refused request of somebody below a worker and gives the error for it.
     pub async fn forbidden(&self, worker: &WorkerId, what: &str) -> Error {
         tracing::warn!(%worker, what, "a request from below a worker was refused");

@@ -31,8 +31,9 @@ impl Supervisor {
     /// `BACKEND_RPC_ERROR`, `BACKEND_TIMEOUT` of the agent.
     pub async fn set_options(&self, caller: Caller, worker: &str, request: SetOptions) -> Result<WorkerSet> {
         let row = self.row(worker).await?;
-        if request.options.is_empty() && request.forget.is_empty() && request.idle_timeout_ms.is_none() {
-            let message = "nothing to set: give mode, model, configOptions or idleTimeoutMs";
+        let of_daemon = request.idle_timeout_ms.is_some() || request.on_rate_limit.is_some();
+        if request.options.is_empty() && request.forget.is_empty() && !of_daemon {
+            let message = "nothing to set: give mode, model, configOptions, idleTimeoutMs or onRateLimit";
             return Err(Error::new(Code::InvalidInput, message));
         }
         if let Some(both) = request.forget.iter().find(|id| request.options.config_options.contains_key(*id))

@@ -15,6 +15,7 @@ use subagent_protocol::work_tree::{FILE, TreeBase};
 
 use super::base_folder::base_folder;
 use super::tasks::shown;
+use super::views::parked_view;
 use super::{Supervisor, entropy, inbox, queue, spec, usage};
 use crate::core::usage::Sums;
 use crate::steady::steady;
@@ -146,6 +147,7 @@ fn item(connection: &Connection, row: WorkerRow, beside: &mut Beside) -> Result<
         WorkerState::Stopped => row.stopped_at,
         _ => None,
     };
+    let parked = worker.as_ref().and_then(parked_view);
     let queue = worker.map(|worker| worker.queue).filter(|queue| !queue.turns.is_empty());
     let shown = spec::shown(&row);
     let account = accounts::account(connection, Scope::Worker, row.id)?;
@@ -158,6 +160,7 @@ fn item(connection: &Connection, row: WorkerRow, beside: &mut Beside) -> Result<
         last_error: row.last_error.as_ref().map(ToString::to_string),
         questions,
         queue: queue.as_ref().map(queue::view),
+        parked,
         task: beside.tasks.remove(&row.worker_id),
         usage: beside.usage.remove(row.worker_id.as_str()).unwrap_or_default(),
         budget: account.view(steady(entropy::now())),

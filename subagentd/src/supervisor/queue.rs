@@ -281,6 +281,7 @@ impl Supervisor {
             let any = |wanted| added.iter().any(|(event_type, _)| *event_type == wanted);
             json!({
                 "workerId": worker_id, "state": next.public_state(), "resumed": any(EventType::QueueResumed),
+                "unparked": any(EventType::WorkerUnparked),
                 "turnId": next.open_turn().filter(|_| any(EventType::TurnStarted)), "queue": view(&next.queue),
             })
         });

@@ -103,6 +103,8 @@ pub(super) struct Shared {
     /// Bounds how many hooks run at once.
     pub(super) hooks: tokio::sync::Semaphore,
     live: watch::Sender<usize>,
+    /// Counts parked workers for which something waits.
+    pub(super) parked: watch::Sender<usize>,
     /// The maximum of `live`.
     max_runtimes: usize,
     guards: Mutex<HashMap<WorkerId, ProcessId>>,
@@ -131,6 +133,7 @@ impl Shared {
             after_hooks: KeyedLocks::default(),
             hooks: tokio::sync::Semaphore::new(MAX_HOOKS),
             live: watch::Sender::new(0),
+            parked: watch::Sender::new(0),
             max_runtimes: descriptors::max_runtimes(descriptors::limit()),
             guards: Mutex::default(),
             runtimes: Mutex::default(),
@@ -232,6 +235,22 @@ impl Shared {
 pub(super) async fn is_ending(ending: &mut watch::Receiver<bool>) {
     // An error means that the daemon's parts are gone already.
     let _ = ending.wait_for(|ending| *ending).await;
+}
+
+/// Counts a parked worker for which something waits, for as long as it is kept.
+pub(super) struct Waiting(Arc<Shared>);
+
+impl Waiting {
+    pub(super) fn count(shared: &Arc<Shared>) -> Self {
+        shared.parked.send_modify(|parked| *parked += 1);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.parked.send_modify(|parked| *parked = parked.saturating_sub(1));
+    }
 }
 
 /// Counts a live runtime for as long as it is kept.

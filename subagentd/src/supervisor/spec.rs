@@ -14,6 +14,7 @@ use subagent_protocol::options::{Options, PATIENCE};
 use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::sandbox::Sandbox;
 use subagent_protocol::start::Timeouts;
+use subagent_protocol::state::OnRateLimit;
 use subagent_protocol::tags::Tags;
 
 use super::environment::Variables;
@@ -40,6 +41,9 @@ pub(super) struct Spec {
     /// After so long without an open turn its agent is ended, until it is needed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) idle_timeout_ms: Option<u64>,
+    /// What happens when a turn fails for a rate limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) on_rate_limit: Option<OnRateLimit>,
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub(super) tags: Tags,
     /// What the agent may do without asking.
@@ -88,6 +92,7 @@ pub(super) struct Spec {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Shown {
     pub(super) answer_time: Option<AnswerTime>,
+    pub(super) on_rate_limit: Option<OnRateLimit>,
     pub(super) policy: Option<IgnoredAny>,
     pub(super) delegation: Option<IgnoredAny>,
     pub(super) agent: Option<Definition>,
@@ -155,6 +160,7 @@ impl Spec {
             options: request.options.clone(),
             resume: request.resume.clone(),
             idle_timeout_ms: request.idle_timeout_ms.filter(|millis| *millis > 0),
+            on_rate_limit: request.on_rate_limit,
             tags: request.tags.clone(),
             policy: request.policy.clone(),
             queue_limit: request.queue_limit,
@@ -170,6 +176,11 @@ impl Spec {
             has_worktree: false,
             detached: request.detached,
         }
+    }
+
+    /// Whether a rate limit parks the worker.
+    pub(super) fn parks(&self) -> bool {
+        self.on_rate_limit != Some(OnRateLimit::Fail)
     }
 
     /// The same worker with another environment.

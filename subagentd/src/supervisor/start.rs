@@ -362,6 +362,7 @@ pub(super) mod tests {
             additional_directories: vec![],
             resume: None,
             idle_timeout_ms: None,
+            on_rate_limit: None,
             queue_limit: None,
             tags: subagent_protocol::tags::Tags::default(),
             policy: None,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use subagent_protocol::api::{
-    AgentView, PendingApproval, QueueView, WorkerList, WorkerLogs, WorkerShown, WorkerView,
+    AgentView, ParkedView, PendingApproval, QueueView, WorkerList, WorkerLogs, WorkerShown, WorkerView,
 };
 use subagent_protocol::details::AuthStatus;
 use subagent_protocol::event::ApprovalView;
 use subagent_protocol::record::{ApprovalRequested, Child};
-use subagent_protocol::state::{Carrier, QuestionKind, WorkerState};
+use subagent_protocol::state::{Carrier, ParkReason, QuestionKind, WorkerState};
 use subagent_protocol::tags::Selector;
 use subagent_protocol::{Code, Error, Result};
 
@@ -18,7 +18,7 @@ use super::questions::elicitation_view;
 use super::worker::{Handle, Snapshot};
 use super::{Supervisor, memory, spec};
 use crate::core::queue::Queue;
-use crate::core::worker::{Hibernation, Link};
+use crate::core::worker::{Hibernation, Link, Worker};
 use crate::store::tasks::TaskQuery;
 use crate::store::workers::ApprovalRow;
 use crate::store::{WorkerRow, child_sessions, details, tasks, workers};
@@ -230,6 +230,8 @@ impl Supervisor {
                 .map(str::to_owned),
             hibernated,
             hibernated_at,
+            parked: snapshot.as_ref().and_then(|snapshot| parked_view(&snapshot.worker)),
+            on_rate_limit: spec.on_rate_limit,
             questions: Vec::new(),
             questions_below: Vec::new(),
             child_sessions: Vec::new(),
@@ -255,6 +257,11 @@ impl Supervisor {
         }
         row.label.clone()
     }
+}
+
+/// Until when the worker is parked, if it is.
+pub(super) fn parked_view(worker: &Worker) -> Option<ParkedView> {
+    worker.parking.until.map(|until| ParkedView { until, reason: ParkReason::RateLimit })
 }
 
 /// What waits, if anything does.

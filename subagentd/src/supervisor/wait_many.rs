@@ -145,8 +145,8 @@ impl Supervisor {
             let state = match &mut news {
                 Some(news) => {
                     let now = news.borrow_and_update();
-                    // What waits is begun, or paused, in a moment.
-                    (now.settled && !now.worker.waits_to_open()).then(|| now.worker.public_state())
+                    // The head of the queue starts, or is paused, without anybody's doing.
+                    (now.settled && !now.worker.goes_on_alone()).then(|| now.worker.public_state())
                 }
                 None => Some(self.view(row).await.state),
             };

@@ -81,6 +81,11 @@ fn the_notifications() {
 }
 
 #[test]
+fn parking() {
+    run("docs/parking.md", "limited");
+}
+
+#[test]
 fn the_schedules() {
     run("docs/schedules.md", "timed");
 }

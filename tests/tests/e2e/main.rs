@@ -52,6 +52,7 @@ mod openapi;
 mod other_shell;
 mod other_user;
 mod panel;
+mod parking;
 mod pipes;
 mod policy;
 mod queue;

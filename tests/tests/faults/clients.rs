@@ -149,6 +149,7 @@ impl Scene<'_> {
             "subagent daemon install" => (words(&["--print"]), &[]),
             "subagent worker set" => (words(&["--worker-id", &self.worker(), "--mode", "bold"]), &[]),
             "subagent worker restart" => (vec![self.worker()], &["WORKER_BUSY"]),
+            "subagent worker resume" => (vec![self.worker()], &[]),
             "subagent worker handoff" => (words(&["--worker-id", &self.worker()]), &[]),
             "subagent worker continue" => (words(&["--from-worker", &self.worker()]), &[]),
             "subagent controller init" => (Vec::new(), &["CONTROLLER_OWNERSHIP_CONFLICT"]),

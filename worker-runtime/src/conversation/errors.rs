@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use subagent_protocol::ask::LoginKind;
 use subagent_protocol::error::{Code, Error};
 use subagent_protocol::options::Choice;
+use subagent_protocol::rate_limit::{self, Reset};
 use subagent_protocol::start::Login;
 
-use super::Exit;
 use super::handshake::excerpt;
+use super::{Exit, rate_limits};
 use crate::acp::options::Unavailable;
 use crate::acp::requests::SessionContext;
 use crate::acp::results::Capabilities;
@@ -117,22 +118,21 @@ pub(crate) fn rpc(method: &str, error: &Value) -> Error {
 }
 
 /// The agent rejected a prompt. A rate limit of the provider is marked: the same
-/// message may succeed later.
-pub(super) fn prompt_rejected(error: &Value) -> Error {
-    let reported = rpc("session/prompt", error);
-    let data = &error["data"];
-    let of_the_moment = |status: &Value| matches!(status.as_i64(), Some(429 | 503 | 529));
-    let statuses = [&error["code"], &data["status"], &data["statusCode"], &data["httpStatus"]];
-    let kinds = ["rate_limit", "rate_limit_error", "overloaded", "overloaded_error"];
-    let of_a_kind = |kind: &Value| kind.as_str().is_some_and(|kind| kinds.contains(&kind));
-    if !statuses.into_iter().any(of_the_moment)
-        && ![&data["errorKind"], &data["type"]].into_iter().any(of_a_kind)
-    {
-        return reported;
+/// message may succeed later. `told` is the time of reset that an update reported before.
+pub(super) fn prompt_rejected(error: &Value, told: Option<Reset>) -> Error {
+    let rejected = rpc("session/prompt", error);
+    if !rate_limits::is_limit(error) {
+        return rejected;
     }
-    reported.retryable().with("reasonCategory", "rate_limit").recommend(
+    rate_limit::mark(rejected.retryable(), rate_limits::reset(error).or(told)).recommend(
         "The model's provider wants fewer requests: wait, look at what was done (`subagent worker inspect`), then send again.",
     )
+}
+
+/// Returns the error of a session that was not opened for a rate limit.
+pub(super) fn session_limited(method: &str, error: &Value) -> Error {
+    rate_limit::mark(rpc(method, error).retryable(), rate_limits::reset(error))
+        .recommend("The model's provider wants fewer requests: wait, then try again.")
 }
 
 /// The agent did not resume the session that a client named.
@@ -459,8 +459,9 @@ mod tests {
             (json!({"code": -32603, "message": "m", "data": {"errorKind": "unknown"}}), false),
             (json!({"code": -32603, "message": "m", "data": "rate_limit"}), false),
             (json!("429"), false),
+            (json!({"code": -31_001, "message": "m", "data": {"provider": "p"}}), true),
         ] {
-            let reported = prompt_rejected(&error);
+            let reported = prompt_rejected(&error, None);
             assert_eq!((reported.code, reported.retryable), (Code::BackendRpcError, retryable), "{error}");
             assert_eq!(reported.details.contains_key("reasonCategory"), retryable, "{error}");
         }

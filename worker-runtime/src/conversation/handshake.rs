@@ -10,7 +10,7 @@ use subagent_protocol::mcp::McpServers;
 use subagent_protocol::options::{Current, Options};
 use subagent_protocol::record::{self, AgentStarted, RecordType, SessionOrigin, StartFailed};
 
-use super::{Action, Agent, Conversation, Cx, Exit, Session, State, Timer, errors};
+use super::{Action, Agent, Conversation, Cx, Exit, Session, State, Timer, errors, rate_limits};
 use crate::acp::message::Outcome;
 use crate::acp::outgoing::Kind;
 use crate::acp::{requests, results};
@@ -273,11 +273,15 @@ impl Conversation {
                     let opening = Opening { rpc: 0, attempt, rest, lost, logged_in };
                     return self.session_wants_login(opening, &error, cx);
                 }
-                if !rest.is_empty() {
+                let limited = rate_limits::is_limit(&error);
+                // A limit says nothing of the session: another one would lose its context.
+                if !rest.is_empty() && !limited {
                     lost.push(format!("{}: {}", attempt.method(), results::error_text(&error)));
                     return self.open_next(rest, lost, logged_in, cx);
                 }
-                let error = if attempt == Attempt::New {
+                let error = if limited {
+                    errors::session_limited(attempt.method(), &error)
+                } else if attempt == Attempt::New {
                     errors::rpc(attempt.method(), &error)
                 } else {
                     let stored = self.config.session.as_deref().unwrap_or_default();

@@ -9,7 +9,7 @@ use subagent_protocol::record::{Noise, NoiseReason, Notification, RecordType};
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{MAX_LINE_BYTES, client, update};
 
-use super::{Action, Conversation, Cx, State, children, handshake};
+use super::{Action, Conversation, Cx, State, children, handshake, rate_limits};
 use crate::acp::lines::Line;
 use crate::acp::message::{self, Message, Outcome};
 use crate::acp::outgoing::Kind;
@@ -98,6 +98,9 @@ impl Conversation {
         match (method, params) {
             ("session/update", Some(params)) => {
                 let update::Seen { kind, session } = update::look(params.get());
+                if let Some(reset) = rate_limits::told(params) {
+                    self.limit_resets = reset;
+                }
                 if kind == children::UPDATE {
                     self.children.see(params.get());
                 }

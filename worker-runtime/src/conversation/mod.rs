@@ -17,6 +17,7 @@ pub(crate) mod errors;
 mod handshake;
 mod inbound;
 mod login;
+mod rate_limits;
 mod settings;
 mod tool_calls;
 mod turn;
@@ -29,6 +30,7 @@ use subagent_protocol::error::Error;
 use subagent_protocol::frame::Phase;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::options::Options;
+use subagent_protocol::rate_limit::Reset;
 use subagent_protocol::start::{ClientRules, Login, Timeouts};
 
 use crate::acp::requests::SessionContext;
@@ -139,6 +141,8 @@ pub(crate) struct Conversation {
     replayed: u64,
     /// The agent's first output that was not a message, for the error of a failed start.
     first_noise: Option<String>,
+    /// When the rate limit ends that the agent reported last as reached.
+    limit_resets: Option<Reset>,
 }
 
 impl Conversation {
@@ -161,6 +165,7 @@ impl Conversation {
             replaying: false,
             replayed: 0,
             first_noise: None,
+            limit_resets: None,
         }
     }
 

@@ -130,7 +130,7 @@ impl Conversation {
                 if results::error_code(&error) == Some(requests::AUTH_REQUIRED) {
                     return self.prompt_wants_login(&error, answer, cx);
                 }
-                TurnEnd::Failed { error: errors::prompt_rejected(&error) }
+                TurnEnd::Failed { error: errors::prompt_rejected(&error, self.limit_resets) }
             }
         };
         self.end_turn_with(&TurnEndBody { end: &end, answer: answer.as_deref() }, cx);

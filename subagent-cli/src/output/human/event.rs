@@ -71,6 +71,17 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
             let said = format!("the queue is paused ({reason}): subagent queue resume --worker-id {worker}");
             page.word(Style::Attention, &said).end();
         }
+        "worker.parked" => {
+            let reason = word(data, "reason").replace('_', " ");
+            let said = format!(
+                "parked until {} ({reason}); go on now: subagent worker resume {worker}",
+                word(data, "until")
+            );
+            page.word(Style::Attention, &said).end();
+        }
+        "worker.unparked" => {
+            page.word(Style::Dim, "goes on, no longer parked").end();
+        }
         "queue.resumed" => {
             page.word(Style::Dim, "queue resumed").end();
         }

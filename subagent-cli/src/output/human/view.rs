@@ -1,10 +1,12 @@
 //! What all renderings share: the page with its usual lines, and access to the data.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 
-use crate::output::ago::ago;
+use crate::output::ago::{ago, elapsed};
 use crate::output::page::{Page, wrap};
 use crate::output::style::Style;
 use crate::output::table::Table;
@@ -32,6 +34,12 @@ impl View {
     /// Returns how long ago a time was; empty if the value is no time.
     pub(super) fn ago(&self, time: &Value) -> String {
         parse_time(time).map_or_else(String::new, |then| ago(then, self.now))
+    }
+
+    /// Returns how long it is until a time; zero if it has passed, empty if the value is no time.
+    pub(super) fn left(&self, time: &Value) -> String {
+        let left = |then: Timestamp| u64::try_from(then.0.saturating_sub(self.now.0)).unwrap_or(0);
+        parse_time(time).map_or_else(String::new, |then| elapsed(Duration::from_millis(left(then))))
     }
 
     pub(super) fn put(&mut self, table: &Table) {

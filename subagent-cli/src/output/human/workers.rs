@@ -30,7 +30,7 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
     let mut table =
         Table::new(&["NAME", "STATE", "LABEL", "LAUNCHER", "ROLE", "CHANGED", "WORKER", "STATE DIR"]);
     for item in items {
-        let (style, state) = state(item);
+        let (style, state) = state(view, item);
         let changed = view.ago(&item["updatedAt"]);
         table.row([
             (Style::Strong, named(item)),
@@ -48,15 +48,22 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// The state of a worker in a table.
-fn state(item: &Value) -> (Style, String) {
+fn state(view: &View, item: &Value) -> (Style, String) {
     let state = word(item, "state");
     let hangs = item["unresponsive"] == true;
-    let shown = match (hangs, item["hibernated"] == true) {
-        (true, _) => format!("{state} (hangs)"),
-        (false, true) => format!("{state} (hibernates)"),
-        (false, false) => state.replace('_', " "),
+    let parked = item["parked"].is_object();
+    let shown = match (hangs, parked, item["hibernated"] == true) {
+        (true, ..) => format!("{state} (hangs)"),
+        (false, true, _) => format!("parked ({} left)", view.left(&item["parked"]["until"])),
+        (false, false, true) => format!("{state} (hibernates)"),
+        (false, false, false) => state.replace('_', " "),
     };
-    (if hangs { Style::Bad } else { Style::of_state(state) }, shown)
+    let style = match (hangs, parked) {
+        (true, _) => Style::Bad,
+        (false, true) => Style::Attention,
+        (false, false) => Style::of_state(state),
+    };
+    (style, shown)
 }
 
 /// `ls`: who is alive, and what is asked.
@@ -69,7 +76,7 @@ pub(super) fn overview(view: &mut View, data: &Value) -> Option<()> {
     }
     let mut table = Table::new(&["NAME", "STATE", "ASKS", "LAUNCHER", "CHANGED", "LABEL", "WORKER"]);
     for item in items {
-        let (style, state) = state(item);
+        let (style, state) = state(view, item);
         let changed = view.ago(&item["updatedAt"]);
         let label = Some(word(item, "label")).filter(|label| !matches!(*label, UNLABELED | UNLABELED_RUN));
         table.row([
@@ -93,7 +100,7 @@ pub(super) fn overview(view: &mut View, data: &Value) -> Option<()> {
 /// What became of a worker, in one line.
 pub(super) fn changed(view: &mut View, data: &Value) -> Option<()> {
     data["workerId"].as_str()?;
-    let (style, state) = state(data);
+    let (style, state) = state(view, data);
     view.page.word(Style::Strong, named(data)).plain("  ").word(style, &state).end();
     Some(())
 }
@@ -113,6 +120,7 @@ pub(super) fn set(view: &mut View, data: &Value) -> Option<()> {
         ("chosen", Style::Plain, text(&data["chosen"])),
         ("current", Style::Plain, text(&data["current"])),
         ("idle timeout", Style::Plain, idle),
+        ("at a rate limit", Style::Plain, text(&data["onRateLimit"])),
     ]);
     if data["budget"].is_object() {
         let mut budget = data["budget"].clone();
@@ -210,6 +218,8 @@ fn facts(view: &mut View, data: &Value) {
         ("session", Style::Plain, value(&data["sessionId"])),
         ("turn", Style::Active, value(&data["activeTurnId"])),
         ("runtime pid", Style::Plain, value(&data["runtimePid"])),
+        ("parked", Style::Attention, parked(view, &data["parked"])),
+        ("at a rate limit", Style::Plain, value(&data["onRateLimit"])),
         ("hibernates", Style::Plain, view.ago(&data["hibernatedAt"])),
         ("hibernation", Style::Attention, value(&data["hibernation"])),
         ("recovery", Style::Plain, value(&data["recoveryState"])),
@@ -218,6 +228,13 @@ fn facts(view: &mut View, data: &Value) {
         ("stopped", Style::Dim, stopped),
         ("last error", Style::Bad, value(&data["lastError"])),
     ]);
+}
+
+/// Until when a worker is parked, and why.
+fn parked(view: &View, parked: &Value) -> String {
+    let Some(until) = parked["until"].as_str() else { return String::new() };
+    let (left, reason) = (view.left(&parked["until"]), word(parked, "reason").replace('_', " "));
+    format!("{left} left, until {until} ({reason})")
 }
 
 /// What an agent may reach, and what enforces it; nothing of one without a sandbox.

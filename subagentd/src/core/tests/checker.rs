@@ -8,7 +8,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnStatus, WorkerState};
 
 use super::rows::Rows;
-use super::{LOCAL, Shape, is_stopped, request};
+use super::{LOCAL, Shape, is_stopped, parking, request};
 use crate::core::approval::Approval;
 use crate::core::budget::runs;
 use crate::core::inbox::{InboxFact, InboxInput};
@@ -211,6 +211,7 @@ impl Checker {
             assert_eq!(step.worker.link, Link::None);
         }
         self.check_hibernation(input, step);
+        parking::check(&self.worker, input, step);
         let stopping = |worker: &Worker| matches!(worker.state, State::Stopping(_) | State::Stopped);
         assert!(!stopping(&self.worker) || stopping(&step.worker), "a stop was undone");
         let desired = step.facts.contains(&Fact::DesiredStop);
@@ -226,13 +227,15 @@ impl Checker {
         let (before, queue) = (&self.worker.queue, &step.worker.queue);
         assert!(queue.paused.is_none() || !queue.turns.is_empty(), "nothing waits, and it is paused");
         if matches!(step.worker.state, State::Idle | State::Error) {
-            assert!(queue.turns.is_empty() || queue.paused.is_some() || queue.gated, "it waits for nothing");
+            let waits = queue.paused.is_some() || queue.gated || step.worker.is_parked();
+            assert!(queue.turns.is_empty() || waits, "it waits for nothing");
         }
         if matches!(step.worker.state, State::Stopping(_) | State::Stopped) {
             assert!(queue.turns.is_empty(), "it waits for what is over");
         }
         if opens_queued(step) {
             assert!(queue.paused.is_none(), "begun although it is paused");
+            assert!(!step.worker.is_parked(), "begun although it is parked");
             let failed = |fact: &Fact| matches!(fact, Fact::TurnClosed { status: TurnStatus::Failed, .. });
             assert!(!step.facts.iter().any(failed), "begun after a turn that failed");
             let resumes =
@@ -304,7 +307,8 @@ impl Checker {
                 let busy = !matches!(self.worker.state, State::Idle | State::Error);
                 let queue = &self.worker.queue;
                 // It is begun in the same step.
-                let waits = opens_queued(step) || queue.paused.is_some() || queue.gated;
+                let parked = self.worker.is_parked();
+                let waits = opens_queued(step) || queue.paused.is_some() || queue.gated || parked;
                 assert!(busy || waits, "it could be begun");
                 assert!(self.worker.queue.position(&queued.turn_id).is_none());
             }

@@ -57,6 +57,12 @@ pub(super) enum Op {
     TurnEnds {
         well: bool,
     },
+    /// The turn ends, or the start fails, for a rate limit: with a time of reset, or without.
+    Limited {
+        known: bool,
+    },
+    /// The time is over for which the worker is parked.
+    ParkingOver,
     AgentExits,
     /// The runtime ends without having been told by the daemon.
     EndsItself,
@@ -107,6 +113,8 @@ pub(super) fn ops() -> impl Strategy<Value = Op> {
         4 => Just(Op::Ask),
         1 => (0usize..3).prop_map(|which| Op::Withdraw { which }),
         3 => any::<bool>().prop_map(|well| Op::TurnEnds { well }),
+        2 => any::<bool>().prop_map(|known| Op::Limited { known }),
+        3 => Just(Op::ParkingOver),
         1 => Just(Op::AgentExits),
         1 => Just(Op::EndsItself),
         2 => Just(Op::Clean),

@@ -16,8 +16,8 @@ use super::inbox::in_the_inbox;
 use super::ops::{Op, ops};
 use super::world::World;
 use super::{
-    LOCAL, Shape, answer, costs, decide, enqueue, failure, over_budget, queued_id, request, send, simulate,
-    simulate_asking, turn_id,
+    LOCAL, Shape, answer, costs, decide, enqueue, failure, limited, over_budget, queued_id, request, send,
+    simulate, simulate_asking, turn_id,
 };
 use crate::core::queue::Urgency;
 use crate::core::task::TaskEnding;
@@ -126,6 +126,13 @@ fn anything() -> impl Strategy<Value = Input> {
         1 => (turn(), error()).prop_map(|(turn, error)| Input::PromptRefused { turn, error }),
         2 => turn().prop_map(|turn| Input::CancelRequested { turn, reason: "the journal's".to_owned() }),
         2 => (turn(), end).prop_map(|(turn, end)| Input::TurnEnd { turn, end }),
+        2 => (turn(), any::<bool>()).prop_map(|(turn, known)| {
+            limited(Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }, known.then_some(60_000))
+        }),
+        1 => any::<bool>().prop_map(|known| {
+            limited(Input::StartFailed { error: failure() }, known.then_some(60_000))
+        }),
+        2 => Just(Input::ParkingOver),
         1 => Just(Input::Ending),
         1 => Just(Input::Terminating { reason: "SIGTERM".to_owned() }),
         1 => (any::<bool>(), any::<bool>()).prop_map(|(clean, rebooted)| Input::RuntimeGone { clean, rebooted }),
@@ -196,6 +203,8 @@ fn all_inputs() -> Vec<Input> {
         Input::Ending,
         Input::Terminating { reason: "SIGTERM".to_owned() },
         Input::NothingLeft,
+        Input::ParkingOver,
+        limited(Input::StartFailed { error: failure() }, Some(60_000)),
     ];
     for outcome in outcomes() {
         inputs.push(Input::HooksAnswered { request_id: request(1), outcome });
@@ -212,6 +221,9 @@ fn all_inputs() -> Vec<Input> {
             end: TurnEnd::Answered { stop_reason: None, usage: None, meta: None },
         });
         inputs.push(Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } });
+        let limit =
+            |after| limited(Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }, after);
+        inputs.push(limit(Some(60_000)));
         inputs.push(Input::PromptRefused { turn, error: None });
         inputs.push(Input::PromptRefused { turn, error: Some(failure()) });
     }
@@ -278,6 +290,10 @@ fn new_states(states: &[Checker], inputs: &[Input], seen: &BTreeSet<String>) -> 
             if checker.step(input).is_ok() {
                 let text = format!("{:?}", checker.worker);
                 let after = mem::replace(&mut checker, before.clone());
+                // Of what follows while it stays parked only the first step is looked at; the generated histories go on.
+                if before.worker.is_parked() && after.worker.is_parked() && !after.worker.holds_turn() {
+                    continue;
+                }
                 if !seen.contains(&text) {
                     found.entry(text).or_insert(after);
                 }
@@ -291,26 +307,35 @@ fn new_states(states: &[Checker], inputs: &[Input], seen: &BTreeSet<String>) -> 
 fn expected_shapes() -> Vec<Shape> {
     let none = (false, false, false);
     let mut shapes: Vec<Shape> = ["starting", "idle", "local", "stopping", "error", "stopped"]
-        .map(|state| Shape { state, turn: None, approvals: none })
+        .map(|state| Shape { state, turn: None, approvals: none, parked: false })
         .to_vec();
     let asked = [none, (true, false, false), (false, true, false)];
     for cancel in ["none", "wanted", "requested"] {
         for approvals in asked {
-            shapes.push(Shape { state: "turn", turn: Some((true, cancel)), approvals });
+            shapes.push(Shape { state: "turn", turn: Some((true, cancel)), approvals, parked: false });
         }
     }
     for dispatching in [false, true] {
         for cancel in ["wanted", "requested"] {
-            shapes.push(Shape { state: "stopping", turn: Some((dispatching, cancel)), approvals: none });
+            shapes.push(Shape {
+                state: "stopping",
+                turn: Some((dispatching, cancel)),
+                approvals: none,
+                parked: false,
+            });
         }
     }
-    shapes.push(Shape { state: "turn", turn: Some((true, "wanted")), approvals: (false, false, true) });
+    let approvals = (false, false, true);
+    shapes.push(Shape { state: "turn", turn: Some((true, "wanted")), approvals, parked: false });
     for cancel in ["none", "wanted"] {
-        shapes.push(Shape { state: "turn", turn: Some((false, cancel)), approvals: none });
+        shapes.push(Shape { state: "turn", turn: Some((false, cancel)), approvals: none, parked: false });
     }
     // An agent may ask outside of a turn.
     for state in ["idle", "local"] {
-        shapes.push(Shape { state, turn: None, approvals: (true, false, false) });
+        shapes.push(Shape { state, turn: None, approvals: (true, false, false), parked: false });
+    }
+    for (state, turn) in [("idle", None), ("error", None), ("turn", Some((false, "none")))] {
+        shapes.push(Shape { state, turn, approvals: none, parked: true });
     }
     shapes
 }

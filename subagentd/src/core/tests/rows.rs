@@ -8,6 +8,7 @@ use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind
 use crate::core::approval::{Approval, Request};
 use crate::core::budget::Account;
 use crate::core::queue::Queue;
+use crate::core::rate_limit::Parking;
 use crate::core::worker::{Cancel, Fact, Hibernation, Link, LocalTurn, Restart, State, Turn, Worker};
 
 #[derive(Debug, Clone)]
@@ -38,6 +39,7 @@ pub(crate) struct Rows {
     last_turn: u64,
     restart: Restart,
     hibernation: Hibernation,
+    parking: Parking,
     pub(crate) turns: BTreeMap<u64, TurnRow>,
     approvals: BTreeMap<RequestId, ApprovalRow>,
     /// What waits, and whether it is paused.
@@ -67,6 +69,7 @@ impl Rows {
             last_turn: worker.last_turn,
             restart: worker.restart,
             hibernation: worker.hibernation,
+            parking: worker.parking,
             turns: BTreeMap::new(),
             approvals: BTreeMap::new(),
             queue: Queue::default(),
@@ -82,6 +85,7 @@ impl Rows {
         }
         (self.word, self.last_turn) = (word(&worker.state), worker.last_turn);
         (self.restart, self.hibernation) = (worker.restart, worker.hibernation);
+        self.parking = worker.parking;
         self.queue.paused = worker.queue.paused;
         // Not stored, and known to whoever looks after the worker.
         self.queue.gated = worker.queue.gated;
@@ -257,6 +261,7 @@ impl Rows {
             restart: self.restart,
             hibernation: self.hibernation,
             queue: self.queue.clone(),
+            parking: self.parking,
         }
     }
 }

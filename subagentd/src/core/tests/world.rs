@@ -12,7 +12,8 @@ use super::checker::Checker;
 use super::inbox::in_the_inbox;
 use super::ops::Op;
 use super::{
-    LOCAL, answer, decide, enqueue, failure, is_stopped, queued_id, request, send, simulate, simulate_asking,
+    LOCAL, answer, decide, enqueue, failure, is_stopped, limited, queued_id, request, send, simulate,
+    simulate_asking,
 };
 use crate::core::task::TaskEnding;
 use crate::core::worker::{Action, Input, Link, Restart, State};
@@ -149,10 +150,17 @@ impl World {
                 self.rebooted |= self.may_live;
                 self.restart(false);
             }
+            Op::ParkingOver => {
+                if !self.start_wanted && self.checker.worker.unparks_at().is_some() {
+                    self.sure(Input::ParkingOver);
+                }
+            }
             Op::SessionOpens | Op::StartFails | Op::TakeCommand | Op::Ask | Op::Withdraw { .. } => {
                 self.runtime_op(op)
             }
-            Op::TurnEnds { .. } | Op::AgentExits | Op::EndsItself | Op::Clean => self.runtime_op(op),
+            Op::TurnEnds { .. } | Op::Limited { .. } | Op::AgentExits | Op::EndsItself | Op::Clean => {
+                self.runtime_op(op)
+            }
         }
         self.check_truth();
     }
@@ -162,6 +170,8 @@ impl World {
         self.die_after_commit = None;
         self.apply(&Op::Kill);
         self.apply(&Op::SeeDeath);
+        self.apply(&Op::Spawn { works: false });
+        self.apply(&Op::ParkingOver);
         self.apply(&Op::Spawn { works: false });
         if matches!(self.checker.worker.state, State::Local(_)) {
             // Nothing but a person ends it.
@@ -194,6 +204,7 @@ impl World {
         self.apply(&Op::Reconnect);
         for _ in 0..4 + 2 * self.checker.worker.queue.turns.len() {
             self.apply(&Op::ResumeQueue);
+            self.apply(&Op::ParkingOver);
             self.apply(&Op::SeeDeath);
             self.apply(&Op::Spawn { works: true });
             self.apply(&Op::SessionOpens);
@@ -371,6 +382,8 @@ impl World {
             self.see_death();
         } else {
             match &self.checker.worker.state {
+                // It waits for the end of a rate limit.
+                State::Turn(_) if self.checker.worker.holds_turn() => {}
                 State::Turn(turn) => {
                     assert!(!turn.dispatching && turn.cancel.is_none());
                     self.checker.worker.link = Link::Starting;
@@ -444,6 +457,25 @@ impl World {
                     false => TurnEnd::Failed { error: failure() },
                 };
                 runtime.end_turn(end, journal);
+            }
+            Op::Limited { known } => {
+                let after = known.then_some(60_000);
+                let failed = match (runtime.phase, runtime.turn.take()) {
+                    (Phase::Starting, _) => {
+                        runtime.phase = Phase::Ending;
+                        Input::StartFailed { error: failure() }
+                    }
+                    (Phase::Ready, Some((turn, _))) => {
+                        let of = |of| of == Some(turn);
+                        runtime.close_approvals(ApprovalClosedReason::TurnEnded, of, journal);
+                        Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }
+                    }
+                    (_, turn) => {
+                        runtime.turn = turn;
+                        return;
+                    }
+                };
+                journal.push_back(limited(failed, after));
             }
             Op::AgentExits => {
                 journal.push_back(Input::Ending);

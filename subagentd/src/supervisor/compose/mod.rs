@@ -142,6 +142,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             options,
             resume: None,
             idle_timeout_ms: None,
+            on_rate_limit: launched.launcher.on_rate_limit,
             queue_limit: launched.launcher.queue_limit,
             tags: subagent_protocol::tags::Tags::default(),
             policy: Some(PolicySpec {

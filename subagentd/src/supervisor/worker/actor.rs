@@ -26,6 +26,7 @@ use super::setting::{SetOrder, Setting};
 use super::task::Tasks;
 use super::task_limits::TaskLimits;
 use super::{Message, Revival, Snapshot};
+use crate::alarm;
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
 use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, instructed, workers};
@@ -34,7 +35,7 @@ use crate::supervisor::environment;
 use crate::supervisor::hooks::RunningHooks;
 use crate::supervisor::journal::JournalReader;
 use crate::supervisor::policy::Watch;
-use crate::supervisor::shared::{Shared, is_ending};
+use crate::supervisor::shared::{Shared, Waiting, is_ending};
 use crate::supervisor::spec::Spec;
 
 /// What the journal of a runtime says that ends because its worker was idle.
@@ -120,6 +121,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) revival: Option<Revival>,
     /// When to start one so.
     pub(super) revive_at: Option<Instant>,
+    /// Kept while the worker is parked and something waits.
+    pub(super) parked: Option<Waiting>,
 
     wanted: Arc<Notify>,
     pub(super) mailbox: mpsc::Receiver<Message>,
@@ -217,6 +220,7 @@ impl Actor {
             task_limits: TaskLimits::default(),
             revival: None,
             revive_at: None,
+            parked: None,
             wanted: Arc::default(),
             mailbox,
             snapshots: watch::Sender::new(Arc::new(snapshot)),
@@ -271,6 +275,7 @@ impl Actor {
             let serve = self.settled && self.retry.is_none();
             let refuse = !serve && self.blocked.as_ref().is_some_and(Blocked::is_told);
             let deadline = self.next_deadline();
+            let unparks_at = self.unparks_at();
             let (link, exit) = match &mut self.runtime {
                 Some(runtime) => (runtime.link.as_mut(), runtime.exit.as_ref()),
                 None => (None, None),
@@ -283,6 +288,7 @@ impl Actor {
                 frame = next_frame(link) => self.on_frame(frame).await,
                 () = ended(exit) => self.on_exit().await,
                 () = reached(deadline) => self.on_deadline().await,
+                () = alarm::reached(unparks_at) => self.unpark_if_due().await,
                 Ok(()) = self.budgets.news.changed() => self.budgets.is_news(),
                 Ok(()) = self.tasks.bell.changed() => self.is_rung(),
                 // Published when the loop begins anew.
@@ -336,6 +342,7 @@ impl Actor {
 
     pub(super) fn publish(&mut self) {
         self.follow_revival();
+        self.follow_parking();
         let snapshot = Snapshot {
             worker: self.worker.clone(),
             last_seq: self.last_seq,

@@ -15,6 +15,7 @@ use subagent_protocol::record::{
     ElicitationRequested, OptionSet, Record, RecordType, Segment, Session, SessionOrigin, StartFailed,
     Terminating, TurnEnd,
 };
+use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result, surrogates};
 
 use super::actor::Actor;
@@ -336,6 +337,9 @@ impl Actor {
                 RecordType::Segment => body(&record).map(|segment| self.superseded(segment, &mut taken)),
                 _ => input(&record, taken.worker.known_turn, &mut taken.aside, |error| self.located(error)),
             };
+            if self.spec.parks() {
+                input = input.map(|input| input.map(|input| input.with_limit(Timestamp(record.at))));
+            }
             if let Ok(Some(Input::Session { took_ms, .. })) = &mut input {
                 *took_ms = self.waking_since.map(|since| millis(since.elapsed()));
             }
@@ -453,9 +457,10 @@ pub(crate) fn input(
         RecordType::StartFailed => {
             let error = body::<StartFailed>(record)?.error;
             let phase = error.details.get("phase").and_then(|phase| phase.as_str());
-            // A login that is missing says nothing of the session.
-            let login = error.details.get("reasonCategory").is_some_and(|category| category == "auth");
-            let restoring = !login && matches!(phase, Some("session/load" | "session/resume"));
+            // A login that is missing and a rate limit say nothing of the session.
+            let category = error.details.get("reasonCategory").and_then(|category| category.as_str());
+            let other = matches!(category, Some("auth" | "rate_limit"));
+            let restoring = !other && matches!(phase, Some("session/load" | "session/resume"));
             aside.restore_failure = restoring.then(|| error.message.clone());
             Some(Input::StartFailed { error: located(error) })
         }

@@ -20,6 +20,7 @@ mod inbox;
 mod ingest;
 mod order;
 mod own_worktree;
+mod parking;
 mod revival;
 mod runtime;
 mod setting;

@@ -6,6 +6,7 @@ use subagent_protocol::api::{SetOptions, WorkerSet};
 use subagent_protocol::frame::{Command, Refusal};
 use subagent_protocol::options::Options;
 use subagent_protocol::record::OptionSet;
+use subagent_protocol::state::OnRateLimit;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
@@ -45,15 +46,17 @@ struct Rest {
     /// The options that are left to the agent again.
     forget: Vec<String>,
     idle_timeout_ms: Option<u64>,
+    on_rate_limit: Option<OnRateLimit>,
 }
 
 impl Rest {
     fn of(request: &SetOptions) -> Self {
-        Self { forget: request.forget.clone(), idle_timeout_ms: request.idle_timeout_ms }
+        let SetOptions { options: _, forget, idle_timeout_ms, on_rate_limit } = request;
+        Self { forget: forget.clone(), idle_timeout_ms: *idle_timeout_ms, on_rate_limit: *on_rate_limit }
     }
 
     fn is_empty(&self) -> bool {
-        self.forget.is_empty() && self.idle_timeout_ms.is_none()
+        self.forget.is_empty() && self.idle_timeout_ms.is_none() && self.on_rate_limit.is_none()
     }
 
     fn apply(&self, spec: &mut Spec) {
@@ -61,6 +64,7 @@ impl Rest {
         if let Some(millis) = self.idle_timeout_ms {
             spec.idle_timeout_ms = Some(millis).filter(|millis| *millis > 0);
         }
+        spec.on_rate_limit = self.on_rate_limit.or(spec.on_rate_limit);
     }
 }
 
@@ -206,6 +210,7 @@ impl Actor {
             applied: current.is_some(),
             chosen: spec.options.clone(),
             idle_timeout_ms: spec.idle_timeout_ms,
+            on_rate_limit: spec.on_rate_limit,
             current,
         };
         serde_json::to_value(set).map_err(|error| Error::new(Code::Internal, error.to_string()))

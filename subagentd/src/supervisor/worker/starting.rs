@@ -167,7 +167,7 @@ impl Actor {
         // The daemon may have died before it had ended what the last one left.
         self.check_leftovers().await;
         let unsent = matches!(&self.worker.state, State::Turn(turn) if !turn.dispatching);
-        if unsent || self.worker.restart == Restart::Begun {
+        if (unsent && !self.worker.holds_turn()) || self.worker.restart == Restart::Begun {
             self.worker.link = LinkState::Starting;
             self.todo.push_back(Action::StartRuntime);
         }

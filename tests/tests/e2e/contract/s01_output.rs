@@ -185,6 +185,7 @@ const TAKES_SEVERAL: &[&str] = &[
     "stop",
     "rm",
     "logs",
+    "worker resume",
     "worker stop",
     "worker rm",
     "worker restart",

@@ -22,6 +22,8 @@ pub(crate) enum Job {
     Sleep,
     /// The same with messages that wait for the turn before them.
     Queue,
+    /// The same with a message that waits for the end of a rate limit.
+    Park,
     /// The same with a daemon that is killed while a worker lives that can delegate.
     Comeback,
     /// The same with a daemon that is killed before it is asked to end.
@@ -37,7 +39,7 @@ pub(crate) enum Kind {
     Check,
 }
 
-use Job::{Cancel, Comeback, Flood, Frozen, Pause, Queue, Remove, Sleep, StopDead, Stream, Work};
+use Job::{Cancel, Comeback, Flood, Frozen, Park, Pause, Queue, Remove, Sleep, StopDead, Stream, Work};
 use Kind::{Check, Hit};
 
 /// All points of the product.
@@ -158,6 +160,8 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("queue.after_commit", Hit, Queue),
     ("queue_open.before_commit", Hit, Queue),
     ("queue_open.after_commit", Hit, Queue),
+    ("unpark.before_commit", Hit, Park),
+    ("unpark.after_commit", Hit, Park),
     ("hibernate.before_commit", Hit, Sleep),
     ("hibernate.after_commit", Hit, Sleep),
     ("hibernate.before_send", Hit, Sleep),

@@ -129,6 +129,9 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
     if job == Job::Queue {
         queue(sandbox, &manager, &worker);
     }
+    if job == Job::Park {
+        park(sandbox, &manager, &worker);
+    }
     if job == Job::Comeback {
         let _ = manager.get(&["worker", "start", "--launcher", "demo", "--delegate"]);
         sandbox.kill_daemon();
@@ -217,6 +220,24 @@ fn queue(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     for number in 1..=2 {
         assert_eq!(sandbox.touches(&file(number)), 1, "message {number}");
     }
+}
+
+/// A message that waits for the end of a rate limit is done once.
+fn park(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+    let send = |key: &str, text: &str| {
+        let args = ["send", "--worker-id", worker, "--queue", "--no-wait", "--turn-id", key, "--text", text];
+        manager.get(&args)
+    };
+    let gate = sandbox.gate("limit");
+    let _ = send("key-limit", &format!("{}\n!rate-limit 300", gate.directive()));
+    let _ = send("key-parked", &format!("!touch {}", sandbox.file_name("parked")));
+    gate.open();
+    let _ = manager.get(&["wait", "--worker-id", worker, "--all", "--timeout-seconds", "20"]);
+    wait_until("the parked message to be done", DEADLINE, || {
+        let shown = manager.get(&["worker", "show", worker]);
+        (sandbox.touches("parked") > 0 && shown["parked"].is_null() && shown["state"] == "idle").then_some(())
+    });
+    assert_eq!(sandbox.touches("parked"), 1, "the message was sent once");
 }
 
 /// Leaves the agent idle until it is ended; the next turn brings it back.

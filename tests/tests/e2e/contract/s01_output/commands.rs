@@ -13,6 +13,7 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "logs",
     "worker logs",
     "worker restart",
+    "worker resume",
     "worker rm",
     "doctor",
     "completions",

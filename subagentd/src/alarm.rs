@@ -3,12 +3,16 @@
 use std::future::pending;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
+use std::time::Duration;
 
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use subagent_protocol::time::Timestamp;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+/// When the system has no timer to give, the clock is looked at so often.
+const WITHOUT_TIMER: Duration = Duration::from_secs(1);
 
 struct Raw(TimerFd);
 
@@ -22,11 +26,18 @@ impl AsRawFd for Raw {
 ///
 /// # Errors
 /// When the system has no timer to give.
-pub(super) async fn until(time: Option<Timestamp>) -> io::Result<()> {
+pub(crate) async fn until(time: Option<Timestamp>) -> io::Result<()> {
     let Some(time) = time else { return pending().await };
     let timer = armed(time)?;
     // The timer is not read: the owner looks at the clock.
     timer.readable().await.map(drop)
+}
+
+/// The same, for a caller that looks at the clock afterwards anyway.
+pub(crate) async fn reached(time: Option<Timestamp>) {
+    if until(time).await.is_err() {
+        tokio::time::sleep(WITHOUT_TIMER).await;
+    }
 }
 
 #[allow(unsafe_code)]
@@ -44,8 +55,6 @@ fn armed(time: Timestamp) -> io::Result<AsyncFd<Raw>> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::supervisor::entropy;
 

@@ -1,0 +1,40 @@
+//! What happens when a turn fails for a rate limit of the model's provider: `onRateLimit` of a launcher. Pure.
+
+use serde_json::{Map, Value};
+use subagent_protocol::state::OnRateLimit;
+
+use crate::check::{Checked, refuse, trimmed};
+use crate::error::Place;
+
+/// The values of `onRateLimit` and `--on-rate-limit`.
+pub const ON_RATE_LIMIT: [&str; 2] = [OnRateLimit::Park.as_str(), OnRateLimit::Fail.as_str()];
+
+/// The key `onRateLimit` of a launcher.
+pub(crate) fn of_launcher(launcher: &Map<String, Value>, field: &str) -> Checked<Option<OnRateLimit>> {
+    let place = || Place::Field(format!("{field}.onRateLimit"));
+    let Some(word) = trimmed(launcher.get("onRateLimit"), place)? else { return Ok(None) };
+    match OnRateLimit::parse(&word) {
+        Some(chosen) => Ok(Some(chosen)),
+        None => refuse(place(), format!("must be {}, not {word:?}", ON_RATE_LIMIT.join(" or "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_launcher_parks_or_fails() {
+        let read =
+            |value: Value| of_launcher(json!({"onRateLimit": value}).as_object().unwrap(), "launchers.a");
+        assert_eq!(read(json!("park")).unwrap(), Some(OnRateLimit::Park));
+        assert_eq!(read(json!("fail")).unwrap(), Some(OnRateLimit::Fail));
+        assert_eq!(read(json!(null)).unwrap(), None);
+        for wrong in [json!("wait"), json!(1), json!(true)] {
+            let place = read(wrong.clone()).unwrap_err().place;
+            assert_eq!(place, Place::Field("launchers.a.onRateLimit".to_owned()), "{wrong}");
+        }
+    }
+}

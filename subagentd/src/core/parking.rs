@@ -1,0 +1,94 @@
+//! The rules of parking: a worker whose provider limits its rate waits, and goes on by itself.
+//!
+//! While a worker is parked nothing is opened for it. A turn whose prompt was never written stays open and is given to
+//! the next runtime; any other has failed, and the next message follows it.
+
+use serde_json::json;
+use subagent_protocol::api::{WorkerParked, WorkerUnparked};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::TurnId;
+use subagent_protocol::record::TurnEnd;
+use subagent_protocol::state::{ParkReason, UnparkReason};
+use subagent_protocol::time::Timestamp;
+
+use super::rate_limit::Limit;
+use super::step::Next;
+use super::worker::{Action, Input, Link, State, Turn, Worker};
+
+impl Input {
+    /// The same input with the rate limit that its error reports, if it reports one; `at` is the time of the record.
+    #[must_use]
+    pub fn with_limit(self, at: Timestamp) -> Self {
+        let error = match &self {
+            Self::TurnEnd { end: TurnEnd::Failed { error }, .. } | Self::StartFailed { error } => error,
+            _ => return self,
+        };
+        match Limit::reported(error, at) {
+            Some(limit) => Self::RateLimited { limit, input: Box::new(self) },
+            None => self,
+        }
+    }
+}
+
+impl Worker {
+    /// Whether it waits for the end of a rate limit.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        self.parking.until.is_some()
+    }
+
+    /// Whether its open turn waits for that, too: its prompt was never written.
+    #[must_use]
+    pub fn holds_turn(&self) -> bool {
+        let unsent = matches!(self.state, State::Turn(Turn { dispatching: false, cancel: None, .. }));
+        unsent && self.is_parked()
+    }
+
+    /// When it goes on by itself; not as long as the runtime lives that failed to start for its turn.
+    #[must_use]
+    pub fn unparks_at(&self) -> Option<Timestamp> {
+        self.parking.until.filter(|_| !(self.holds_turn() && self.link != Link::None))
+    }
+}
+
+impl Next {
+    /// Parks the worker if the input reported a rate limit that parks it. Says whether it did.
+    pub(super) fn park(&mut self, turn: Option<&TurnId>) -> bool {
+        let Some(limit) = self.limit.take() else { return false };
+        if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
+            return false;
+        }
+        let Some(parking) = self.worker.parking.after(limit) else {
+            self.worker.parking.backoffs = 0;
+            return false;
+        };
+        self.worker.parking = parking;
+        let data = WorkerParked {
+            until: parking.until.unwrap_or(limit.at),
+            reason: ParkReason::RateLimit,
+            turn_id: turn.cloned(),
+            backoff: limit.until.is_none().then_some(parking.backoffs),
+        };
+        self.event(EventType::WorkerParked, json!(data), None);
+        true
+    }
+
+    /// Ends the parking; what was held back goes on.
+    pub(super) fn unpark(&mut self, reason: UnparkReason) {
+        if reason != UnparkReason::Due {
+            self.worker.parking.backoffs = 0;
+        }
+        let holds_turn = self.worker.holds_turn();
+        if self.worker.parking.until.take().is_none() {
+            return;
+        }
+        self.event(EventType::WorkerUnparked, json!(WorkerUnparked { reason }), None);
+        match self.worker.link {
+            Link::None if holds_turn => {
+                self.worker.link = Link::Starting;
+                self.actions.push(Action::StartRuntime);
+            }
+            _ => self.prompt_if_waiting(),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Rate limits that park a worker: until when, what goes on afterwards, and what is never sent twice.
+
+use subagent_protocol::event::EventType;
+use subagent_protocol::rate_limit::{self, Reset};
+use subagent_protocol::record::{SessionOrigin, TurnEnd};
+use subagent_protocol::state::{Dispatched, QueuePause, TurnStatus};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error};
+
+use super::checker::Checker;
+use super::{enqueue, failure, limited, send};
+use crate::core::queue::Urgency;
+use crate::core::rate_limit::{Limit, MAX_BACKOFFS, Parking};
+use crate::core::worker::{Action, Fact, Input, Link, State, Step, Worker};
+
+const SESSION: Input = Input::Session {
+    origin: SessionOrigin::New,
+    context_lost: false,
+    context_lost_reason: None,
+    took_ms: None,
+};
+const GONE: Input = Input::RuntimeGone { clean: true, rebooted: false };
+
+/// A worker is parked for a rate limit alone, nothing is sent twice for it, and both ends are told.
+pub(super) fn check(before: &Worker, input: &Input, step: &Step) {
+    let next = &step.worker;
+    let told = |wanted| {
+        let event = |fact: &&Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
+        step.facts.iter().filter(event).count()
+    };
+    let parks = told(EventType::WorkerParked) == 1;
+    assert!(!parks || matches!(input, Input::RateLimited { .. }), "parked without a rate limit");
+    assert!(!parks || next.is_parked());
+    let unparks = told(EventType::WorkerUnparked) == 1;
+    let stops = matches!(next.state, State::Stopping(_) | State::Stopped);
+    assert_eq!(
+        before.is_parked() && !next.is_parked(),
+        unparks || (before.is_parked() && stops),
+        "its end is told"
+    );
+    assert_eq!(!before.is_parked() && next.is_parked(), parks && !before.is_parked(), "its begin is told");
+    assert!(next.parking.backoffs <= MAX_BACKOFFS);
+    if parks && let Some(turn) = before.turn() {
+        let ends =
+            step.facts.iter().any(|fact| matches!(fact, Fact::TurnClosed { no, .. } if *no == turn.no));
+        // What may have been sent is over; what provably was not is kept.
+        let Input::RateLimited { input, .. } = input else { panic!("{input:?}") };
+        let starts = matches!(**input, Input::StartFailed { .. });
+        assert_eq!(ends, turn.dispatching || !starts, "{input:?}");
+        assert!(ends || next.holds_turn());
+    }
+    if parks {
+        assert!(
+            !step
+                .facts
+                .iter()
+                .any(|fact| matches!(fact, Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. }))
+        );
+    }
+    if next.holds_turn() && next.link == Link::None {
+        let starts = |action: &Action| matches!(action, Action::StartRuntime | Action::Prompt { .. });
+        assert!(!step.actions.iter().any(starts), "its turn is given to a runtime while it is parked");
+    }
+}
+
+fn fails(turn: u64) -> Input {
+    Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }
+}
+
+fn answered(turn: u64) -> Input {
+    Input::TurnEnd { turn, end: TurnEnd::Answered { stop_reason: None, usage: None, meta: None } }
+}
+
+fn after(inputs: &[Input]) -> Checker {
+    let mut checker = Checker::new();
+    for input in inputs {
+        checker.step(input).unwrap();
+    }
+    checker
+}
+
+/// A worker whose turn runs, and a message that waits behind it.
+fn at_work() -> Checker {
+    after(&[SESSION, send(1), Input::Dispatching { turn: 1 }, enqueue(1, Urgency::Queued)])
+}
+
+#[test]
+fn the_queue_waits_for_the_reset_and_goes_on_by_itself() {
+    let mut checker = at_work();
+    checker.step(&limited(fails(1), Some(60_000))).unwrap();
+    assert_eq!(checker.worker.parking, Parking { until: Some(Timestamp(61_000)), backoffs: 0 });
+    assert_eq!((checker.worker.queue.paused, checker.worker.queue.turns.len()), (None, 1));
+    let row = &checker.rows.turns[&1];
+    assert_eq!((row.status, row.dispatched), (TurnStatus::Failed, Dispatched::Maybe));
+    assert_eq!(checker.step(&send(2)), Err(Code::WorkerBusy));
+    checker.step(&enqueue(2, Urgency::Steered)).unwrap();
+    assert_eq!(checker.worker.queue.turns.len(), 2, "nothing is sent while it is parked");
+    checker.reload();
+    assert!(checker.worker.is_parked());
+    checker.worker.link = Link::Ready;
+    assert_eq!(checker.step(&Input::ParkingOver).unwrap(), [Action::Prompt { turn: 2 }]);
+    assert!(!checker.worker.is_parked());
+    assert_eq!(checker.rows.turns[&2].id, super::queued_id(2), "what steers is first");
+    assert!(checker.step(&Input::ParkingOver).unwrap().is_empty());
+}
+
+#[test]
+fn a_turn_whose_prompt_was_never_written_is_given_to_the_next_runtime() {
+    let mut checker = after(&[SESSION, GONE]);
+    assert_eq!(checker.step(&send(1)).unwrap(), [Action::StartRuntime]);
+    checker.step(&limited(Input::StartFailed { error: failure() }, Some(60_000))).unwrap();
+    assert!(checker.worker.holds_turn());
+    assert_eq!(checker.worker.unparks_at(), None, "the runtime lives that could not start");
+    assert!(checker.step(&GONE).unwrap().is_empty());
+    assert_eq!((checker.worker.link, checker.worker.unparks_at()), (Link::None, Some(Timestamp(61_000))));
+    assert_eq!(checker.step(&Input::ParkingOver).unwrap(), [Action::StartRuntime]);
+    assert_eq!(checker.step(&SESSION).unwrap(), [Action::Prompt { turn: 1 }]);
+    checker.step(&Input::Dispatching { turn: 1 }).unwrap();
+    checker.step(&answered(1)).unwrap();
+    assert_eq!(checker.rows.turns[&1].status, TurnStatus::Completed);
+}
+
+#[test]
+fn a_held_turn_can_be_canceled_and_its_worker_stopped() {
+    let held =
+        || after(&[SESSION, GONE, send(1), limited(Input::StartFailed { error: failure() }, None), GONE]);
+    let mut checker = held();
+    checker.step(&Input::Cancel { reason: "enough".to_owned() }).unwrap();
+    assert_eq!((&checker.worker.state, checker.worker.is_parked()), (&State::Idle, true));
+    assert_eq!(checker.rows.turns[&1].dispatched, Dispatched::No);
+    let mut checker = held();
+    checker.step(&Input::Stop).unwrap();
+    checker.step(&Input::NothingLeft).unwrap();
+    assert_eq!((&checker.worker.state, checker.worker.is_parked()), (&State::Stopped, false));
+    let mut checker = held();
+    assert_eq!(checker.step(&Input::Restart { force: false }), Err(Code::WorkerBusy));
+    assert_eq!(checker.step(&Input::Restart { force: true }).unwrap(), [Action::StartRuntime]);
+}
+
+#[test]
+fn without_a_time_it_waits_longer_each_time_and_then_the_queue_is_paused() {
+    let mut waits = Vec::new();
+    let mut checker = at_work();
+    for turn in 1..=u64::from(MAX_BACKOFFS) {
+        checker.step(&limited(fails(turn), None)).unwrap();
+        waits.push((checker.worker.parking.until.unwrap().0 - 1_000) / 1000);
+        checker.step(&enqueue(100 + u16::try_from(turn).unwrap(), Urgency::Queued)).unwrap();
+        checker.step(&Input::ParkingOver).unwrap();
+        checker.step(&Input::Dispatching { turn: turn + 1 }).unwrap();
+    }
+    assert_eq!(waits, [30, 60, 120, 240, 480]);
+    let last = u64::from(MAX_BACKOFFS) + 1;
+    checker.step(&limited(fails(last), None)).unwrap();
+    assert_eq!(
+        (checker.worker.parking, checker.worker.queue.paused),
+        (Parking::default(), Some(QueuePause::TurnFailed))
+    );
+}
+
+#[test]
+fn a_completed_turn_and_its_owner_end_the_count() {
+    let mut checker = at_work();
+    checker.step(&limited(fails(1), None)).unwrap();
+    checker.step(&Input::ParkingOver).unwrap();
+    assert_eq!(checker.worker.parking.backoffs, 1);
+    checker.step(&Input::Dispatching { turn: 2 }).unwrap();
+    checker.step(&answered(2)).unwrap();
+    assert_eq!(checker.worker.parking, Parking::default());
+    let mut checker = at_work();
+    checker.step(&limited(fails(1), None)).unwrap();
+    assert_eq!(checker.step(&Input::ResumeQueue).unwrap(), [Action::Prompt { turn: 2 }]);
+    assert_eq!(checker.worker.parking, Parking::default());
+}
+
+#[test]
+fn a_first_start_that_is_limited_leaves_its_queue_to_go_on() {
+    let mut checker = after(&[enqueue(1, Urgency::Queued)]);
+    checker.step(&limited(Input::StartFailed { error: failure() }, Some(60_000))).unwrap();
+    checker.step(&GONE).unwrap();
+    assert_eq!((&checker.worker.state, checker.worker.queue.paused), (&State::Error, None));
+    assert_eq!(checker.step(&Input::ParkingOver).unwrap(), [Action::StartRuntime]);
+}
+
+#[test]
+fn a_canceled_turn_parks_nobody() {
+    let mut checker = at_work();
+    checker.step(&Input::Cancel { reason: "enough".to_owned() }).unwrap();
+    checker.step(&Input::CancelRequested { turn: 1, reason: "enough".to_owned() }).unwrap();
+    checker.step(&limited(fails(1), Some(60_000))).unwrap();
+    assert!(!checker.worker.is_parked());
+}
+
+#[test]
+fn what_an_error_reports_is_believed_within_bounds() {
+    let at = Timestamp(1_795_292_982_000);
+    let limit = |reset| {
+        let error = rate_limit::mark(Error::new(Code::BackendRpcError, "m"), reset);
+        Limit::reported(&error, at).unwrap().until
+    };
+    let soon = Timestamp(at.0 + 5_000);
+    assert_eq!(limit(Some(Reset::At(soon))), Some(soon));
+    assert_eq!(limit(Some(Reset::AfterMs(5_000))), Some(soon));
+    for reset in [
+        None,
+        Some(Reset::At(Timestamp(at.0 - 5_000))),
+        Some(Reset::AfterMs(i64::MAX)),
+        Some(Reset::AfterMs(-1)),
+    ] {
+        assert_eq!(limit(reset), None, "{reset:?}");
+    }
+    let year = Reset::AfterMs(365 * 24 * 3600 * 1000);
+    assert_eq!(limit(Some(year)), None);
+    assert_eq!(Limit::reported(&failure(), at), None);
+}
+
+#[test]
+fn both_ends_are_told() {
+    let mut checker = at_work();
+    let facts = checker.worker.step(limited(fails(1), None)).unwrap().facts;
+    let told: Vec<_> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::Event { event_type: EventType::WorkerParked, data, .. } => Some(data.clone()),
+            _ => None,
+        })
+        .collect();
+    let turn = super::turn_id(1);
+    let until = Timestamp(31_000);
+    assert_eq!(
+        told,
+        [serde_json::json!({"until": until, "reason": "rate_limit", "backoff": 1, "turnId": turn})]
+    );
+    checker.step(&limited(fails(1), None)).unwrap();
+    let facts = checker.worker.step(Input::ParkingOver).unwrap().facts;
+    let is_end = |fact: &Fact| matches!(fact, Fact::Event { event_type: EventType::WorkerUnparked, data, .. } if data["reason"] == "due");
+    assert!(facts.iter().any(is_end));
+}
