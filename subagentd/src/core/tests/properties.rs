@@ -291,7 +291,8 @@ fn new_states(states: &[Checker], inputs: &[Input], seen: &BTreeSet<String>) -> 
                 let text = format!("{:?}", checker.worker);
                 let after = mem::replace(&mut checker, before.clone());
                 // Of what follows while it stays parked only the first step is looked at; the generated histories go on.
-                if before.worker.is_parked() && after.worker.is_parked() && !after.worker.holds_turn() {
+                let goes_on = matches!(input, Input::RuntimeGone { .. });
+                if before.worker.is_parked() && after.worker.is_parked() && !goes_on {
                     continue;
                 }
                 if !seen.contains(&text) {
