@@ -186,6 +186,18 @@ pub(crate) fn cut(world: &World) -> String {
     trouble(world, "CUT: half of an answer")
 }
 
+/// A worker that a rate limit has parked: a message waits, and is sent once when its owner resumes it.
+fn goes_on(world: &World) {
+    let prompt = "SAY: no longer limited";
+    let sending = world.sandbox.sending(&world.worker, prompt).args(["--queue", "--no-wait"]);
+    let queued = sending.run().data_of("turn.queued");
+    assert_eq!(world.asked(prompt), 0, "it is sent to a provider that wants fewer requests");
+    let resumed = world.run(&["worker", "resume", &world.worker]).data_of("worker.resumed");
+    assert_eq!((&resumed["unparked"], &resumed["turnId"]), (&true.into(), &queued["turnId"]));
+    let end = world.next(&world.worker, &queued["acceptedEventId"]);
+    assert_eq!((&end["type"], world.asked(prompt)), (&"turn.completed".into(), 1));
+}
+
 /// Returns what the user sees when the provider fails. An agent that keeps
 /// retrying is canceled meanwhile.
 fn trouble(world: &World, prompt: &str) -> String {
@@ -216,6 +228,9 @@ fn trouble(world: &World, prompt: &str) -> String {
             _ => panic!("{end}"),
         }
     };
+    if !world.sandbox.show(&world.worker)["parked"].is_null() {
+        goes_on(world);
+    }
     world.say("after the trouble");
     cell
 }
