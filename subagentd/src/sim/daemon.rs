@@ -32,11 +32,11 @@ pub(super) enum Goal {
 fn sometimes_limited(meaning: Input, record: &Record<'_>) -> Input {
     let fails =
         matches!(meaning, Input::TurnEnd { end: TurnEnd::Failed { .. }, .. } | Input::StartFailed { .. });
-    if !fails || record.n % 3 != 0 {
+    if !fails || !record.n.is_multiple_of(3) {
         return meaning;
     }
     let at = Timestamp(record.at);
-    let until = (record.n % 2 == 0).then_some(Timestamp(record.at.saturating_add(1_000)));
+    let until = record.n.is_multiple_of(2).then_some(Timestamp(record.at.saturating_add(1_000)));
     Input::RateLimited { limit: Limit { at, until }, input: Box::new(meaning) }
 }
 
