@@ -112,6 +112,7 @@ const NAMES: &[(&[Kind], &[&str])] = &[
             "list_directory",
             "LS",
             "list",
+            "ls",
             "ReadMediaFile",
             "read_text_file",
         ],

@@ -186,7 +186,7 @@ fn ctrl_c_ends_the_wait_and_not_the_turn() {
         .iter()
         .find_map(|line| line.strip_prefix("Try:  subagent "))
         .unwrap_or_else(|| panic!("{lines:?}"));
-    assert!(screen.text().contains("the turn must continue"), "{lines:?}");
+    assert!(screen.text().contains("the turn goes on"), "{lines:?}");
     gate.open();
     let args: Vec<&str> = command.split(' ').collect();
     assert_eq!(sandbox.run(&args).data_of("event.matched")["type"], "turn.completed");

@@ -282,8 +282,14 @@ fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
 }
 
 /// Commands without `--json`, or with other output.
-const PLAIN: [&str; 5] =
-    ["subagent watch", "subagent completions", "subagent demo", "subagent prompt render", "subagent mcp"];
+const PLAIN: [&str; 6] = [
+    "subagent watch",
+    "subagent completions",
+    "subagent demo",
+    "subagent prompt render",
+    "subagent mcp",
+    "subagent panel",
+];
 /// Needs a terminal, and changes something only through other commands.
 const BOARD: &str = "subagent top";
 /// Runs until it is ended, and is not repeated.

@@ -50,7 +50,7 @@ pub(crate) fn daemon_killed(world: &World) -> String {
     assert_eq!(end["type"], "turn.completed", "{end}");
     assert_eq!(world.sandbox.runtime(&world.worker).pid, runtime.pid);
     assert_eq!(world.asked("gate-daemon"), 1, "the prompt was delivered more than once");
-    "the turn must continue".into()
+    "the turn goes on".into()
 }
 
 /// Waits until the agent can load the session of this worker.

@@ -16,7 +16,6 @@ use subagent_tests::harness::{Launcher, Sandbox, assert_shape, request, wait_unt
 
 /// Codes that no test here produces, with the reason.
 const NOT_HERE: &[(Code, &str)] = &[
-    (Code::AmbiguousWorker, "ids are random; tested in `supervisor::addresses`"),
     (Code::Internal, "a defect; no known way to cause one"),
     (
         Code::ControllerHintUnwritable,
