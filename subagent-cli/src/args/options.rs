@@ -21,7 +21,7 @@ pub struct OptionFlags {
     /// End an idle agent after this time until it is needed: 30m, 12h, 90s or never
     #[arg(long, value_name = "TIME", value_parser = super::numbers::idle_timeout)]
     pub idle_timeout: Option<u64>,
-    /// At a rate limit of the model's provider: park the worker until the reset [default], or fail
+    /// At a rate limit of the model's provider: park the worker until the reset (default), or fail
     #[arg(long, value_name = "WHAT", value_parser = subagent_config::rate_limits::ON_RATE_LIMIT)]
     pub on_rate_limit: Option<String>,
 }
