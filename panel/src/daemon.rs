@@ -131,8 +131,14 @@ pub(crate) struct Lines {
     rest: BytesMut,
 }
 
+fn broken_off(message: &str) -> Vec<Value> {
+    let error = Error::new(Code::DaemonNotRunning, message).retryable();
+    vec![json!({"ok": false, "error": error})]
+}
+
 impl Lines {
-    /// All whole lines that are there, as soon as there is one; empty at the end.
+    /// All whole lines that are there, as soon as there is one; none after the orderly end. Where the stream breaks off
+    /// there is an error, as the daemon writes one.
     pub(crate) async fn next(&mut self) -> Vec<Value> {
         loop {
             let end = self.rest.iter().rposition(|byte| *byte == b'\n');
@@ -147,10 +153,11 @@ impl Lines {
                         self.rest.extend_from_slice(&data);
                     }
                 }
-                _ => return Vec::new(),
+                Some(Err(_)) => return broken_off("the daemon has broken off the stream"),
+                None => return Vec::new(),
             }
             if self.rest.len() > MAX_LINE_BYTES {
-                return Vec::new();
+                return broken_off("a line of the daemon is too long");
             }
         }
     }

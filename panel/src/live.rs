@@ -276,10 +276,13 @@ impl Following {
             tokio::select! {
                 () = out.closed() => return Err(End::Page),
                 lines = events.next() => {
+                    // The stream of a stopped worker ends in order, and so does that of a daemon that is replaced.
                     if lines.is_empty() {
-                        // The stream of a worker that was stopped ends in order.
-                        say(out, &json!({"ended": true})).await?;
-                        return Ok(());
+                        let worker: Value = get(base.clone()).read(&socket).await?;
+                        if worker["state"] == "stopped" {
+                            say(out, &json!({"ended": true})).await?;
+                            return Ok(());
+                        }
                     }
                     Self::tell(&mut story, parsed(lines)?, out).await?;
                 }

@@ -68,8 +68,12 @@ pub(crate) fn expected(agent: &str, row: &str) -> Option<String> {
 
 /// Returns the rows of the table, with their cells.
 fn rows(text: &str) -> Vec<Vec<String>> {
+    let table = text
+        .lines()
+        .skip_while(|line| !line.starts_with("| what | "))
+        .take_while(|line| line.starts_with('|'));
     // After the head and the line below it.
-    text.lines().filter_map(cells).skip(1).collect()
+    table.filter_map(cells).skip(1).collect()
 }
 
 /// Returns the blocks of YAML, in order.

@@ -47,7 +47,7 @@ fn world() -> World {
     let done = sandbox.start("demo");
     let accepted = sandbox.send(&done, "!tool read src/lib.rs\nI have read the file.\n\nIt is 漢字 all the way down, and this is a line that is much wider than a narrow terminal.");
     let asks =
-        ["worker", "start", "--name", "login", "--label", "Fix the login of 漢字 users who have no password"];
+        ["worker", "start", "--name", "login", "--label", "Fix the login of 漢字 users who have no key"];
     sandbox.run(&asks).data_of("worker.started");
     let script = "!plan Read it|Mend it\n!ask execute rm -rf build && make --jobs 8 everything";
     let asked = sandbox.send(sandbox.show("login")["workerId"].as_str().unwrap(), script);
