@@ -17,6 +17,9 @@ const MAX_HOLDERS: usize = 8;
 /// `TCP_ESTABLISHED` in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
 
+/// The kernel gives its table in pieces. A piece that is read while other connections end can lack an entry.
+const MAX_READS: usize = 5;
+
 /// The processes that hold the other end of the connection from `peer` to `own`: one, or those that inherited it. The
 /// connection must be of this process's user.
 ///
@@ -34,10 +37,16 @@ pub(crate) fn holders(peer: SocketAddr, own: SocketAddr) -> Result<Vec<ProcessId
         .recommend("use a browser of the same user on this machine")
     };
     let table = if peer.is_ipv4() { "/proc/net/tcp" } else { "/proc/net/tcp6" };
-    let text =
-        fs::read_to_string(table).map_err(|error| unknown(&format!("{table} cannot be read: {error}")))?;
-    let socket =
-        find(&text, peer, own).ok_or_else(|| unknown("its connection is not in the kernel's table"))?;
+    let mut socket = None;
+    for _ in 0..MAX_READS {
+        let text = fs::read_to_string(table)
+            .map_err(|error| unknown(&format!("{table} cannot be read: {error}")))?;
+        socket = find(&text, peer, own);
+        if socket.is_some() {
+            break;
+        }
+    }
+    let socket = socket.ok_or_else(|| unknown("its connection is not in the kernel's table"))?;
     if socket.uid != geteuid().as_raw() {
         return Err(unknown(&format!("its connection is of user {}", socket.uid)));
     }
