@@ -31,7 +31,7 @@ pub struct Need {
 pub enum Group {
     /// It waits for its owner.
     Needs,
-    /// It has a turn, or is being started.
+    /// It has a turn, is being started, or is parked with something to do.
     Working,
     /// It has nothing to do, or failed.
     Done,
@@ -108,8 +108,17 @@ impl Row {
             WorkerState::WaitingApproval => Group::Needs,
             _ if !self.needs.is_empty() => Group::Needs,
             WorkerState::Starting | WorkerState::Running | WorkerState::Canceling => Group::Working,
+            // It goes on by itself.
+            WorkerState::Idle | WorkerState::Error if self.parked_until.is_some() && self.has_work() => {
+                Group::Working
+            }
             WorkerState::Idle | WorkerState::Error | WorkerState::Stopped => Group::Done,
         }
+    }
+
+    /// Whether a message waits or a turn is held.
+    fn has_work(&self) -> bool {
+        self.waiting > 0 || self.active_turn_id.is_some()
     }
 
     fn enter(&mut self, state: WorkerState, at: Timestamp) {
@@ -379,6 +388,17 @@ mod tests {
         );
         assert_eq!(waiting(&[paused, ("queue.resumed", json!({"length": 2})), started]), 1);
         assert_eq!(waiting(&[("worker.stopped", json!({}))]), 0);
+    }
+
+    #[test]
+    fn a_parked_worker_works_if_something_waits() {
+        let parked = ("worker.parked", json!({"until": "2026-11-21T20:35:00Z", "reason": "rate_limit"}));
+        let queued = ("turn.queued", json!({"turnId": "turn_0000000003", "position": 1}));
+        let group = |events: &[(&str, Value)]| after(json!({}), events).rows()[0].group();
+        assert_eq!(group(std::slice::from_ref(&parked)), Group::Done);
+        assert_eq!(group(std::slice::from_ref(&queued)), Group::Done);
+        assert_eq!(group(&[parked.clone(), queued.clone()]), Group::Working);
+        assert_eq!(group(&[parked, queued, ("worker.unparked", json!({"reason": "due"}))]), Group::Done);
     }
 
     #[test]

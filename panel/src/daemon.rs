@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::bridge::Answer;
 
 /// How long a daemon may take for an answer. A stop may take 25 s.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A request to a daemon.
 #[derive(Debug, Clone)]
@@ -84,14 +84,7 @@ impl<'a> Ask<'a> {
 
     /// The data of the answer's envelope.
     pub(crate) async fn send(&self, socket: &Path) -> Answer {
-        let response = self.open(socket).await?;
-        let body = timeout(LIMIT, response.into_body().collect()).await;
-        let Ok(Ok(body)) = body else {
-            return Err(error(
-                &Error::new(Code::DaemonNotRunning, "the daemon's answer broke off").retryable(),
-            ));
-        };
-        envelope(&body.to_bytes())
+        envelope(&whole(self.open(socket).await?).await?)
     }
 
     /// The data as a type.
@@ -108,9 +101,16 @@ impl<'a> Ask<'a> {
         if response.status().is_success() {
             return Ok(Lines { body: response.into_body(), rest: BytesMut::new() });
         }
-        let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
-        envelope(&body.unwrap_or_default())
+        envelope(&whole(response).await?)
             .and_then(|_| Err(error(&Error::new(Code::Internal, "the daemon's answer is not a stream"))))
+    }
+}
+
+/// Reads the body of an answer.
+async fn whole(response: Response<Incoming>) -> Result<Bytes, Value> {
+    match timeout(LIMIT, response.into_body().collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        _ => Err(error(&Error::new(Code::DaemonNotRunning, "the daemon's answer broke off").retryable())),
     }
 }
 
@@ -131,7 +131,8 @@ pub(crate) struct Lines {
     rest: BytesMut,
 }
 
-fn broken_off(message: &str) -> Vec<Value> {
+/// The line that a daemon would write where its stream breaks off.
+pub(crate) fn broken_off(message: &str) -> Vec<Value> {
     let error = Error::new(Code::DaemonNotRunning, message).retryable();
     vec![json!({"ok": false, "error": error})]
 }

@@ -58,6 +58,15 @@ pub(crate) struct Doors {
     failures: VecDeque<Instant>,
 }
 
+/// What a browser gives for a session.
+#[derive(Clone, Copy)]
+pub(crate) enum Given<'a> {
+    /// The token of a link.
+    Token(&'a str),
+    /// A pairing code.
+    Code(&'a str),
+}
+
 /// Why an exchange was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
@@ -83,44 +92,47 @@ impl Doors {
         self.pairing = Some(Pairing { code, until: now + CODE_TIME, tries: 0 });
     }
 
-    /// Exchanges a token for the session with this secret.
-    pub(crate) fn exchange_token(
+    /// Exchanges a token or a code for the session with this secret.
+    pub(crate) fn exchange(
         &mut self,
-        given: &str,
+        given: Given<'_>,
         session: String,
         now: Instant,
     ) -> Result<(), Refused> {
         self.may_try(now)?;
-        // All are compared, so that the time says nothing.
-        let matching = self.links.iter().map(|link| link.is(given)).collect::<Vec<_>>();
-        let Some(at) = matching.iter().position(|is| *is) else { return self.failed(now) };
-        self.links.remove(at);
+        let is_right = match given {
+            Given::Token(token) => self.use_link(token),
+            Given::Code(code) => self.use_code(code, now),
+        };
+        if !is_right {
+            self.failures.push_back(now);
+            return Err(Refused::Wrong);
+        }
         self.admit(session);
         Ok(())
     }
 
-    /// Exchanges a pairing code for the session with this secret.
-    pub(crate) fn exchange_code(
-        &mut self,
-        given: &str,
-        session: String,
-        now: Instant,
-    ) -> Result<(), Refused> {
-        self.may_try(now)?;
+    fn use_link(&mut self, token: &str) -> bool {
+        // All are compared, so that the time says nothing.
+        let matching = self.links.iter().map(|link| link.is(token)).collect::<Vec<_>>();
+        let found = matching.iter().position(|is| *is);
+        if let Some(at) = found {
+            self.links.remove(at);
+        }
+        found.is_some()
+    }
+
+    fn use_code(&mut self, code: &str, now: Instant) -> bool {
         let Some(pairing) = self.pairing.as_mut().filter(|pairing| now < pairing.until) else {
             self.pairing = None;
-            return self.failed(now);
+            return false;
         };
         pairing.tries += 1;
-        let (is_right, is_last) = (pairing.code.is(&plain(given)), pairing.tries >= CODE_TRIES);
+        let (is_right, is_last) = (pairing.code.is(&plain(code)), pairing.tries >= CODE_TRIES);
         if is_right || is_last {
             self.pairing = None;
         }
-        if !is_right {
-            return self.failed(now);
-        }
-        self.admit(session);
-        Ok(())
+        is_right
     }
 
     /// Whether this is the secret of a session.
@@ -141,11 +153,6 @@ impl Doors {
         }
         if self.failures.len() < MAX_FAILURES { Ok(()) } else { Err(Refused::TooMany) }
     }
-
-    fn failed(&mut self, now: Instant) -> Result<(), Refused> {
-        self.failures.push_back(now);
-        Err(Refused::Wrong)
-    }
 }
 
 /// A code as it is compared: people type it with blanks and capitals.
@@ -165,11 +172,11 @@ mod tests {
     fn a_token_is_good_for_one_exchange() {
         let (mut doors, now) = (Doors::default(), Instant::now());
         doors.add_link("right".to_owned());
-        assert_eq!(doors.exchange_token("wrong", session(1), now), Err(Refused::Wrong));
-        assert_eq!(doors.exchange_token("", session(1), now), Err(Refused::Wrong));
+        assert_eq!(doors.exchange(Given::Token("wrong"), session(1), now), Err(Refused::Wrong));
+        assert_eq!(doors.exchange(Given::Token(""), session(1), now), Err(Refused::Wrong));
         assert!(!doors.is_session(&session(1)) && !doors.is_session(""));
-        assert_eq!(doors.exchange_token("right", session(2), now), Ok(()));
-        assert_eq!(doors.exchange_token("right", session(3), now), Err(Refused::Wrong));
+        assert_eq!(doors.exchange(Given::Token("right"), session(2), now), Ok(()));
+        assert_eq!(doors.exchange(Given::Token("right"), session(3), now), Err(Refused::Wrong));
         assert!(doors.is_session(&session(2)) && !doors.is_session(&session(3)));
     }
 
@@ -177,16 +184,16 @@ mod tests {
     fn a_code_is_good_once_for_ten_minutes_and_five_tries() {
         let (mut doors, now) = (Doors::default(), Instant::now());
         doors.set_code("abcd-2345", now);
-        assert_eq!(doors.exchange_code("ABCD 2345", session(1), now), Ok(()));
-        assert_eq!(doors.exchange_code("abcd-2345", session(2), now), Err(Refused::Wrong));
+        assert_eq!(doors.exchange(Given::Code("ABCD 2345"), session(1), now), Ok(()));
+        assert_eq!(doors.exchange(Given::Code("abcd-2345"), session(2), now), Err(Refused::Wrong));
         doors.set_code("abcd-2345", now);
-        assert_eq!(doors.exchange_code("abcd2345", session(2), now + CODE_TIME), Err(Refused::Wrong));
+        assert_eq!(doors.exchange(Given::Code("abcd2345"), session(2), now + CODE_TIME), Err(Refused::Wrong));
         let mut doors = Doors::default();
         doors.set_code("abcd-2345", now);
         for _ in 0..CODE_TRIES {
-            assert_eq!(doors.exchange_code("abcd-2346", session(3), now), Err(Refused::Wrong));
+            assert_eq!(doors.exchange(Given::Code("abcd-2346"), session(3), now), Err(Refused::Wrong));
         }
-        assert_eq!(doors.exchange_code("abcd-2345", session(3), now), Err(Refused::Wrong));
+        assert_eq!(doors.exchange(Given::Code("abcd-2345"), session(3), now), Err(Refused::Wrong));
     }
 
     #[test]
@@ -194,10 +201,10 @@ mod tests {
         let (mut doors, now) = (Doors::default(), Instant::now());
         doors.add_link("right".to_owned());
         for _ in 0..MAX_FAILURES {
-            assert_eq!(doors.exchange_token("wrong", session(1), now), Err(Refused::Wrong));
+            assert_eq!(doors.exchange(Given::Token("wrong"), session(1), now), Err(Refused::Wrong));
         }
-        assert_eq!(doors.exchange_token("right", session(1), now), Err(Refused::TooMany));
-        assert_eq!(doors.exchange_token("right", session(1), now + WINDOW), Ok(()));
+        assert_eq!(doors.exchange(Given::Token("right"), session(1), now), Err(Refused::TooMany));
+        assert_eq!(doors.exchange(Given::Token("right"), session(1), now + WINDOW), Ok(()));
     }
 
     #[test]
@@ -205,7 +212,7 @@ mod tests {
         let (mut doors, now) = (Doors::default(), Instant::now());
         for number in 0..=MAX_SESSIONS {
             doors.add_link(format!("t{number}"));
-            doors.exchange_token(&format!("t{number}"), session(number), now).unwrap();
+            doors.exchange(Given::Token(&format!("t{number}")), session(number), now).unwrap();
         }
         assert!(!doors.is_session(&session(0)) && doors.is_session(&session(MAX_SESSIONS)));
     }

@@ -54,6 +54,8 @@ pub struct Options {
     pub port: Option<u16>,
     /// Whether all changes are refused.
     pub read_only: bool,
+    /// Whether connections of processes that hide their files are accepted, as `ssh -L` needs it.
+    pub is_forwarded: bool,
     /// The panel ends after this time without a page.
     pub idle_exit: Option<Duration>,
 }
@@ -105,7 +107,7 @@ impl Panel {
         let listeners = listen(options.port).await?;
         let port =
             listeners.first().map(TcpListener::local_addr).transpose()?.map_or(0, |address| address.port());
-        let shared = Arc::new(Shared::new(bridge, port, options.read_only));
+        let shared = Arc::new(Shared::new(bridge, port, options));
         Ok(Self { listeners, port, idle_exit: options.idle_exit, shared })
     }
 

@@ -12,10 +12,10 @@ use subagent_protocol::event::Event;
 use subagent_protocol::ids::WorkerId;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::bridge::{Bridge, Place};
-use crate::daemon::{Ask, Lines};
+use crate::daemon::{Ask, LIMIT, Lines, broken_off};
 use crate::rows::{Questions, Told, question};
 use crate::story::{self, Story};
 
@@ -190,12 +190,17 @@ impl PlaceStream<'_> {
             if questions.contains_key(&id) {
                 continue;
             }
-            // It may be over already: then its end comes in the stream.
             let asked: Result<ApprovalShown, Value> =
                 Ask::get(format!("/v1/approvals/{id}"), self.behalf).read(socket).await;
-            if let Ok(asked) = asked {
-                questions.insert(id, question(&asked));
-                changed = true;
+            match asked {
+                Ok(asked) => {
+                    questions.insert(id, question(&asked));
+                    changed = true;
+                }
+                // It is over already: its end comes in the stream.
+                Err(error) if is_not_found(&error) => {}
+                // The question may still be open. The place begins again.
+                Err(error) => return Err(error.into()),
             }
         }
         if changed {
@@ -205,6 +210,11 @@ impl PlaceStream<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether what was asked for does not exist (any more).
+fn is_not_found(error: &Value) -> bool {
+    error["code"].as_str().is_some_and(|code| code.ends_with("_NOT_FOUND"))
 }
 
 /// Whether an event changes what only a snapshot has: usage, budgets, worktrees, tasks.
@@ -244,9 +254,14 @@ pub(crate) struct Following {
 impl Following {
     /// Tells a page the newest part of a transcript and what follows, until the page or the daemon is gone.
     pub(crate) async fn run(self, out: Out) {
-        if let Err(End::Daemon(error)) = self.follow(&out).await {
-            // The page asks again, with its cursor.
-            let _ = say(&out, &json!({"down": error})).await;
+        let end = tokio::select! {
+            () = out.closed() => return,
+            end = self.follow(&out) => end,
+        };
+        if let Err(End::Daemon(error)) = end {
+            // The page asks again, with its cursor, unless the worker does not exist any more.
+            let ended = is_not_found(&error);
+            let _ = say(&out, &json!({"down": error, "ended": ended})).await;
         }
     }
 
@@ -274,7 +289,6 @@ impl Following {
         let mut heartbeat = interval(HEARTBEAT);
         loop {
             tokio::select! {
-                () = out.closed() => return Err(End::Page),
                 lines = events.next() => {
                     // The stream of a stopped worker ends in order, and so does that of a daemon that is replaced.
                     if lines.is_empty() {
@@ -309,7 +323,10 @@ impl Following {
     async fn cursor_is_kept(&self, base: &str, from: &str, socket: &std::path::Path) -> Result<(), Value> {
         let mut lines: Lines =
             Ask::get(format!("{base}/events?from={from}"), &self.behalf).lines(socket).await?;
-        match lines.next().await.into_iter().next() {
+        let first = timeout(LIMIT, lines.next())
+            .await
+            .unwrap_or_else(|_| broken_off("the daemon's answer takes too long"));
+        match first.into_iter().next() {
             Some(mut line) if line["ok"] == false => Err(line["error"].take()),
             _ => Ok(()),
         }

@@ -23,18 +23,26 @@ const MAX_READS: usize = 5;
 /// The processes that hold the other end of the connection from `peer` to `own`: one, or those that inherited it. The
 /// connection must be of this process's user.
 ///
-/// A process may hide its descriptors (`PR_SET_DUMPABLE`; sshd does, for `ssh -L`). If no visible process holds the socket, a
-/// hidden process does. Then all hidden processes below an agent count; without such a process, one of the others counts.
+/// A connection that no visible process holds is refused: an agent can hide a socket (a thread with descriptors of its own,
+/// a descriptor in flight between two processes). sshd hides its descriptors too (`PR_SET_DUMPABLE`). So `is_forwarded`
+/// accepts such a connection: then all hidden processes below an agent count; without such a process, one of the other
+/// hidden ones counts.
 ///
 /// # Errors
 /// `FORBIDDEN_ORIGIN` if it cannot be told, or is of another user.
-pub(crate) fn holders(peer: SocketAddr, own: SocketAddr) -> Result<Vec<ProcessId>, Error> {
+pub(crate) fn holders(
+    peer: SocketAddr,
+    own: SocketAddr,
+    is_forwarded: bool,
+) -> Result<Vec<ProcessId>, Error> {
     let unknown = |why: &str| {
         Error::new(
             Code::ForbiddenOrigin,
             format!("the panel cannot tell which process sent the request: {why}"),
         )
-        .recommend("use a browser of the same user on this machine")
+        .recommend(
+            "use a browser of the same user on this machine; for ssh -L start the panel with --forwarded",
+        )
     };
     let table = if peer.is_ipv4() { "/proc/net/tcp" } else { "/proc/net/tcp6" };
     let mut socket = None;
@@ -51,9 +59,9 @@ pub(crate) fn holders(peer: SocketAddr, own: SocketAddr) -> Result<Vec<ProcessId
         return Err(unknown(&format!("its connection is of user {}", socket.uid)));
     }
     let found = search(socket.inode).map_err(|error| unknown(&format!("/proc cannot be read: {error}")))?;
-    let holders = found.counting();
+    let holders = found.counting(is_forwarded);
     match holders.len() {
-        0 => Err(unknown("no process holds its connection")),
+        0 => Err(unknown("no visible process holds its connection")),
         1..=MAX_HOLDERS => Ok(holders),
         count => Err(unknown(&format!("{count} processes hold its connection"))),
     }
@@ -101,10 +109,11 @@ struct Found {
 }
 
 impl Found {
-    /// Those on whose behalf the request counts.
-    fn counting(self) -> Vec<ProcessId> {
+    /// Those on whose behalf the request counts. Hidden processes count only with `is_forwarded`.
+    fn counting(self, is_forwarded: bool) -> Vec<ProcessId> {
         match (self.holding.is_empty(), self.below.is_empty()) {
             (false, _) => self.holding,
+            (true, _) if !is_forwarded => Vec::new(),
             (true, false) => self.below,
             (true, true) => self.hidden.into_iter().take(1).collect(),
         }
@@ -186,23 +195,50 @@ mod tests {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (server, peer) = listener.accept().unwrap();
             let own = nix::unistd::getpid().as_raw();
-            let found = holders(peer, server.local_addr().unwrap()).unwrap();
+            let found = holders(peer, server.local_addr().unwrap(), false).unwrap();
             assert!(found.iter().any(|id| id.pid == own), "{found:?}");
             drop(client);
         }
     }
 
     #[test]
-    fn among_hidden_processes_those_below_an_agent_count_first() {
+    fn hidden_processes_count_on_request_and_those_below_an_agent_first() {
         let all =
             |pids: &[i32]| pids.iter().map(|pid| ProcessId { pid: *pid, start_time: 1 }).collect::<Vec<_>>();
-        let counting = |holding: &[i32], below: &[i32], hidden: &[i32]| {
-            Found { holding: all(holding), below: all(below), hidden: all(hidden) }.counting()
+        let counting = |is_forwarded: bool, holding: &[i32], below: &[i32], hidden: &[i32]| {
+            Found { holding: all(holding), below: all(below), hidden: all(hidden) }.counting(is_forwarded)
         };
-        assert_eq!(counting(&[1, 2], &[3], &[4]), all(&[1, 2]), "visible holders");
-        assert_eq!(counting(&[], &[3, 5], &[4]), all(&[3, 5]), "one of these may hold it");
-        assert_eq!(counting(&[], &[], &[4, 6]), all(&[4]), "no agent can");
-        assert_eq!(counting(&[], &[], &[]), []);
+        for is_forwarded in [false, true] {
+            assert_eq!(counting(is_forwarded, &[1, 2], &[3], &[4]), all(&[1, 2]), "visible holders");
+            assert_eq!(counting(is_forwarded, &[], &[], &[]), []);
+        }
+        assert_eq!(counting(true, &[], &[3, 5], &[4]), all(&[3, 5]), "one of these may hold it");
+        assert_eq!(counting(true, &[], &[], &[4, 6]), all(&[4]), "an agent may have hidden its socket");
+        assert_eq!(counting(false, &[], &[3], &[4]), []);
+        assert_eq!(counting(false, &[], &[], &[4, 6]), []);
+    }
+
+    #[test]
+    fn a_connection_that_no_visible_process_holds_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let hiding = std::thread::spawn(move || {
+            // The system shows only the descriptors of the first thread. Some containers forbid the call.
+            let is_hidden = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).is_ok();
+            let client = TcpStream::connect(address).unwrap();
+            let _ = wait.recv();
+            drop(client);
+            is_hidden
+        });
+        let (server, peer) = listener.accept().unwrap();
+        let found = holders(peer, server.local_addr().unwrap(), false);
+        drop(done);
+        if hiding.join().unwrap() {
+            let error = found.unwrap_err();
+            assert_eq!(error.code, Code::ForbiddenOrigin);
+            assert!(error.message.contains("no visible process holds"), "{}", error.message);
+        }
     }
 
     #[test]
@@ -211,7 +247,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, peer) = listener.accept().unwrap();
         drop(client);
-        let error = holders(peer, server.local_addr().unwrap()).unwrap_err();
+        let error = holders(peer, server.local_addr().unwrap(), false).unwrap_err();
         assert_eq!(error.code, Code::ForbiddenOrigin);
     }
 }

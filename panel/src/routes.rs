@@ -30,33 +30,16 @@ pub(crate) enum Route {
 }
 
 /// Reading requests that a daemon answers as they are; `*` stands for one id or name.
-const READS: &[&str] = &[
-    "approvals/*",
-    "rules",
-    "tasks",
-    "turns/*",
-    "usage",
-    "workers/*",
-    "workers/*/budget",
-    "workers/*/logs",
-    "workers/*/turns",
-    "worktrees",
-];
+const READS: &[&str] = &["approvals/*", "usage", "workers/*", "workers/*/logs", "workers/*/turns"];
 /// Changing requests that a daemon carries out as they are.
 const CHANGES: &[&str] = &[
-    "rules/*/remove",
-    "tasks/*/cancel",
     "turns/*/drop",
     "turns/*/move",
-    "turns/*/retry",
     "workers/*/approvals/*",
-    "workers/*/budget",
     "workers/*/cancel",
     "workers/*/elicitations/*",
-    "workers/*/name",
     "workers/*/queue/resume",
     "workers/*/stop",
-    "worktrees/*/discard",
 ];
 
 impl Route {
@@ -147,6 +130,10 @@ mod tests {
             ("POST", "/api/p/prune"),
             ("POST", "/api/p/hooks/trust"),
             ("POST", "/api/p/workers/w/remove"),
+            ("POST", "/api/p/workers/w/budget"),
+            ("POST", "/api/p/worktrees/w/discard"),
+            ("POST", "/api/p/rules/r/remove"),
+            ("GET", "/api/p/rules"),
             ("GET", "/api/p/workers/w/stop"),
             ("POST", "/api/p/usage"),
             ("GET", "/api/session"),

@@ -26,6 +26,7 @@ fn shown(row: &Row) -> Value {
             "done": doing.steps_completed, "of": doing.steps,
         })),
         "needs": row.needs.len(), "waiting": row.waiting, "paused": row.is_paused,
+        "parkedUntil": row.parked_until,
         "error": row.last_error.as_deref().map(one_line), "usage": item.usage, "budget": item.budget,
         "task": item.task, "worktree": item.worktree.as_ref().map(|worktree| json!({
             "name": one_line(&worktree.name), "branch": one_line(&worktree.branch), "state": worktree.state,

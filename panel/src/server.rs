@@ -1,6 +1,7 @@
 //! The HTTP server: who may ask, what is answered, and with which headers. Nothing leaves without them.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,14 +22,14 @@ use tokio::sync::{OnceCell, Semaphore, mpsc};
 use crate::body::{self, Reply};
 use crate::bridge::{Answer, Bridge, Message, Place};
 use crate::daemon::{Ask, error};
-use crate::doors::{self, Doors, Refused};
+use crate::doors::{self, Doors, Given, Refused};
 use crate::gate::{Gate, HEADERS};
 use crate::live::{self, Following};
 use crate::presence::Presence;
 use crate::render::patch;
 use crate::routes::Route;
 use crate::seats::Seat;
-use crate::{assets, peer, story};
+use crate::{Options, assets, peer, story};
 
 /// Streams at a time, of all pages.
 const MAX_STREAMS: usize = 32;
@@ -47,19 +48,22 @@ pub(crate) struct Shared {
     pub(crate) presence: Presence,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) read_only: bool,
+    /// Whether connections of processes that hide their files are accepted.
+    is_forwarded: bool,
     /// The places as they were found last, and when.
     places: Mutex<Option<(Instant, Vec<Place>)>>,
 }
 
 impl Shared {
-    pub(crate) fn new(bridge: Arc<dyn Bridge>, port: u16, read_only: bool) -> Self {
+    pub(crate) fn new(bridge: Arc<dyn Bridge>, port: u16, options: &Options) -> Self {
         Self {
             bridge,
             gate: Gate::new(port),
             doors: Mutex::default(),
             presence: Presence::new(),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
-            read_only,
+            read_only: options.read_only,
+            is_forwarded: options.is_forwarded,
             places: Mutex::default(),
         }
     }
@@ -91,15 +95,15 @@ pub(crate) struct Holders {
     processes: Vec<ProcessId>,
 }
 
-/// One connection, and what was found out about its other end.
+/// One connection, and what was found out about its other end. Errors are not kept: the next request tries again.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) seat: Arc<Seat>,
     pub(crate) peer: SocketAddr,
     pub(crate) own: SocketAddr,
-    pub(crate) found: OnceCell<Result<Holders, Error>>,
+    pub(crate) found: OnceCell<Holders>,
     /// Whether the process may act as an owner. It stays below an agent, or above all, for as long as it lives.
-    pub(crate) permitted: OnceCell<Result<(), Value>>,
+    pub(crate) permitted: OnceCell<()>,
 }
 
 impl Connection {
@@ -174,13 +178,13 @@ impl Connection {
                 let before =
                     value_of(query, "before").map(|before| format!("&before={before}")).unwrap_or_default();
                 let path = format!("/v1/workers/{worker}/transcript?limit=500{before}");
-                let socket = bridge.socket(&self.place(&place).await?, true).await?;
+                let socket = self.socket(&self.place(&place).await?, is_change).await?;
                 let shown: TranscriptShown = Ask::get(path, &behalf).read(&socket).await?;
                 story::page(&shown)
             }
             Route::Forward { place, path } => {
                 let place = self.place(&place).await?;
-                let socket = bridge.socket(&place, true).await?;
+                let socket = self.socket(&place, is_change).await?;
                 let path = if query.is_empty() { path } else { format!("{path}?{query}") };
                 let handle = bridge.handle();
                 let ask = Ask { method: parts.method, path, body: bytes, key, behalf: &behalf, handle };
@@ -217,7 +221,10 @@ impl Connection {
                 bridge.send(&self.place(&place).await?, message).await.map(cleaned)
             }
             Route::Diff { place, worker } => {
-                bridge.diff(&self.place(&place).await?, worker).await.map(|found| cleaned(diff(found)))
+                let place = self.place(&place).await?;
+                // The command would start a daemon that was stopped.
+                self.socket(&place, false).await?;
+                bridge.diff(&place, worker).await.map(|found| cleaned(diff(found)))
             }
             Route::Land { place, worker } => {
                 bridge.land(&self.place(&place).await?, worker).await.map(cleaned)
@@ -234,11 +241,10 @@ impl Connection {
         })?;
         let now = Instant::now();
         let word = |key: &str| given.get(key).and_then(Value::as_str);
-        let exchanged = match (word("token"), word("code")) {
-            (Some(token), _) => self.shared.doors(|doors| doors.exchange_token(token, session.clone(), now)),
-            (None, Some(code)) => self.shared.doors(|doors| doors.exchange_code(code, session.clone(), now)),
-            (None, None) => Err(Refused::Wrong),
-        };
+        let secret = word("token").map(Given::Token).or_else(|| word("code").map(Given::Code));
+        let exchanged = secret
+            .ok_or(Refused::Wrong)
+            .and_then(|secret| self.shared.doors(|doors| doors.exchange(secret, session.clone(), now)));
         match exchanged {
             Ok(()) => {
                 let data = json!({"session": session, "readOnly": self.shared.read_only});
@@ -252,21 +258,21 @@ impl Connection {
     }
 
     async fn holders(&self) -> Result<Holders, Value> {
-        let (peer, own) = (self.peer, self.own);
-        let found = self.found.get_or_init(|| async move {
-            let found = tokio::task::spawn_blocking(move || peer::holders(peer, own)).await;
+        let (peer, own, is_forwarded) = (self.peer, self.own, self.shared.is_forwarded);
+        let found = self.found.get_or_try_init(|| async move {
+            let found = tokio::task::spawn_blocking(move || peer::holders(peer, own, is_forwarded)).await;
             let processes =
                 found.unwrap_or_else(|problem| Err(Error::new(Code::Internal, problem.to_string())))?;
             let words: Vec<String> =
                 processes.iter().map(|id| format!("{}:{}", id.pid, id.start_time)).collect();
-            Ok(Holders { header: words.join(",").into(), processes })
+            Ok::<_, Error>(Holders { header: words.join(",").into(), processes })
         });
-        found.await.clone().map_err(|problem| error(&problem))
+        found.await.cloned().map_err(|problem| error(&problem))
     }
 
     /// Refuses a process below an agent. The daemon whose worker that is notes it.
     async fn permission(&self) -> Result<(), Value> {
-        self.permitted.get_or_init(|| self.ask_permission()).await.clone()
+        self.permitted.get_or_try_init(|| self.ask_permission()).await.copied()
     }
 
     async fn ask_permission(&self) -> Result<(), Value> {
@@ -286,6 +292,19 @@ impl Connection {
             return Err(error(&Error::new(Code::ForbiddenFromWorker, message)));
         }
         Ok(())
+    }
+
+    /// The socket of the daemon of a place. Only a change starts a daemon that was stopped, and only if the process that sent
+    /// it is permitted.
+    async fn socket(&self, place: &Place, is_change: bool) -> Result<PathBuf, Value> {
+        let bridge = &self.shared.bridge;
+        match bridge.socket(place, false).await {
+            Err(problem) if is_change && problem["code"] == "DAEMON_NOT_RUNNING" => {
+                self.permission().await?;
+                bridge.socket(place, true).await
+            }
+            found => found,
+        }
     }
 
     async fn place(&self, id: &str) -> Result<Place, Value> {

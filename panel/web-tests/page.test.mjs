@@ -5,9 +5,15 @@ import { test } from 'node:test';
 
 globalThis.requestAnimationFrame = (run) => run();
 globalThis.document = { hidden: false };
+globalThis.HTMLElement = class {};
+/** The classes of the page's elements, by tag. */
+const elements = new Map();
+globalThis.customElements = { get: (tag) => elements.get(tag), define: (tag, type) => elements.set(tag, type) };
 
 const words = await import('../web/words.js');
 const { State, order } = await import('../web/state.js');
+const { follow } = await import('../web/api.js');
+await import('../web/inbox.js');
 
 const row = (id, more = {}) => ({
   id, name: id, state: 'idle', group: 'done', lastEventAt: '2026-11-21T20:30:00Z', task: null, doing: null, error: null, turn: null, waiting: 0, label: 'worker', ...more,
@@ -79,4 +85,61 @@ test('ids that name what every object has are ids', () => {
 test('what needs somebody stands first, and what is stopped last', () => {
   const rows = [row('stopped', { state: 'stopped' }), row('idle'), row('works', { group: 'working' }), row('asks', { group: 'needs' })];
   assert.deepEqual(rows.sort(order).map((one) => one.id), ['asks', 'works', 'idle', 'stopped']);
+});
+
+test('a parked worker says until when', () => {
+  assert.equal(words.parked(row('a')), '');
+  assert.equal(words.parked(row('a', { parkedUntil: '2026-11-21T20:30:00Z' })), `parked until ${words.clock('2026-11-21T20:30:00Z')}`);
+});
+
+test('a new snapshot keeps older items only if it joins them', () => {
+  const story = (cursor, isExpired = false) => {
+    const items = new Map(['ev_1', 'ev_2', 'ev_3'].map((id) => [id, { remove() {} }]));
+    return Object.assign(Object.create(elements.get('panel-story').prototype), { items, cursor, isExpired, before: 'ev_0', older: {} });
+  };
+  const after = (of, first) => {
+    of.reset({ items: [{ id: first }], before: first });
+    return [[...of.items.keys()], of.before, of.isExpired];
+  };
+  assert.deepEqual(after(story('ev_3'), 'ev_2'), [['ev_1'], 'ev_0', false], 'it begins before the cursor');
+  assert.deepEqual(after(story('ev_3'), 'ev_3'), [['ev_1', 'ev_2'], 'ev_0', false]);
+  assert.deepEqual(after(story('ev_3'), 'ev_5'), [[], 'ev_5', false], 'ev_4 is missing');
+  assert.deepEqual(after(story('ev_3', true), 'ev_2'), [[], 'ev_2', false], 'events were deleted');
+});
+
+test('a held key or a second press does not answer the next question', async () => {
+  const Question = elements.get('panel-question').prototype;
+  let sent = 0;
+  globalThis.fetch = async () => { sent += 1; return { json: async () => ({ ok: true, data: {} }) }; };
+  const card = () => Object.assign(Object.create(Question), { place: { id: 'p' }, question: { worker: 'w', id: 'q' }, problem: {}, busy(is) { this.isSent = is; } });
+  const one = card();
+  await one.answer('approvals', {});
+  await one.answer('approvals', {});
+  assert.equal(sent, 1, 'an answer is sent once');
+  const inbox = Object.assign(Object.create(elements.get('panel-inbox').prototype), {
+    state: { questions: () => [], isKnown: true, places: new Map() }, cards: new Map([['p/q', { contains: () => false, remove() {} }]]), list: {}, badge: {}, empty: {},
+  });
+  inbox.update();
+  const next = card();
+  await next.answer('approvals', {});
+  assert.equal(sent, 1, 'a card went away just now');
+  const now = Date.now;
+  Date.now = () => now() + 1000;
+  await next.answer('approvals', {});
+  Date.now = now;
+  assert.equal(sent, 2);
+  let clicks = 0;
+  const held = Object.assign(card(), { querySelectorAll: () => [{ dataset: { key: 'y' }, click: () => { clicks += 1; } }] });
+  const press = (repeat) => held.key({ key: 'y', repeat, composedPath: () => [{ tagName: 'DIV' }], preventDefault() {}, stopPropagation() {} });
+  press(true);
+  assert.equal(clicks, 0);
+  press(false);
+  assert.equal(clicks, 1);
+});
+
+test('a stream ends when its worker does not exist any more', async () => {
+  const said = [];
+  globalThis.fetch = async () => new Response('{"down":{"code":"WORKER_NOT_FOUND","message":"gone"},"ended":true}\n');
+  await follow(() => '/x', (line) => said.push(line.down.code), () => said.push('told'), new AbortController().signal);
+  assert.deepEqual(said, ['WORKER_NOT_FOUND']);
 });

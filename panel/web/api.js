@@ -47,8 +47,11 @@ export function leave() {
 /** @param {string} path */
 export const get = (path) => request('GET', path);
 
-/** Changes something, once: a repetition has the same key. @param {string} path @param {unknown} [body] */
+/** Changes something. Each call has a new idempotency key: a second call is a second change. @param {string} path @param {unknown} [body] */
 export const post = (path, body = {}) => request('POST', path, body);
+
+/** How long an answer may take (ms): the panel gives a daemon 60 s. */
+const PATIENCE = 90_000;
 
 /** @param {string} method @param {string} path @param {unknown} [body] */
 async function request(method, path, body) {
@@ -59,9 +62,12 @@ async function request(method, path, body) {
   }
   let answer;
   try {
-    const sent = await fetch(path, { method, headers, body: body && JSON.stringify(body), credentials: 'omit', redirect: 'error' });
+    const sent = await fetch(path, { method, headers, body: body && JSON.stringify(body), credentials: 'omit', redirect: 'error', signal: AbortSignal.timeout(PATIENCE) });
     answer = await sent.json();
-  } catch {
+  } catch (error) {
+    if (/** @type {any} */ (error)?.name === 'TimeoutError') {
+      throw new Failed({ message: `The panel did not answer within ${PATIENCE / 1000} s. Check whether it was done before you try again.` });
+    }
     throw new Failed({ message: 'The panel does not answer. Is `subagent panel` still running?' });
   }
   if (answer.ok) return answer.data;
@@ -93,8 +99,11 @@ export async function follow(path, take, tell, signal) {
   while (!signal.aborted) {
     try {
       const over = await once(path(), (line) => {
-        if (tries || line.all) tell(null);
-        tries = 0;
+        // A line that says that a daemon is down is no sign that the stream works again.
+        if (!line.down) {
+          if (tries || line.all) tell(null);
+          tries = 0;
+        }
         take(line);
       }, signal);
       if (over) return;

@@ -47,8 +47,14 @@ class PanelApp extends HTMLElement {
   signIn(why) {
     this.controller?.abort();
     this.state = null;
+    // What is typed stays.
+    if (this.said?.isConnected) {
+      if (why) say(this.said, why);
+      return;
+    }
     const code = h('input', { id: 'code', required: true, autocomplete: 'off', autocapitalize: 'none', spellcheck: false, placeholder: 'abcd-2345', maxLength: 20 });
     const said = h('p.problem', { role: 'alert' }, why);
+    this.said = said;
     const form = h('form.door', {}, h('h1', {}, 'subagent'), h('p', {}, 'Open the link that ', h('code', {}, 'subagent panel'), ' has printed; Enter in its terminal prints a new one. Or type the code of ', h('code', {}, 'subagent panel --pair'), ':'),
       h('div.field', {}, h('label', { for: 'code' }, 'Code'), code), said, h('button.primary', { type: 'submit' }, 'Pair'));
     form.addEventListener('submit', async (/** @type {Event} */ event) => {

@@ -5,6 +5,10 @@ import { define, fill, h, link, say, types } from './dom.js';
 import { parts } from './story.js';
 import { age, clock, meaning } from './words.js';
 
+/** After a card went away, answers are ignored for this time (ms): a second press was meant for that card. */
+const QUIET = 600;
+let quietUntil = 0;
+
 class PanelInbox extends HTMLElement {
   /** @param {import('./state.js').State} state */
   start(state) {
@@ -45,6 +49,7 @@ class PanelInbox extends HTMLElement {
     }
     for (const [key, card] of this.cards) {
       if (open.has(key)) continue;
+      quietUntil = Date.now() + QUIET;
       const hadFocus = card.contains(document.activeElement);
       card.remove();
       this.cards.delete(key);
@@ -158,7 +163,7 @@ class PanelQuestion extends HTMLElement {
 
   /** @param {string} kind @param {object} body */
   async answer(kind, body) {
-    if (this.isSent) return;
+    if (this.isSent || Date.now() < quietUntil) return;
     this.busy(true);
     this.problem.hidden = true;
     const { worker, id } = this.question;
@@ -189,6 +194,11 @@ class PanelQuestion extends HTMLElement {
       return;
     }
     const button = [...this.querySelectorAll('button')].find((one) => one.dataset.key && one.dataset.key === event.key);
+    // A held key answers once: also Enter on a button.
+    if (event.repeat && (button || event.key === 'Enter')) {
+      event.preventDefault();
+      return;
+    }
     if (!button) return;
     event.preventDefault();
     event.stopPropagation();

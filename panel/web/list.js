@@ -1,7 +1,7 @@
 // All workers: as a tree of tasks or as a list, by workspace.
 
 import { define, fill, h, say } from './dom.js';
-import { STATES, activity, age, limits } from './words.js';
+import { STATES, activity, age, limits, parked } from './words.js';
 
 class PanelList extends HTMLElement {
   /** @param {import('./state.js').State} state */
@@ -22,7 +22,11 @@ class PanelList extends HTMLElement {
     state.addEventListener('change', () => this.update());
     this.addEventListener('keydown', (event) => this.key(event));
     this.update();
-    setInterval(() => this.ages(), 1000);
+    this.timer = setInterval(() => this.ages(), 1000);
+  }
+
+  disconnectedCallback() {
+    clearInterval(this.timer);
   }
 
   turn() {
@@ -158,7 +162,7 @@ class PanelRow extends HTMLElement {
     say(this.state, STATES.get(row.state) || row.state);
     say(this.activity, activity(row));
     const low = limits(row.budget).filter((limit) => limit.share !== null && limit.share >= 0.8);
-    const facts = [row.task && row.task.depth > 1 ? `depth ${row.task.depth}` : '', row.waiting && row.doing ? `${row.waiting} queued` : '', ...low.map((limit) => `${limit.name} ${Math.round((limit.share || 0) * 100)}%`)];
+    const facts = [parked(row), row.task && row.task.depth > 1 ? `depth ${row.task.depth}` : '', row.waiting && row.doing ? `${row.waiting} queued` : '', ...low.map((limit) => `${limit.name} ${Math.round((limit.share || 0) * 100)}%`)];
     say(this.more, facts.filter(Boolean).join(' · '));
     this.tick();
   }

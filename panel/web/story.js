@@ -77,11 +77,12 @@ class PanelStory extends HTMLElement {
     else this.down.hidden = false;
   }
 
-  /** A new snapshot: what is older than it stays. @param {any} line */
+  /** A new snapshot: what is older stays if the snapshot begins at or before the cursor, so that nothing is missing. @param {any} line */
   reset(line) {
     const first = line.items[0]?.id || '';
+    const joins = first && this.cursor && first <= this.cursor && !this.isExpired;
     for (const [id, view] of this.items) {
-      if (first && id < first && !this.isExpired) continue;
+      if (joins && id < first) continue;
       view.remove();
       this.items.delete(id);
     }
@@ -89,6 +90,7 @@ class PanelStory extends HTMLElement {
       this.before = line.before;
       this.older.hidden = !line.before;
     }
+    this.isExpired = false;
   }
 
   empty() {

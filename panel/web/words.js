@@ -64,6 +64,11 @@ export const STATES = new Map([
   ['canceling', 'canceling'], ['error', 'failed'], ['stopped', 'stopped'],
 ]);
 
+/** Until when the provider's limit holds a worker back. @param {any} row */
+export function parked(row) {
+  return row.parkedUntil ? `parked until ${clock(row.parkedUntil)}` : '';
+}
+
 /** What a worker does now, in a line. @param {any} row */
 export function activity(row) {
   if (row.doing) {

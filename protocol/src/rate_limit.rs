@@ -37,7 +37,8 @@ impl Reset {
 pub fn mark(error: Error, reset: Option<Reset>) -> Error {
     let error = error.with(CATEGORY.0, CATEGORY.1);
     match reset {
-        Some(Reset::At(at)) => error.with(RESETS_AT, at.to_string()),
+        // Printed in whole seconds, rounded up: a request before the reset fails again.
+        Some(Reset::At(at)) => error.with(RESETS_AT, Timestamp(at.0.saturating_add(999)).to_string()),
         Some(Reset::AfterMs(wait)) => error.with(RETRY_AFTER_MS, wait),
         None => error,
     }

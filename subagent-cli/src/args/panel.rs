@@ -9,7 +9,7 @@ use super::numbers::age;
 ///
 /// Serves a page on this machine alone (127.0.0.1 and ::1) with the workers of
 /// all workspaces whose daemons run. The link that it prints is good for one
-/// browser, once. Ctrl-C ends it. From another machine: ssh -L.
+/// browser, once. Ctrl-C ends it. From another machine: ssh -L, with --forwarded.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -18,6 +18,7 @@ use super::numbers::age;
 Examples:
   subagent panel --open
   subagent panel --port 7777 --idle-exit 30m
+  subagent panel --port 7777 --forwarded
   subagent panel --read-only"
 )]
 pub struct Panel {
@@ -30,6 +31,9 @@ pub struct Panel {
     /// Only show: refuse every change
     #[arg(long)]
     pub read_only: bool,
+    /// Accept connections of processes that hide their files, as ssh -L does
+    #[arg(long)]
+    pub forwarded: bool,
     /// End after no page was open for this time, as 30m, 2h
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub idle_exit: Option<u64>,

@@ -1,7 +1,7 @@
 //! A request that needs an agent whose environment is gone, as after a reboot: the daemon refuses it with
 //! `ENV_REQUIRED`, and it is asked once more, under the same key, with what the agent would inherit from this caller.
 //!
-//! Must not show the values to anybody: they go to the daemon and nowhere else.
+//! Must not print the values: they go to the daemon only.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +14,15 @@ use subagent_protocol::api::WorkerView;
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::mcp::McpServers;
 
-use crate::client::{Ask, Client, segment};
+use super::contract_form::without_name_of;
+use super::named_worker;
+use super::several::{Report, each};
+use crate::args::ConfigFlag;
+use crate::args::workers::SeveralWorkers;
+use crate::client::{Ask, Client, block_on, segment};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::output::{Format, complain};
+use crate::output::{Format, Outcome, complain};
 
 /// The key in `data` that says that it was sent.
 const SENT: &str = "environmentSent";
@@ -28,6 +33,45 @@ pub(super) struct Agent<'a> {
     pub(super) config: Option<&'a Path>,
     pub(super) cwd: Option<&'a Path>,
     pub(super) context: &'a Context,
+}
+
+/// The environment of the caller, if the daemon needs it.
+type Environment = Option<Vec<(Bytes64, Bytes64)>>;
+
+/// A change of several workers that may need the environment of the caller.
+pub(super) struct Change<'a> {
+    pub(super) report: &'a Report,
+    /// The path after `/v1/workers/{worker}/`.
+    pub(super) path: &'a str,
+    /// Whether only the daemon knows how long it may take.
+    pub(super) unbounded: bool,
+}
+
+impl Change<'_> {
+    /// Changes each worker. `body` makes the request.
+    pub(super) fn of_each<T: Serialize>(
+        &self,
+        (several, config): (&SeveralWorkers, &ConfigFlag),
+        context: &Context,
+        body: impl Fn(Environment, McpServers) -> T,
+    ) -> Result<Outcome> {
+        let cwd = several.cwd.cwd.as_deref();
+        let workspace = context.workspace(cwd)?;
+        let addresses = several.workers.all();
+        let mut client = Client::new(context, &workspace);
+        let items = block_on(each(&mut client, addresses, self.report, async |client, address| {
+            let worker_id = named_worker(address, &workspace)?;
+            let path = format!("/v1/workers/{}/{}", segment(worker_id), self.path);
+            let ask = Ask::change(path, &body(None, McpServers::default()))?;
+            let ask = if self.unbounded { ask.within(None) } else { ask };
+            let agent = Agent { worker_id, config: config.config.as_deref(), cwd, context };
+            let mut data =
+                agent.ask(client, &ask, |environment, servers| body(Some(environment), servers)).await?;
+            without_name_of(address, &mut data, context);
+            Ok(data)
+        }))?;
+        Ok(self.report.outcome(addresses, items))
+    }
 }
 
 impl Agent<'_> {

@@ -31,6 +31,7 @@ pub(super) fn run(args: &Panel, context: &Context) -> Result<Outcome> {
     let options = Options {
         port: args.port,
         read_only: args.read_only,
+        is_forwarded: args.forwarded,
         idle_exit: args.idle_exit.map(Duration::from_secs),
     };
     block_on(async move {

@@ -1,14 +1,10 @@
 //! `worker restart`: another runtime for workers.
 
 use subagent_protocol::api::RestartWorker;
-use subagent_protocol::mcp::McpServers;
 
-use super::contract_form::without_name_of;
-use super::environment_again::Agent;
-use super::named_worker;
-use super::several::{Report, each};
+use super::environment_again::Change;
+use super::several::Report;
 use crate::args::workers::WorkerRestart;
-use crate::client::{Ask, Client, block_on, segment};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::output::Outcome;
@@ -21,21 +17,10 @@ const REPORT: Report = Report {
 };
 
 pub(super) fn run(args: &WorkerRestart, context: &Context) -> Result<Outcome> {
-    let cwd = args.several.cwd.cwd.as_deref();
-    let workspace = context.workspace(cwd)?;
-    let addresses = args.several.workers.all();
-    let mut client = Client::new(context, &workspace);
-    let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
-        let worker_id = named_worker(address, &workspace)?;
-        let path = format!("/v1/workers/{}/restart", segment(worker_id));
-        let request = RestartWorker { force: args.force, env: None, mcp_servers: McpServers::default() };
-        // The daemon bounds it: it alone knows how long the launcher may take.
-        let ask = Ask::change(path, &request)?.within(None);
-        let agent = Agent { worker_id, config: args.config.config.as_deref(), cwd, context };
-        let with = |env, mcp_servers| RestartWorker { force: args.force, env: Some(env), mcp_servers };
-        let mut data = agent.ask(client, &ask, with).await?;
-        without_name_of(address, &mut data, context);
-        Ok(data)
-    }))?;
-    Ok(REPORT.outcome(addresses, items))
+    let change = Change { report: &REPORT, path: "restart", unbounded: true };
+    change.of_each((&args.several, &args.config), context, |env, mcp_servers| RestartWorker {
+        force: args.force,
+        env,
+        mcp_servers,
+    })
 }

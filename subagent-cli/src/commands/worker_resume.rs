@@ -2,12 +2,9 @@
 
 use subagent_protocol::api::GoOn;
 
-use super::contract_form::without_name_of;
-use super::environment_again::Agent;
-use super::named_worker;
-use super::several::{Report, each};
+use super::environment_again::Change;
+use super::several::Report;
 use crate::args::workers::WorkerResume;
-use crate::client::{Ask, Client, block_on, segment};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::output::Outcome;
@@ -20,19 +17,6 @@ const REPORT: Report = Report {
 };
 
 pub(super) fn run(args: &WorkerResume, context: &Context) -> Result<Outcome> {
-    let cwd = args.several.cwd.cwd.as_deref();
-    let workspace = context.workspace(cwd)?;
-    let addresses = args.several.workers.all();
-    let mut client = Client::new(context, &workspace);
-    let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
-        let worker_id = named_worker(address, &workspace)?;
-        let path = format!("/v1/workers/{}/queue/resume", segment(worker_id));
-        let ask = Ask::change(path, &GoOn::default())?;
-        let agent = Agent { worker_id, config: args.config.config.as_deref(), cwd, context };
-        let with = |env, mcp_servers| GoOn { env: Some(env), mcp_servers };
-        let mut data = agent.ask(client, &ask, with).await?;
-        without_name_of(address, &mut data, context);
-        Ok(data)
-    }))?;
-    Ok(REPORT.outcome(addresses, items))
+    let change = Change { report: &REPORT, path: "queue/resume", unbounded: false };
+    change.of_each((&args.several, &args.config), context, |env, mcp_servers| GoOn { env, mcp_servers })
 }

@@ -109,7 +109,7 @@ impl Worker {
         self.goes_on_alone() && !self.is_parked()
     }
 
-    /// Whether it is idle, and the head of its queue starts without anybody's doing.
+    /// Whether it is idle and the head of its queue starts by itself.
     #[must_use]
     pub fn goes_on_alone(&self) -> bool {
         let idle = matches!(self.state, State::Idle | State::Error);

@@ -34,19 +34,24 @@ impl Limit {
 pub struct Parking {
     /// Until when; `None` if it is not parked.
     pub until: Option<Timestamp>,
-    /// Rate limits in a row without a time of reset.
+    /// Rate limits in a row without a time of reset, or with one that comes at once.
     pub backoffs: u32,
 }
 
 impl Parking {
     /// The same after this rate limit; `None` if there were too many without a time.
+    ///
+    /// A reset within the first wait is believed once. Else an agent that reports a limit of a second again and again
+    /// would be given the whole queue, or be started without end.
     #[must_use]
     pub fn after(self, limit: Limit) -> Option<Self> {
-        if limit.until.is_some() {
+        let is_far = |until: &Timestamp| until.0.saturating_sub(limit.at.0) >= FIRST_BACKOFF_MS;
+        if limit.until.as_ref().is_some_and(is_far) {
             return Some(Self { until: limit.until, ..self });
         }
         let wait = (self.backoffs < MAX_BACKOFFS).then(|| FIRST_BACKOFF_MS << self.backoffs)?;
-        let until = Some(Timestamp(limit.at.0.saturating_add(wait)));
-        Some(Self { until, backoffs: self.backoffs + 1 })
+        let backoff = Timestamp(limit.at.0.saturating_add(wait));
+        let until = limit.until.filter(|_| self.backoffs == 0).unwrap_or(backoff);
+        Some(Self { until: Some(until), backoffs: self.backoffs + 1 })
     }
 }

@@ -25,6 +25,11 @@ fn parked(until: Timestamp) -> Error {
 impl Next {
     pub(super) fn send(&mut self, turn_id: TurnId, message: Value, input: &Value, by: By) -> Result<()> {
         let state = self.worker.public_state();
+        if self.worker.holds_turn()
+            && let Some(until) = self.worker.parking.until
+        {
+            return Err(parked(until).with("state", state.as_str()));
+        }
         match self.worker.state {
             State::Idle | State::Error => {}
             State::Stopping(_) | State::Stopped => return Err(stopped_for_good(state)),

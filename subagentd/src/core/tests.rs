@@ -97,7 +97,7 @@ fn failure() -> Error {
     Error::new(Code::BackendUnavailable, "the agent ended")
 }
 
-/// A turn or a start that fails for a rate limit: after so many milliseconds, or without a time.
+/// A turn or a start that fails for a rate limit: after this many milliseconds, or without a time.
 fn limited(input: Input, after: Option<i64>) -> Input {
     let at = Timestamp(1_000);
     let limit = Limit { at, until: after.map(|after| Timestamp(at.0 + after)) };

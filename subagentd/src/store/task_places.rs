@@ -15,9 +15,10 @@ use super::tx::Tx;
 const ACTIVE: &str = "t.outcome IS NULL AND w.state IN ('turn', 'local', 'stopping')
      AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.worker AND c.mode = 'foreground' AND c.outcome IS NULL
                        AND c.parent_turn IS NOT NULL)";
-/// One that nothing but a place is between and its turn.
+/// A task whose next turn only needs a place.
 const WAITS: &str =
     "t.outcome IS NULL AND t.why IS NULL AND w.state IN ('idle', 'error') AND w.queue_pause IS NULL
+     AND w.parked_until IS NULL
      AND EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = t.worker)";
 
 /// The tree of a task, and how many of it may run.

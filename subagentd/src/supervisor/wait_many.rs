@@ -145,7 +145,7 @@ impl Supervisor {
             let state = match &mut news {
                 Some(news) => {
                     let now = news.borrow_and_update();
-                    // The head of the queue starts, or is paused, without anybody's doing.
+                    // The head of the queue starts or is paused by itself.
                     (now.settled && !now.worker.goes_on_alone()).then(|| now.worker.public_state())
                 }
                 None => Some(self.view(row).await.state),

@@ -89,7 +89,7 @@ fn a_parked_worker_is_shown_takes_messages_and_is_resumed() {
 }
 
 #[test]
-fn without_a_time_the_waits_grow_and_a_completed_turn_ends_the_count() {
+fn resuming_begins_the_count_of_waits_anew() {
     let (sandbox, worker) = Sandbox::with_worker();
     for backoff in 1..=2 {
         sandbox.send_fails(&worker, "!rate-limit", "BACKEND_RPC_ERROR");
@@ -143,7 +143,14 @@ fn a_turn_whose_start_is_limited_is_sent_once_when_the_limit_is_over() {
     wait_until("the worker to be parked twice", SOON, || {
         (of_type(&sandbox, &worker, "worker.parked").len() >= 2).then_some(())
     });
+    let refused = sandbox.sending(&worker, "another").run().error("WORKER_BUSY");
+    assert_eq!(refused["details"]["parked"], sandbox.show(&worker)["parked"], "{refused}");
     fs::remove_file(&limited).unwrap();
+    wait_until("the runtime of the failed start to be gone", SOON, || {
+        sandbox.show(&worker)["runtimePid"].is_null().then_some(())
+    });
+    // The second limit of 300 ms in a row is not believed any more.
+    sandbox.run(&["worker", "resume", &worker]).data_of("worker.resumed");
     let end = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "turn.completed,turn.failed");
     assert_eq!((&end["type"], &end["turnId"]), (&json!("turn.completed"), &accepted["turnId"]));
     assert_eq!(sandbox.touches("done"), 1);
@@ -164,5 +171,25 @@ fn a_parked_worker_outlives_the_daemon() {
     sandbox.kill_daemon();
     rest(&sandbox, &worker);
     assert_eq!(sandbox.touches("done"), 1);
+    sandbox.finish();
+}
+
+#[test]
+fn a_message_after_the_reset_is_taken_by_a_daemon_that_was_not_there() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    sandbox.send_fails(&worker, "!rate-limit 1500", "BACKEND_RPC_ERROR");
+    let until = sandbox.show(&worker)["parked"]["until"].clone();
+    assert!(until.is_string(), "it is parked");
+    sandbox.runtime(&worker).signal(nix::sys::signal::Signal::SIGKILL);
+    wait_until("the runtime to be gone", SOON, || {
+        sandbox.show(&worker)["runtimePid"].is_null().then_some(())
+    });
+    sandbox.kill_daemon();
+    let reset = subagent_protocol::time::Timestamp::parse(until.as_str().unwrap()).unwrap();
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    // A time is printed in whole seconds, rounded down.
+    wait_until("the reset", SOON, || (now() > u128::try_from(reset.0 + 1000).unwrap()).then_some(()));
+    let sent = sandbox.send(&worker, "after the reset");
+    assert_eq!(sent["assistantText"], "after the reset");
     sandbox.finish();
 }

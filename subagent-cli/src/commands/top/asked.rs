@@ -35,6 +35,10 @@ pub(super) struct Asked {
     /// Whether the rule that an answer makes is shown.
     is_at_rule: bool,
     is_answered: bool,
+    /// Whether the window has no room for all of the rule: it cannot be made then.
+    hides_rule: bool,
+    /// Whether it could not be fetched.
+    has_failed: bool,
 }
 
 /// What a key did to a question.
@@ -46,6 +50,8 @@ pub(super) enum Pressed {
     Shown,
     /// It came before the person can have read the question.
     TooEarly,
+    /// It would make a rule of which a part is not on the screen.
+    RuleHidden,
     /// The answer, as a command.
     Answer(Command),
     /// A note comes first.
@@ -66,17 +72,41 @@ impl Asked {
 
     /// Takes a question that was fetched.
     pub(super) fn show(&mut self, request: &RequestId, mut shown: Value, now: Timestamp) {
-        if self.question.as_ref().is_some_and(|question| question.request_id == request.as_str()) {
+        if self.is_about(request.as_str()) {
             self.is_answered = shown["status"] != "pending";
+            self.has_failed = false;
             bounds::cut(&mut shown);
             self.lines = None;
             self.shown = Some((shown, now));
         }
     }
 
-    /// An answer did not succeed: the question is open again.
-    pub(super) fn reopen(&mut self) {
-        self.is_answered = false;
+    /// A question could not be fetched.
+    pub(super) fn fail(&mut self, request: &RequestId) {
+        self.has_failed |= self.is_about(request.as_str());
+    }
+
+    /// Forgets a question that could not be fetched, so that it is fetched again.
+    pub(super) fn retry(&mut self) {
+        if self.has_failed {
+            *self = Self::default();
+        }
+    }
+
+    /// A command did not succeed: if it was the answer, the question is open again.
+    pub(super) fn reopen(&mut self, command: &Command) {
+        if command.words.get(1).is_some_and(|request| self.is_about(request)) {
+            self.is_answered = false;
+        }
+    }
+
+    fn is_about(&self, request: &str) -> bool {
+        self.question.as_ref().is_some_and(|question| question.request_id == request)
+    }
+
+    /// Stores whether a part of the rule would not be on the screen.
+    pub(super) fn hide_rule(&mut self, is_hidden: bool) {
+        self.hides_rule = is_hidden;
     }
 
     /// The question in full.
@@ -100,7 +130,8 @@ impl Asked {
         self.rule().filter(|_| self.is_at_rule)
     }
 
-    fn rule(&self) -> Option<&str> {
+    /// The rule that `a` leads to.
+    pub(super) fn rule(&self) -> Option<&str> {
         self.shown()?["alwaysRule"].as_str()
     }
 
@@ -128,6 +159,7 @@ impl Asked {
         match (&self.question, &self.shown) {
             (Some(_), Some(_)) if self.is_answered => vec!["answered"],
             (Some(question), Some(_)) if self.deaf_until(now).is_none() => match question.kind {
+                _ if self.rule_to_make().is_some() && self.hides_rule => vec!["[any key] back"],
                 _ if self.rule_to_make().is_some() => {
                     vec!["[Enter] allow and make this rule", "[any key] back"]
                 }
@@ -150,7 +182,9 @@ impl Asked {
             return Pressed::Passed;
         };
         let answers = matches!(key, Key::Char('y' | 'Y' | 'a' | 'A' | 'n' | 'N' | '1'..='9'));
-        if !answers && !self.is_at_rule {
+        // The selection may have just moved to another worker by itself: `c` would cancel the wrong turn.
+        let cancels = matches!(key, Key::Char('c')) && !self.has_failed;
+        if !answers && !cancels && !self.is_at_rule {
             return Pressed::Passed;
         }
         let is_numbered = matches!(key, Key::Char('1'..='9')) && !self.is_at_rule;
@@ -159,6 +193,12 @@ impl Asked {
         }
         if self.shown.is_none() || self.deaf_until(now).is_some() {
             return Pressed::TooEarly;
+        }
+        if cancels && !self.is_at_rule {
+            return Pressed::Passed;
+        }
+        if self.is_at_rule && self.hides_rule && *key == Key::Enter {
+            return Pressed::RuleHidden;
         }
         if is_numbered {
             return self.choose(&question, key);
@@ -217,7 +257,7 @@ impl Asked {
         if !note.trim().is_empty() {
             words.push(format!("--note={note}"));
         }
-        self.is_answered |= self.question.as_ref().is_some_and(|asked| asked.request_id == request.as_str());
+        self.is_answered |= self.is_about(request.as_str());
         Command { words, says: ("rejecting".to_owned(), "rejected with a note".to_owned()) }
     }
 
@@ -313,6 +353,8 @@ mod tests {
     fn a_question_that_has_just_come_up_is_not_answered() {
         let mut asked = asked(QuestionKind::Permission, json!({}));
         assert_eq!(asked.press(&Key::Char('y'), Timestamp(DEAF_MS - 1)), Pressed::TooEarly);
+        assert_eq!(asked.press(&Key::Char('c'), Timestamp(DEAF_MS - 1)), Pressed::TooEarly);
+        assert_eq!(asked.press(&Key::Char('c'), Timestamp(DEAF_MS)), Pressed::Passed);
         assert!(asked.keys(Timestamp(0)).is_empty() && asked.deaf_until(Timestamp(DEAF_MS)).is_none());
         assert_eq!(asked.keys(Timestamp(DEAF_MS))[0], "[y] once");
         asked.turn_to(Some(Question {
@@ -323,6 +365,30 @@ mod tests {
         assert_eq!(asked.press(&Key::Char('y'), Timestamp(9999)), Pressed::TooEarly, "it was not shown");
         asked.show(&REQUEST.parse().unwrap(), json!({"status": "pending"}), Timestamp(0));
         assert!(asked.shown().is_none(), "that is another question");
+    }
+
+    #[test]
+    fn a_rule_that_is_not_all_on_the_screen_is_not_made() {
+        let mut asked = asked(QuestionKind::Permission, json!({}));
+        assert_eq!(asked.press(&Key::Char('a'), Timestamp(1000)), Pressed::Shown);
+        asked.hide_rule(true);
+        assert_eq!(asked.keys(Timestamp(1000)), ["[any key] back"]);
+        assert_eq!(asked.press(&Key::Enter, Timestamp(1000)), Pressed::RuleHidden);
+        asked.hide_rule(false);
+        let words = line(asked.press(&Key::Enter, Timestamp(1000)));
+        assert_eq!(words, "approve ap_0123456789 --decision allow --always worker");
+    }
+
+    #[test]
+    fn only_its_own_command_opens_a_question_again() {
+        let mut asked = asked(QuestionKind::Permission, json!({}));
+        let Pressed::Answer(command) = asked.press(&Key::Char('y'), Timestamp(1000)) else { panic!() };
+        let other =
+            Command { words: decision("ap_9999999999", "allow"), says: (String::new(), String::new()) };
+        asked.reopen(&other);
+        assert_eq!(asked.press(&Key::Char('y'), Timestamp(1000)), Pressed::Passed);
+        asked.reopen(&command);
+        assert!(matches!(asked.press(&Key::Char('y'), Timestamp(1000)), Pressed::Answer(_)));
     }
 
     #[test]

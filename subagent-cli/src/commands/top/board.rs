@@ -24,6 +24,8 @@ use crate::output::style::Style;
 
 /// Workers that the stream knows and the overview does not: tasks that are hidden. More are not remembered.
 const MAX_UNKNOWN: usize = 10_000;
+/// What is said instead of a rule that is too long for the window.
+pub(super) const HIDDEN_RULE: &str = "the rule does not fit: enlarge the window";
 
 /// How the daemon is reached.
 #[derive(Debug, PartialEq, Eq)]
@@ -169,6 +171,10 @@ impl Board {
             Pressed::Shown => return Vec::new(),
             Pressed::TooEarly => {
                 self.say(Style::Attention, "the question has just come up: read it, then answer");
+                return Vec::new();
+            }
+            Pressed::RuleHidden => {
+                self.say(Style::Attention, HIDDEN_RULE);
                 return Vec::new();
             }
             Pressed::Answer(command) => return self.command(command),

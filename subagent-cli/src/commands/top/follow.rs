@@ -8,6 +8,7 @@ use subagent_config::Workspace;
 use subagent_protocol::Code;
 use subagent_protocol::api::OverviewShown;
 use subagent_protocol::event::Event;
+use subagent_protocol::ids::EventId;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -47,12 +48,15 @@ impl Follower {
     pub(super) async fn follow(self) {
         let mut asking = Client::new(&self.context, &self.workspace);
         let mut patience = FIRST_PATIENCE;
+        // A snapshot may be newer than the last event: an open story needs those in between as well.
+        let mut last: Option<EventId> = None;
         loop {
             let taken = Instant::now();
             let left = match self.snapshot(&mut asking).await {
                 Ok(Some(cursor)) => {
                     patience = FIRST_PATIENCE;
-                    self.stream(cursor, taken).await
+                    let from = last.map_or(cursor, |last| last.min(cursor));
+                    self.stream(from, last.insert(from), taken).await
                 }
                 Ok(None) => Left::Gone,
                 Err(failure) => Left::Failed(failure),
@@ -61,6 +65,7 @@ impl Follower {
                 Left::Refresh => {}
                 Left::Gone => return,
                 Left::Failed(failure) if failure.is(Code::CursorExpired) => {
+                    last = None;
                     if self.inputs.send(Input::Expired).await.is_err() {
                         return;
                     }
@@ -78,18 +83,18 @@ impl Follower {
     }
 
     /// Hands over a snapshot and returns its cursor; `None` if the board is gone.
-    async fn snapshot(&self, client: &mut Client) -> Result<Option<String>> {
+    async fn snapshot(&self, client: &mut Client) -> Result<Option<EventId>> {
         let shown: OverviewShown = read(client.ask(&Ask::get("/v1/overview")).await?)?;
-        let cursor = shown.cursor.to_string();
+        let cursor = shown.cursor;
         let sent = self.inputs.send(Input::Snapshot(Box::new(shown))).await;
         Ok(sent.is_ok().then_some(cursor))
     }
 
-    /// Hands over the events behind a cursor. `taken` is when the snapshot was.
-    async fn stream(&self, cursor: String, taken: Instant) -> Left {
+    /// Hands over the events behind one, and stores the last of them. `taken` is when the snapshot was.
+    async fn stream(&self, from: EventId, last: &mut EventId, taken: Instant) -> Left {
         // A connection of its own: the one before may be in the middle of an answer.
         let mut client = Client::new(&self.context, &self.workspace);
-        let mut events = client.all_events(None, None, Some(cursor), true, false);
+        let mut events = client.all_events(None, None, Some(from.to_string()), true, false);
         let mut is_stale = false;
         loop {
             let step = tokio::select! {
@@ -101,10 +106,14 @@ impl Follower {
                 }
                 () = sleep_until(taken + PAUSE), if is_stale => return Left::Refresh,
             };
+            let mut newest: Option<EventId> = None;
             let input = match step {
                 Ok(Step::Opened) => Input::Opened,
                 Ok(Step::Lost) => Input::Lost,
-                Ok(Step::Batch(Batch::Events(found))) => Input::Events(parsed(found)),
+                Ok(Step::Batch(Batch::Events(found))) => {
+                    newest = found.iter().rev().find_map(|event| event["eventId"].as_str()?.parse().ok());
+                    Input::Events(parsed(found))
+                }
                 // This stream has no end.
                 Ok(Step::Batch(Batch::End)) => return Left::Refresh,
                 Err(failure) => return Left::Failed(failure),
@@ -112,6 +121,7 @@ impl Follower {
             if self.inputs.send(input).await.is_err() {
                 return Left::Gone;
             }
+            *last = newest.unwrap_or(*last);
         }
     }
 }
@@ -125,7 +135,7 @@ fn parsed(found: Vec<Value>) -> Vec<Event> {
 mod tests {
     use serde_json::json;
     use subagent_config::Environment;
-    use tokio::sync::mpsc::channel;
+    use tokio::sync::mpsc::{Receiver, channel};
 
     use super::super::fixture::{event, snapshot, worker};
     use super::*;
@@ -134,7 +144,12 @@ mod tests {
     use crate::output::Format;
 
     fn overview() -> Act {
-        let data = snapshot(vec![worker(1, "one", json!({}))]);
+        overview_at(EventId(16))
+    }
+
+    fn overview_at(cursor: EventId) -> Act {
+        let mut data = snapshot(vec![worker(1, "one", json!({}))]);
+        data.cursor = cursor;
         Act::Answer(200, json!({"ok": true, "data": data}))
     }
 
@@ -145,26 +160,39 @@ mod tests {
     /// What a board hears of a daemon that does this, by the names of its inputs.
     async fn heard(acts: Vec<Act>, count: usize) -> (Vec<String>, Vec<String>) {
         let fake = Fake::new(acts);
+        let (follower, mut news) = follower(&fake);
+        let following = tokio::spawn(follower.follow());
+        let mut heard = Vec::new();
+        while heard.len() < count {
+            heard.push(next(&mut news).await);
+        }
+        following.abort();
+        (heard, lines(&fake))
+    }
+
+    fn lines(fake: &Fake) -> Vec<String> {
+        fake.seen().into_iter().map(|seen| seen.line).collect()
+    }
+
+    /// The name of the next input.
+    async fn next(news: &mut Receiver<Input>) -> String {
+        let input = timeout(Duration::from_secs(60), news.recv()).await.unwrap().unwrap();
+        format!("{input:?}").split(['(', ' ']).next().unwrap().to_owned()
+    }
+
+    fn follower(fake: &Fake) -> (Follower, Receiver<Input>) {
         let env = Environment::new([("SUBAGENT_NO_AUTOSTART".into(), "1".into())], "/");
         let root = fake.dir.path().to_owned();
         let workspace =
             Workspace { db_path: root.join("state.db"), state_dir: root.clone(), root: root.clone() };
-        let (inputs, mut news) = channel(9);
+        let (inputs, news) = channel(9);
         let follower = Follower {
             context: Context { env, format: Format::Json, typed: Typed::default() },
             workspace,
             refresh: Arc::new(Notify::new()),
             inputs,
         };
-        let following = tokio::spawn(follower.follow());
-        let mut heard = Vec::new();
-        while heard.len() < count {
-            let input = timeout(Duration::from_secs(60), news.recv()).await.unwrap().unwrap();
-            let name = format!("{input:?}");
-            heard.push(name.split(['(', ' ']).next().unwrap().to_owned());
-        }
-        following.abort();
-        (heard, fake.seen().into_iter().map(|seen| seen.line).collect())
+        (follower, news)
     }
 
     #[tokio::test]
@@ -175,6 +203,41 @@ mod tests {
         assert_eq!(heard, ["Snapshot", "Opened", "Events", "Lost"]);
         assert_eq!(seen[0], "GET /v1/overview");
         assert_eq!(seen[1], "GET /v1/events?from=ev_000000000010&follow=true");
+    }
+
+    #[tokio::test]
+    async fn a_refresh_goes_on_behind_the_last_event() {
+        let said = serde_json::to_value(event(1, 1, "progress.message", json!({"text": "x"}))).unwrap();
+        let (mut overviews, mut is_begun) = (0, false);
+        let fake = Fake::playing(move |seen| {
+            if seen.line.ends_with("/v1/overview") {
+                overviews += 1;
+                return overview_at(EventId(16 * overviews));
+            }
+            match std::mem::replace(&mut is_begun, true) {
+                true => Act::Hang,
+                false => Act::Stream(stream(&said), false),
+            }
+        });
+        let (follower, mut news) = follower(&fake);
+        let refresh = follower.refresh.clone();
+        let following = tokio::spawn(follower.follow());
+        while next(&mut news).await != "Events" {}
+        refresh.notify_one();
+        while next(&mut news).await != "Snapshot" {}
+        let asked = async {
+            loop {
+                let lines = lines(&fake);
+                let second = lines.iter().rposition(|line| line.ends_with("/v1/overview")).unwrap();
+                if let Some(asked) = lines.get(second + 1) {
+                    return asked.clone();
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let asked = timeout(Duration::from_secs(60), asked).await.unwrap();
+        following.abort();
+        assert_eq!(asked, "GET /v1/events?from=ev_000000000011&follow=true");
     }
 
     #[tokio::test]

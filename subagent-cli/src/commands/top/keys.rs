@@ -116,9 +116,9 @@ impl Decoder {
 
 /// What bytes begin with.
 enum Found {
-    /// A key of so many bytes.
+    /// A key, and how many bytes it has.
     Key(Key, usize),
-    /// A paste behind so many bytes.
+    /// A paste, and how many bytes begin it.
     Paste(usize),
     /// No complete key.
     Nothing,

@@ -111,7 +111,7 @@ impl List {
         }
     }
 
-    /// Chooses the row that is so many rows further down; up if it is negative.
+    /// Chooses the row that is this number of rows further down; up if it is negative.
     pub(super) fn step(&mut self, by: isize, entries: &[Entry], workers: &Workers) {
         let places: Vec<usize> =
             (0..entries.len()).filter(|at| matches!(entries.get(*at), Some(Entry::Item(_)))).collect();
@@ -199,7 +199,7 @@ fn titled(title: &'static str, items: Vec<Item>) -> impl Iterator<Item = Entry> 
     std::iter::once(head).chain(items.into_iter().map(Entry::Item))
 }
 
-/// Workers, and the tasks that they have given below them; those that need somebody come first.
+/// Workers, and the tasks that they have given below them; those that wait for their owner come first.
 fn tree(workers: &Workers, shown: &[usize]) -> Vec<Entry> {
     let rows = || shown.iter().filter_map(|at| Some((*at, workers.rows().get(*at)?)));
     let known: HashMap<&WorkerId, usize> = rows().map(|(at, row)| (row.worker_id(), at)).collect();

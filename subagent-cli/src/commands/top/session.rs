@@ -128,6 +128,8 @@ pub(super) async fn run(
     session.follow();
     let ended = session.turn(&mut news).await;
     session.screen.leave();
+    // A command that ends now must not wait for room in a channel that is no longer read.
+    drop(news);
     session.performer.finish().await;
     ended
 }
@@ -248,13 +250,13 @@ impl Session {
         Ok(Next::On)
     }
 
-    /// Takes the screen again, after somebody else had it.
+    /// Takes the screen again, after the shell or a form had it.
     fn enter(&mut self) -> Result<Next> {
         self.screen.enter(&self.keyboard).map_err(|error| unusable(&error))?;
         Ok(self.draw_by(Instant::now()))
     }
 
-    /// Stops until somebody lets it go on.
+    /// Stops until the process is continued.
     fn suspend(&mut self) -> Result<Next> {
         self.screen.suspend();
         self.enter()

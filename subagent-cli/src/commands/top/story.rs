@@ -10,7 +10,7 @@ use subagent_protocol::api::{StoryItem, StoryKind, TranscriptShown};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, WorkerId};
 
-use super::bounds::{self, MAX_TEXT};
+use super::bounds;
 use super::styled;
 use crate::output::human;
 use crate::output::terminal::Terminal;
@@ -34,6 +34,8 @@ pub(super) struct Story {
     before: Option<EventId>,
     /// Whether a page is on its way.
     is_loading: bool,
+    /// Whether the last page could not be fetched. It is fetched again when the person scrolls.
+    has_failed: bool,
     /// The last event that is in the items.
     cursor: Option<EventId>,
     /// Events that came before the first page; `None` behind it.
@@ -60,6 +62,7 @@ impl Story {
             terminal: Terminal { width: 0, colour },
             before: None,
             is_loading: false,
+            has_failed: false,
             cursor: None,
             early: Some(Vec::new()),
             top: Top::Follows,
@@ -83,7 +86,7 @@ impl Story {
 
     /// Takes a page, the newest one or that before what is there.
     pub(super) fn show(&mut self, page: TranscriptShown) {
-        self.is_loading = false;
+        (self.is_loading, self.has_failed) = (false, false);
         self.before = page.before;
         let known = self.items.len();
         let later = std::mem::take(&mut self.items);
@@ -103,13 +106,24 @@ impl Story {
 
     /// A page could not be fetched: what is there goes on.
     pub(super) fn fail(&mut self) {
-        self.is_loading = false;
-        self.early = None;
+        (self.is_loading, self.has_failed) = (false, true);
+    }
+
+    /// Whether the last page could not be fetched.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Whether this is the page that is on its way: the newest one, or that before an event.
+    pub(super) fn awaits(&self, before: Option<EventId>) -> bool {
+        let is_next =
+            if self.is_empty() { before.is_none() } else { before.is_some() && before == self.before };
+        self.is_loading && is_next
     }
 
     /// Whether the first page has to be fetched; true once.
     pub(super) fn begin(&mut self) -> bool {
-        self.is_empty() && !std::mem::replace(&mut self.is_loading, true)
+        self.is_empty() && !self.has_failed && !std::mem::replace(&mut self.is_loading, true)
     }
 
     /// Takes an event of any worker.
@@ -137,19 +151,22 @@ impl Story {
             self.items.drain(..MAX_DROPPED);
             self.laid_out.drain(..MAX_DROPPED);
             self.before = self.items.first().map(|item| item.event_id);
+            // A page that is on its way does not fit any more.
+            self.is_loading = false;
         }
     }
 
     /// The page that is needed now, if the window is at the beginning of what is there.
     pub(super) fn wanted(&mut self) -> Option<EventId> {
         let is_at_top = matches!(self.top, Top::At { item: 0, line: 0 });
-        let before = self.before.filter(|_| is_at_top && !self.is_loading)?;
+        let before = self.before.filter(|_| is_at_top && !self.is_loading && !self.has_failed)?;
         self.is_loading = true;
         Some(before)
     }
 
-    /// Moves the window by so many lines; up if it is negative.
+    /// Moves the window by this number of lines; up if it is negative.
     pub(super) fn scroll(&mut self, by: isize, width: usize, height: usize) {
+        self.has_failed = false;
         self.fit(width);
         let (mut item, mut line) = self.first(height);
         let mut left = by.unsigned_abs();
@@ -173,6 +190,7 @@ impl Story {
 
     /// Moves the window to the beginning of what is there.
     pub(super) fn show_start(&mut self, width: usize, height: usize) {
+        self.has_failed = false;
         self.fit(width);
         self.top = Top::At { item: 0, line: 0 };
         self.follow_at_end(height);
@@ -266,12 +284,8 @@ impl Story {
 
 /// Keeps a part of what is long in an item.
 fn bound(item: &mut StoryItem) {
-    // Twice as much may gather, so that not every piece moves all of it.
-    if item.text.len() > 2 * MAX_TEXT {
-        let start = item.text.ceil_char_boundary(item.text.len() - MAX_TEXT);
-        item.text.replace_range(..start, "... ");
-    }
-    item.data.values_mut().for_each(bounds::cut);
+    bounds::keep_end(&mut item.text);
+    item.data.iter_mut().for_each(|(key, value)| bounds::cut_member(key, value));
 }
 
 #[cfg(test)]
@@ -279,6 +293,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
+    use super::super::bounds::MAX_TEXT;
     use super::super::fixture::{event, id};
     use super::*;
 
@@ -372,6 +387,26 @@ mod tests {
         assert!(story.begin());
         story.fail();
         assert!(!story.begin(), "what cannot be fetched is not fetched again and again");
+        story.scroll(-1, 20, 9);
+        assert!(story.begin(), "but when the person scrolls");
+    }
+
+    #[test]
+    fn a_page_before_that_cannot_be_fetched_is_fetched_again_when_the_person_scrolls() {
+        let mut story = Story::of(id(1), false);
+        story.begin();
+        assert!(story.awaits(None) && !story.awaits(Some(EventId(9))));
+        let item =
+            json!({"eventId": "ev_000000000009", "ts": "2026-11-21T20:29:42Z", "kind": "user", "text": "9"});
+        story.show(page(json!([item]), json!("ev_000000000009")));
+        assert!(!story.awaits(None), "it is there");
+        story.show_start(20, 9);
+        let before = story.wanted();
+        assert!(story.awaits(before) && !story.awaits(Some(EventId(8))) && !story.awaits(None));
+        story.fail();
+        assert_eq!(story.wanted(), None);
+        story.scroll(-1, 20, 9);
+        assert_eq!((story.wanted(), before), (before, Some(EventId(9))));
     }
 
     #[test]
@@ -383,6 +418,11 @@ mod tests {
         let call = json!({"kind": "tool_call", "toolCallId": "1", "title": "\u{202e}\u{1b}[2Jx", "content": content});
         story.see(&event(2, 1, "progress.update", call));
         assert!(story.items[1].data["content"].to_string().len() < 2 * MAX_TEXT);
+        let output = format!("{}end", "ä".repeat(1 << 20));
+        let call = json!({"kind": "tool_call_update", "toolCallId": "1", "terminalOutput": output});
+        story.see(&event(3, 1, "progress.update", call));
+        let kept = story.items[1].data["terminalOutput"].as_str().unwrap();
+        assert!(kept.ends_with("end") && kept.len() <= MAX_TEXT + 9);
         let lines = story.window(40, 10);
         assert!(lines.len() == 10 && lines.iter().all(|line| line.width() <= 40));
         assert!(lines.iter().all(|line| !line.to_string().contains(['\u{1b}', '\u{202e}'])), "{lines:?}");

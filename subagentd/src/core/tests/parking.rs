@@ -158,6 +158,22 @@ fn without_a_time_it_waits_longer_each_time_and_then_the_queue_is_paused() {
 }
 
 #[test]
+fn a_reset_that_comes_at_once_is_believed_once() {
+    let mut checker = at_work();
+    let mut waits = Vec::new();
+    for turn in 1..=3 {
+        checker.step(&limited(fails(turn), Some(1_000))).unwrap();
+        waits.push(checker.worker.parking.until.unwrap().0 - 1_000);
+        checker.step(&enqueue(100 + u16::try_from(turn).unwrap(), Urgency::Queued)).unwrap();
+        checker.step(&Input::ParkingOver).unwrap();
+        checker.step(&Input::Dispatching { turn: turn + 1 }).unwrap();
+    }
+    assert_eq!(waits, [1_000, 60_000, 120_000]);
+    checker.step(&limited(fails(4), Some(3_600_000))).unwrap();
+    assert_eq!(checker.worker.parking.until, Some(Timestamp(3_601_000)), "a later one is always believed");
+}
+
+#[test]
 fn a_completed_turn_and_its_owner_end_the_count() {
     let mut checker = at_work();
     checker.step(&limited(fails(1), None)).unwrap();
@@ -182,7 +198,7 @@ fn a_first_start_that_is_limited_leaves_its_queue_to_go_on() {
 }
 
 #[test]
-fn a_canceled_turn_parks_nobody() {
+fn a_canceled_turn_does_not_park_its_worker() {
     let mut checker = at_work();
     checker.step(&Input::Cancel { reason: "enough".to_owned() }).unwrap();
     checker.step(&Input::CancelRequested { turn: 1, reason: "enough".to_owned() }).unwrap();
@@ -200,6 +216,8 @@ fn what_an_error_reports_is_believed_within_bounds() {
     let soon = Timestamp(at.0 + 5_000);
     assert_eq!(limit(Some(Reset::At(soon))), Some(soon));
     assert_eq!(limit(Some(Reset::AfterMs(5_000))), Some(soon));
+    let between_seconds = limit(Some(Reset::At(Timestamp(at.0 + 5_123))));
+    assert!(between_seconds.is_some_and(|until| until.0 >= at.0 + 5_123), "never before the reset");
     for reset in [
         None,
         Some(Reset::At(Timestamp(at.0 - 5_000))),

@@ -260,6 +260,8 @@ impl Actor {
             self.look_after_sleepers().await;
             self.look_after_questions().await;
             self.look_after_hooks();
+            // A reset that came before the actor began: the alarm would ring after the first message.
+            self.unpark_if_due().await;
             let looked = self.look_at_budgets().await
                 || self.look_at_task_limits().await
                 || self.look_after_tasks().await;

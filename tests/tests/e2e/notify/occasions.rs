@@ -187,3 +187,22 @@ fn the_pause_of_a_schedule_is_told_unless_its_owner_wanted_it() {
     assert_eq!(log(&sandbox).len(), 1);
     sandbox.finish();
 }
+
+#[test]
+fn a_parked_worker_is_notified_and_the_suggested_command_resumes_it() {
+    let server = Server::https();
+    let (sandbox, worker) = world(&webhook(&server, "on: [parked]"));
+    let _ = sandbox.send_fails(&worker, "!rate-limit 3600000", "BACKEND_RPC_ERROR");
+    let parked = sandbox.show(&worker)["parked"].take();
+    let sent = server.wait_for(1).remove(0).json();
+    let reason = format!("rate limit, until {}", parked["until"].as_str().unwrap());
+    assert_eq!((&sent["type"], &sent["data"]["reason"]), (&json!("parked"), &json!(reason)), "{sent}");
+    assert_eq!(sent["data"]["worker"]["id"], json!(worker), "{sent}");
+    let command = sent["data"]["command"].as_str().unwrap();
+    let line = command.replacen("subagent ", &format!("{} ", sandbox.executable("subagent")), 1);
+    assert!(sandbox.command("sh").args(["-c", &line]).cwd("/").run().status.success(), "{command}");
+    assert!(sandbox.show(&worker)["parked"].is_null(), "the suggested command ends it");
+    settled(&sandbox, "delivered");
+    assert_eq!(log(&sandbox).len(), 1, "the failed turn and the end of the parking are not notified");
+    sandbox.finish();
+}

@@ -217,6 +217,9 @@ fn the_modules_of_the_page_have_tests_of_their_own() {
         return;
     }
     let tests = root().join("panel/web-tests/page.test.mjs");
-    let output = std::process::Command::new("node").arg("--test").arg(tests).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let sandbox = Sandbox::new();
+    let words = ["--test", tests.to_str().unwrap()];
+    let output = sandbox.command("node").args(words).deadline(Duration::from_secs(120)).run();
+    assert!(output.status.success(), "{output}");
+    sandbox.finish();
 }

@@ -111,12 +111,12 @@ fn get_head(port: u16, bearer: &str) -> String {
 #[test]
 fn it_ends_when_no_page_was_there_for_so_long() {
     let (sandbox, _) = Sandbox::with_worker();
-    let mut panel = Panel::start(&sandbox, &["--idle-exit", "2s"]);
+    let mut panel = Panel::start(&sandbox, &["--idle-exit", "5s"]);
     let page = panel.enter();
     let mut live = page.stream("/api/live");
     live.find("its first line", |line| line["all"].as_bool());
     // An open page keeps it; that takes longer than the time.
-    let until = std::time::Instant::now() + Duration::from_secs(3);
+    let until = std::time::Instant::now() + Duration::from_secs(7);
     wait_until("more than the idle time", LIMIT, || (std::time::Instant::now() > until).then_some(()));
     assert!(panel.running.runs());
     drop(live);

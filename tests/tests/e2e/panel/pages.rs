@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-use super::{LIMIT, Panel, Stream, error};
+use super::{LIMIT, Panel, Stream, error, get};
 use crate::removal::{count, days_earlier, stop_daemon};
 
 /// The state of this worker in a line of the live stream.
@@ -168,10 +168,19 @@ fn a_daemon_that_was_stopped_is_not_started_by_looking() {
     let page = panel.enter();
     let mut live = page.stream("/api/live");
     in_state(&mut live, &worker, "idle");
+    let place = page.place();
     let _ = sandbox.run(&["daemon", "stop"]).data();
     let down = live.find("that it is down", |line| line.get("down").cloned());
     assert_eq!(down["code"], "DAEMON_NOT_RUNNING", "{down}");
     live.find("that it is still down", |line| line.get("down").cloned());
+    for path in ["usage", &format!("workers/{worker}/page"), &format!("workers/{worker}/diff")] {
+        let response = get(panel.port, &format!("/api/{place}/{path}"), &[&page.bearer()]);
+        assert_eq!(
+            (response.status, error(&response).as_str()),
+            (503, "DAEMON_NOT_RUNNING"),
+            "{path}: {response:?}"
+        );
+    }
     assert!(sandbox.daemon_info().is_none());
     let _ = sandbox.run(&["daemon", "start"]).data();
     live.find("a snapshot", |line| (line["all"] == true).then_some(()));

@@ -4,7 +4,7 @@ use serde_json::Value;
 use subagent_model::{Applied, Workers};
 use subagent_protocol::api::{OverviewItem, TranscriptShown};
 use subagent_protocol::event::{Event, EventType};
-use subagent_protocol::ids::WorkerId;
+use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::time::Timestamp;
 
 use super::super::effect::{Command, Effect, Input};
@@ -28,6 +28,7 @@ impl Board {
         match input {
             Input::Snapshot(snapshot) => {
                 self.workers = Some(Workers::new(&snapshot));
+                self.asked.retry();
                 if let Some(worker) = self.awaited.take_if(|worker| snapshot_has(&snapshot.items, worker)) {
                     self.list.choose(worker);
                 }
@@ -49,11 +50,13 @@ impl Board {
             Input::Unreachable(failure) => self.link = Link::Unreachable(sentence(&failure)),
             Input::Ended(command, ended) => return self.ended(&command, ended),
             Input::Question(request, Ok(shown)) => self.asked.show(&request, shown, now),
-            Input::Question(_, Err(failure)) | Input::Filled(Err(failure)) | Input::Diff(_, Err(failure)) => {
+            Input::Question(request, Err(failure)) => {
+                self.asked.fail(&request);
                 self.fail(&failure);
             }
+            Input::Filled(Err(failure)) | Input::Diff(_, Err(failure)) => self.fail(&failure),
             Input::Filled(Ok(())) => {}
-            Input::Story(worker, before, page) => self.show_page(&worker, before.is_some(), page),
+            Input::Story(worker, before, page) => self.show_page(&worker, before, page),
             Input::Diff(worker, Ok(text)) => self.show_diff(worker, text),
             Input::Counted(worker, count) => {
                 let is_current = self.counting.take().is_some_and(|(_, is_current)| is_current);
@@ -100,11 +103,16 @@ impl Board {
         if refresh { vec![Effect::Refresh] } else { Vec::new() }
     }
 
-    fn show_page(&mut self, worker: &WorkerId, is_older: bool, page: Result<TranscriptShown, Failure>) {
-        let Some(story) = self.story().filter(|story| story.worker == *worker) else { return };
+    fn show_page(
+        &mut self,
+        worker: &WorkerId,
+        before: Option<EventId>,
+        page: Result<TranscriptShown, Failure>,
+    ) {
+        // Another page may have been asked for before the story was begun anew or its beginning was dropped.
+        let awaits = |story: &&mut Story| story.worker == *worker && story.awaits(before);
+        let Some(story) = self.story().filter(awaits) else { return };
         match page {
-            // The first page of a story that was begun anew in between.
-            Ok(_) if is_older == story.is_empty() => {}
             Ok(page) => story.show(page),
             Err(failure) => {
                 story.fail();
@@ -137,7 +145,7 @@ impl Board {
                 }
             }
             Err(failure) => {
-                self.asked.reopen();
+                self.asked.reopen(command);
                 self.fail(&failure);
             }
         }

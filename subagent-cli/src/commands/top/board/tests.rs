@@ -125,6 +125,17 @@ fn an_answer_that_does_not_succeed_leaves_the_question_open() {
 }
 
 #[test]
+fn a_question_that_could_not_be_fetched_is_fetched_with_the_next_snapshot() {
+    let mut board = board(shop());
+    let failed = Input::Question(request(2), Err(Failure::internal("x")));
+    assert_eq!(board.on_input(failed, NOW), []);
+    let effects = board.on_input(Input::Snapshot(Box::new(snapshot(shop()))), NOW);
+    assert_eq!(effects, [Effect::ShowQuestion(request(2))]);
+    answer_questions(&mut board, &effects);
+    assert_eq!(board.on_input(Input::Snapshot(Box::new(snapshot(shop()))), NOW), []);
+}
+
+#[test]
 fn a_snapshot_is_taken_for_what_events_do_not_say_and_once_for_a_hidden_worker() {
     let mut board = board(shop());
     let mut see = |seq, worker, kind: &str| {

@@ -15,7 +15,7 @@ use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::board::{Board, Link, named};
+use super::board::{Board, HIDDEN_RULE, Link, named};
 use super::help;
 use super::list::{Entry, List};
 use super::prompt::Prompt;
@@ -50,6 +50,8 @@ pub(super) fn draw(board: &mut Board, buffer: &mut Buffer, now: Timestamp) -> Dr
         return Drawn::default();
     }
     canvas.put(0, &title(board, width));
+    // Unless all of it is drawn below.
+    board.asked.hide_rule(true);
     let below = below(board, width, height, now);
     let body = height.saturating_sub(1 + below.len());
     board.body = (width, body);
@@ -93,7 +95,7 @@ impl Canvas<'_> {
     }
 }
 
-/// A text of somebody as a part of a line.
+/// A text of an agent or a person as a part of a line.
 fn part(text: &str) -> String {
     one_line(&text[..text.floor_char_boundary(MAX_LINE_BYTES)])
 }
@@ -158,14 +160,24 @@ fn chosen(board: &mut Board, width: usize, room: usize, now: Timestamp) -> Vec<L
     let rule = line(Style::Dim, "─".repeat(width));
     let mut lines = vec![rule];
     if board.asked.shown().is_some() {
-        match board.asked.rule_to_make() {
-            Some(rule) => {
-                let rule = human::rule_to_make(rule, Terminal { width, colour: true });
-                lines.extend(styled::lines(&rule, width));
+        // The rule is laid out before it is asked for: keys may come faster than pictures.
+        let rule = board.asked.rule().map(|rule| {
+            let text = human::rule_to_make(rule, Terminal { width, colour: true });
+            styled::lines(&text, width)
+        });
+        // A line above it, and the keys below it.
+        let is_hidden = rule.as_ref().is_some_and(|rule| rule.len() + 2 > room);
+        board.asked.hide_rule(is_hidden);
+        if let Some(rule) = rule.filter(|_| board.asked.rule_to_make().is_some()) {
+            match is_hidden {
+                true => lines.push(line(Style::Attention, format!("  {HIDDEN_RULE}"))),
+                false => lines.extend(rule),
             }
-            // Of a long question the beginning.
-            None => lines.extend(board.asked.lines(width).iter().take(room).cloned()),
+            lines.push(answers(board, width, now));
+            return lines;
         }
+        // Of a long question the beginning.
+        lines.extend(board.asked.lines(width).iter().take(room).cloned());
         let numbered = board.asked.numbered();
         let options = numbered.iter().zip(1..).map(|((label, _), number)| {
             Line::from(vec![span(Style::Strong, format!("  {number}  ")), span(Style::Plain, part(label))])
@@ -174,7 +186,8 @@ fn chosen(board: &mut Board, width: usize, room: usize, now: Timestamp) -> Vec<L
         let left = room.saturating_sub(options.len() + 1).max(2);
         if lines.len() > left {
             lines.truncate(left - 1);
-            lines.push(line(Style::Dim, "  ... Enter shows all of it"));
+            let more = if matches!(board.view, View::List) { "  ... Enter shows all of it" } else { "  ..." };
+            lines.push(line(Style::Dim, more));
         }
         lines.extend(options);
         lines.push(keys);
@@ -293,9 +306,10 @@ fn body_lines(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Opt
     match &mut board.view {
         View::List => return list(board, canvas, now),
         View::Story(story) => {
-            let lines = match story.is_empty() {
-                true => vec![line(Style::Dim, "the story is on its way")],
-                false => story.window(width, height),
+            let lines = match (story.is_empty(), story.has_failed()) {
+                (true, true) => vec![line(Style::Attention, "no story came; scroll to fetch it again")],
+                (true, false) => vec![line(Style::Dim, "the story is on its way")],
+                (false, _) => story.window(width, height),
             };
             lines.iter().zip(1..).for_each(|(line, at)| canvas.put(at, line));
         }
@@ -327,10 +341,9 @@ fn list(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Du
         return None;
     };
     list.scroll(&entries, height);
-    let last = entries.len().min(list.top + height);
-    let columns = Columns::of(entries.get(list.top..last).unwrap_or_default(), workers, counts, width);
-    let seen = || entries.iter().enumerate().skip(list.top).take(height);
-    for ((place, entry), at) in seen().zip(1..) {
+    let seen = seen(&entries, list.top, height);
+    let columns = Columns::of(seen, workers, counts, width);
+    for ((entry, place), at) in seen.iter().zip(list.top..).zip(1..) {
         match entry {
             Entry::Head(title, count) => {
                 let count = span(Style::Dim, format!("  {count}"));
@@ -345,11 +358,20 @@ fn list(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Du
             }
         }
     }
-    let ages = seen().filter_map(|(_, entry)| match entry {
-        Entry::Item(item) => Some(row::time(&item.find(workers)?)),
+    let lasts = seen.iter().filter_map(|entry| match entry {
+        Entry::Item(item) => {
+            let found = item.find(workers)?;
+            let age = age_lasts(row::time(&found), now);
+            Some(row::parked_lasts(found.0, now).map_or(age, |parked| parked.min(age)))
+        }
         Entry::Head(..) => None,
     });
-    ages.map(|then| age_lasts(then, now)).min()
+    lasts.min()
+}
+
+/// The entries that are seen. No others are laid out.
+fn seen(entries: &[Entry], top: usize, height: usize) -> &[Entry] {
+    entries.get(top..entries.len().min(top + height)).unwrap_or_default()
 }
 
 fn is_chosen(list: &List, place: usize) -> bool {

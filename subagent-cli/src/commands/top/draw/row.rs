@@ -1,6 +1,7 @@
 //! A row of the list: which columns it has in a window of some width, and what stands in them. Pure.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use ratatui::text::{Line, Span};
 use subagent_model::{Group, Need, Row, Workers};
@@ -101,7 +102,7 @@ impl Columns {
         let more = if state.is_empty() && self.state > 0 { self.state + GAP } else { 0 };
         cells.left(state_style, &state, self.state - more.min(self.state));
         cells.right(Style::Dim, &age(time(&found), now), self.age);
-        let (style, text) = text(row, need);
+        let (style, text) = text(row, need, now);
         cells.left(style, &text, self.text + more);
         cells.right(Style::Plain, &lines(row, counts), self.lines);
         cells.right(Style::Dim, &usage(&row.snapshot.usage), self.usage);
@@ -156,7 +157,7 @@ fn state(item: &Item, row: &Row, need: Option<&Need>, is_narrow: bool) -> String
 }
 
 /// What a worker asks, does, or ended with.
-fn text(row: &Row, need: Option<&Need>) -> (Style, String) {
+fn text(row: &Row, need: Option<&Need>, now: Timestamp) -> (Style, String) {
     if let Some(need) = need {
         return (Style::Attention, part(&need.subject));
     }
@@ -170,7 +171,15 @@ fn text(row: &Row, need: Option<&Need>) -> (Style, String) {
         (Group::Done, None) => (Style::Dim, label(row)),
         (Group::Working | Group::Needs, _) => (Style::Plain, doing(row).unwrap_or_else(|| label(row))),
     };
-    (style, queued + &text)
+    let parked = row.parked_until.map(|until| format!("parked ({} left)  ", age(now, until)));
+    (style, parked.unwrap_or_default() + &queued + &text)
+}
+
+/// After which time the text of a parked worker is another one.
+pub(super) fn parked_lasts(row: &Row, now: Timestamp) -> Option<Duration> {
+    let left = u64::try_from(row.parked_until?.0.checked_sub(now.0)?).ok()?;
+    let unit = if left < 60_000 { 1000 } else { 60_000 };
+    (left > 0).then(|| Duration::from_millis(left % unit + 1))
 }
 
 fn doing(row: &Row) -> Option<String> {
@@ -178,7 +187,7 @@ fn doing(row: &Row) -> Option<String> {
     Some(part(&human::doing(&doing))).filter(|text| !text.is_empty())
 }
 
-/// The label, or the name of the task, if somebody has chosen one.
+/// The label, or the name of the task, if one was chosen.
 fn label(row: &Row) -> String {
     let label =
         Some(row.snapshot.label.as_str()).filter(|label| !matches!(*label, UNLABELED | UNLABELED_RUN));

@@ -181,7 +181,7 @@ fn without_colours_no_cell_has_a_look_and_the_row_is_marked_all_the_same() {
 }
 
 #[test]
-fn hostile_text_is_harmless_and_does_not_take_long() {
+fn hostile_text_is_harmless() {
     let long = "\u{1b}[2J\u{202e}\u{200b}evil\r\n\t".repeat(1 << 21);
     let items = vec![
         worker(
@@ -243,14 +243,55 @@ fn a_picture_says_when_the_clock_makes_it_another_one() {
 fn of_many_workers_those_that_are_seen_are_laid_out() {
     let many = (0..500).map(|number| worker(number, &format!("worker-{number}"), running("cargo test")));
     let mut board = board(many.collect());
-    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-    let begun = std::time::Instant::now();
+    let (mut tops, mut most) = (Vec::new(), 0);
     for _ in 0..100 {
         let _ = board.on_key(&Key::Down, later());
-        terminal.draw(|frame| _ = draw(&mut board, frame.buffer_mut(), later())).unwrap();
+        picture(&mut board, 80, 24);
+        let entries = board.entries();
+        tops.push(board.list.top);
+        most = most.max(seen(&entries, board.list.top, board.body.1).len());
     }
-    let each = begun.elapsed() / 100;
-    // Without optimization, beside other tests; the release build takes a twentieth.
-    assert!(each < Duration::from_millis(200), "{each:?} from a key to the screen");
+    assert!(most <= 24 && tops.is_sorted() && tops.last() > Some(&70), "{most} {tops:?}");
     assert!(picture(&mut board, 80, 24).0.contains("> worker-100"));
+    let entries = board.entries();
+    assert_eq!((seen(&entries, 495, 24).len(), seen(&entries, 900, 24).len()), (entries.len() - 495, 0));
+}
+
+#[test]
+fn a_rule_that_does_not_fit_cannot_be_made() {
+    let rule = format!("execute(make {})", "x".repeat(700));
+    let mut board = board(vec![worker(1, "one", asking(1, 1, "make", 9))]);
+    let shown = json!({
+        "status": "pending", "kind": "permission", "message": "make?", "options": [],
+        "request": {"command": "make"}, "alwaysRule": rule,
+    });
+    let _ = board.on_input(Input::Question(super::super::fixture::request(1), Ok(shown)), NOW);
+    picture(&mut board, 60, 18);
+    typed(&mut board, "a");
+    let (text, _) = picture(&mut board, 60, 18);
+    assert!(
+        text.contains("the rule does not fit: enlarge the window") && !text.contains("[Enter]"),
+        "{text}"
+    );
+    assert_eq!(typed(&mut board, "\r"), []);
+    // No question is drawn in a window that is this low.
+    picture(&mut board, 200, 7);
+    assert_eq!(typed(&mut board, "\r"), []);
+    let (text, _) = picture(&mut board, 200, 24);
+    assert!(text.contains("xxx)") && text.contains("[Enter] allow and make this rule"), "{text}");
+    assert!(matches!(typed(&mut board, "\r")[..], [super::super::effect::Effect::Command(_)]));
+}
+
+#[test]
+fn a_parked_worker_says_when_it_goes_on() {
+    let until = Timestamp(NOW.0 + 301_000);
+    let more = json!({
+        "parked": {"until": until, "reason": "rate_limit"},
+        "queue": {"length": 2, "paused": false, "items": []},
+        "lastEventAt": Timestamp(NOW.0 - 7_200_000),
+    });
+    let mut board = board(vec![worker(1, "one", more)]);
+    let (text, drawn) = picture(&mut board, 80, 24);
+    assert!(text.contains("Working  1") && text.contains("parked (5m left)  2 queued"), "{text}");
+    assert_eq!(drawn.lasts, Some(Duration::from_millis(1)), "then it is less than five minutes");
 }
