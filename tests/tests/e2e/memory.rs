@@ -103,6 +103,7 @@ fn its_agent_edits_files_in_its_memory_and_asks_for_all_others() {
     assert_eq!(leave(&sandbox, &noter, &own.join("more/x.md")), memory);
     let from = noter["workerId"].as_str().unwrap();
     let continued = sandbox.run(&["worker", "continue", "--from-worker", from]).data_of("worker.continued");
+    assert_eq!(sandbox.turn_end(&continued["bootstrapTurn"])["type"], "turn.completed");
     assert_eq!(
         leave(&sandbox, &continued["worker"], &own.join("MEMORY.md")),
         memory,
