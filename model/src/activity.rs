@@ -12,12 +12,25 @@ use subagent_protocol::tool_calls::is_over;
 const MAX_TEXT_BYTES: usize = 4096;
 /// Bytes of a title or an entry of a plan.
 const MAX_LINE_BYTES: usize = 300;
+/// Edited files that are kept; later ones are left out.
+const MAX_FILES: usize = 50;
+/// Bytes of a path; longer ones are left out.
+const MAX_PATH_BYTES: usize = 1024;
+
+/// A tool call that has not ended.
+#[derive(Debug, Default)]
+struct OpenCall {
+    /// Its position in the order in which calls began.
+    begun: usize,
+    title: String,
+    /// The files that it edits.
+    files: Vec<String>,
+}
 
 /// Puts events together.
 #[derive(Debug)]
 pub struct Activity {
-    /// Tool calls that are not over, with the order in which they began.
-    open: HashMap<String, (usize, String)>,
+    open: HashMap<String, OpenCall>,
     begun: usize,
     /// With the tool of a snapshot, until a call that began before it ends.
     plan: Doing,
@@ -93,22 +106,28 @@ impl Activity {
         match kind {
             "tool_call" | "tool_call_update" => {
                 let id = data["toolCallId"].as_str().unwrap_or_default();
-                let over =
-                    data["status"].as_str().is_some_and(|status| is_over(status) || status == "unknown");
-                if over {
-                    if self.open.remove(id).is_none() {
+                let status = data["status"].as_str().unwrap_or_default();
+                let files = edited_files(data);
+                if is_over(status) || status == "unknown" {
+                    let call = self.open.remove(id);
+                    if call.is_none() {
                         self.plan.tool = None;
+                    }
+                    if status == "completed" {
+                        add(&mut self.plan.editing, call.map(|call| call.files).unwrap_or_default());
+                        add(&mut self.plan.editing, files);
                     }
                     return;
                 }
-                let title = data["title"].as_str().map(short);
-                match self.open.get_mut(id) {
-                    Some((_, known)) => *known = title.unwrap_or(std::mem::take(known)),
-                    None => {
-                        self.begun += 1;
-                        self.open.insert(id.to_owned(), (self.begun, title.unwrap_or_default()));
-                    }
+                let begun = &mut self.begun;
+                let call = self.open.entry(id.to_owned()).or_insert_with(|| {
+                    *begun += 1;
+                    OpenCall { begun: *begun, ..OpenCall::default() }
+                });
+                if let Some(title) = data["title"].as_str() {
+                    call.title = short(title);
                 }
+                add(&mut call.files, files);
             }
             "plan" => {
                 let entries = data["entries"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -118,6 +137,7 @@ impl Activity {
                     step: of("in_progress").find_map(|entry| entry["content"].as_str()).map(short),
                     steps_completed: of("completed").count(),
                     steps: entries.len(),
+                    editing: std::mem::take(&mut self.plan.editing),
                 };
             }
             _ => {}
@@ -127,9 +147,15 @@ impl Activity {
     /// Returns what an open turn is at.
     #[must_use]
     pub fn doing(&self) -> Doing {
-        let newest = self.open.values().max_by_key(|(begun, _)| *begun).map(|(_, title)| title);
+        let newest = self.open.values().max_by_key(|call| call.begun).map(|call| &call.title);
         let tool = newest.or(self.plan.tool.as_ref()).filter(|title| !title.is_empty());
-        Doing { tool: tool.cloned(), ..self.plan.clone() }
+        let mut doing = Doing { tool: tool.cloned(), ..self.plan.clone() };
+        let mut open: Vec<&OpenCall> = self.open.values().collect();
+        open.sort_by_key(|call| call.begun);
+        for call in open {
+            add(&mut doing.editing, call.files.clone());
+        }
+        doing
     }
 
     /// Returns what an open turn is at, and the last message.
@@ -140,6 +166,24 @@ impl Activity {
         let said = !text.trim().is_empty();
         let message = LastMessage { text: text.to_owned(), truncated: self.message.is_truncated() };
         (doing, said.then_some(message))
+    }
+}
+
+/// The files that an update of a tool call says it edits: those of its diffs, and its locations if editing is its kind.
+fn edited_files(call: &Value) -> Vec<String> {
+    let list = |key: &str| call[key].as_array().map(Vec::as_slice).unwrap_or_default();
+    let diffs = list("content").iter().filter(|block| block["type"] == "diff");
+    let edits = matches!(call["toolKind"].as_str(), Some("edit" | "delete" | "move"));
+    let locations = list("locations").iter().filter(|_| edits);
+    diffs.chain(locations).filter_map(|place| place["path"].as_str()).map(str::to_owned).collect()
+}
+
+/// Adds the files that are not known yet, within the limits.
+fn add(known: &mut Vec<String>, files: Vec<String>) {
+    for file in files {
+        if known.len() < MAX_FILES && file.len() <= MAX_PATH_BYTES && !known.contains(&file) {
+            known.push(file);
+        }
     }
 }
 
@@ -182,12 +226,46 @@ mod tests {
             ("plan", json!({"entries": plan})),
         ]);
         let step = Some("in_progress!".to_owned());
-        assert_eq!(doing, Doing { tool: Some("call 2".into()), step, steps_completed: 2, steps: 4 });
+        assert_eq!(
+            doing,
+            Doing { tool: Some("call 2".into()), step, steps_completed: 2, steps: 4, editing: Vec::new() }
+        );
         let (doing, _) = recent(&[
             call("1", "pending"),
             ("tool_call_update", json!({"toolCallId": "1", "status": "unknown"})),
         ]);
         assert_eq!(doing, Doing::default());
+    }
+
+    #[test]
+    fn files_are_those_of_edits_that_did_not_fail() {
+        let edit = |id: &str, status: &str, path: &str| {
+            let locations = json!([{"path": path}]);
+            let call =
+                json!({"toolCallId": id, "status": status, "toolKind": "edit", "locations": locations});
+            ("tool_call", call)
+        };
+        let update = |id: &str, data: Value| {
+            let mut data = data;
+            data["toolCallId"] = id.into();
+            ("tool_call_update", data)
+        };
+        let editing = |updates: &[(&str, Value)]| recent(updates).0.editing;
+        assert_eq!(editing(&[edit("1", "in_progress", "/a"), edit("2", "pending", "/a")]), ["/a"]);
+        let ended = |status: &str| update("1", json!({"status": status}));
+        assert_eq!(
+            editing(&[edit("1", "pending", "/a"), ended("completed"), edit("2", "pending", "/b")]),
+            ["/a", "/b"]
+        );
+        assert!(editing(&[edit("1", "pending", "/a"), ended("failed")]).is_empty());
+        let diff = json!({"status": "completed", "content": [{"type": "diff", "path": "/d", "newText": ""}]});
+        let plan = ("plan", json!({"entries": []}));
+        assert_eq!(editing(&[update("1", diff), plan]), ["/d"], "a plan must not remove files");
+        let read = json!({"toolCallId": "1", "status": "completed", "toolKind": "read", "locations": [{"path": "/r"}]});
+        assert!(editing(&[("tool_call", read)]).is_empty());
+        let many: Vec<_> = (0..99).map(|n| edit(&n.to_string(), "pending", &format!("/{n}"))).collect();
+        assert_eq!(editing(&many).len(), MAX_FILES);
+        assert!(editing(&[edit("1", "pending", &"x".repeat(MAX_PATH_BYTES + 1))]).is_empty());
     }
 
     #[test]

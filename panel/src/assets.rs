@@ -1,4 +1,10 @@
-//! The files of the page, as they are in `web/`.
+//! The files of the page, as they are in `web/`. The page names the hash of each file that it loads.
+
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha384};
 
 /// A file: its path, its kind, its text.
 pub(crate) struct Asset {
@@ -28,12 +34,47 @@ pub(crate) const ASSETS: &[Asset] = assets! {
     "/compose.js" "compose.js" "text/javascript; charset=utf-8",
     "/start.js" "start.js" "text/javascript; charset=utf-8",
     "/state.js" "state.js" "text/javascript; charset=utf-8",
+    "/sums.js" "sums.js" "text/javascript; charset=utf-8",
     "/words.js" "words.js" "text/javascript; charset=utf-8",
 };
 
-/// The file at a path.
-pub(crate) fn find(path: &str) -> Option<&'static Asset> {
-    ASSETS.iter().find(|asset| asset.path == path)
+/// The media type and the text of the file at a path.
+pub(crate) fn find(path: &str) -> Option<(&'static str, &'static str)> {
+    let asset = ASSETS.iter().find(|asset| asset.path == path)?;
+    Some((asset.kind, if path == "/" { &INDEX } else { asset.text }))
+}
+
+/// The page. A browser runs a file only if its hash is the one here (Subresource Integrity), and fetches all of them at
+/// once instead of one import after the other.
+static INDEX: LazyLock<String> = LazyLock::new(|| {
+    let mut index = String::new();
+    for line in include_str!("../web/index.html").lines() {
+        let loaded = ASSETS.iter().find(|asset| asset.path != "/" && line.contains(asset.path));
+        match loaded {
+            None => index.push_str(line),
+            Some(asset) => {
+                let address = format!("\"{}\"", asset.path);
+                index.push_str(&line.replace(&address, &format!("{address} integrity=\"{}\"", hash(asset))));
+                if asset.path == "/app.js" {
+                    index.extend(modules().map(|module| {
+                        let (path, hash) = (module.path, hash(module));
+                        format!("\n<link rel=\"modulepreload\" href=\"{path}\" integrity=\"{hash}\">")
+                    }));
+                }
+            }
+        }
+        index.push('\n');
+    }
+    index
+});
+
+/// The modules that `app.js` imports, directly or not.
+fn modules() -> impl Iterator<Item = &'static Asset> {
+    ASSETS.iter().filter(|asset| asset.kind.starts_with("text/javascript") && asset.path != "/app.js")
+}
+
+fn hash(asset: &Asset) -> String {
+    format!("sha384-{}", STANDARD.encode(Sha384::digest(asset.text)))
 }
 
 #[cfg(test)]
@@ -71,9 +112,19 @@ mod tests {
                 assert!(!asset.text.contains(word), "web{} has {word}", asset.path);
             }
         }
-        let index = find("/").unwrap().text;
+        let (_, index) = find("/").unwrap();
         assert_eq!(index.matches("<script").count(), 1, "one script");
-        assert!(index.contains(r#"<script type="module" src="/app.js"></script>"#));
+        assert!(index.contains(r#"<script type="module" src="/app.js" integrity="sha384-"#), "{index}");
+    }
+
+    #[test]
+    fn the_page_names_the_hash_of_every_file() {
+        let (_, index) = find("/").unwrap();
+        for asset in ASSETS.iter().filter(|asset| asset.path != "/") {
+            let named = format!("\"{}\" integrity=\"{}\"", asset.path, hash(asset));
+            assert_eq!(index.matches(&named).count(), 1, "{} in {index}", asset.path);
+        }
+        assert_eq!(index.matches("integrity=").count(), ASSETS.len() - 1);
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Message {
     pub text: String,
     /// `queue` or `steer`; without it a busy worker refuses it.
     pub if_busy: Option<String>,
+    /// The idempotency key of the page's request: the same message under the same key is sent once.
+    pub key: Option<String>,
 }
 
 /// The program around the panel.
@@ -55,6 +57,8 @@ pub trait Bridge: Debug + Send + Sync + 'static {
     fn send<'a>(&'a self, place: &'a Place, message: Message) -> Pending<'a, Answer>;
     /// The data of `worker.diff`.
     fn diff<'a>(&'a self, place: &'a Place, worker: String) -> Pending<'a, Answer>;
+    /// Starts a worker that takes over the work of another one. Returns the data of `worker.continued`.
+    fn hand_off<'a>(&'a self, place: &'a Place, worker: String) -> Pending<'a, Answer>;
     /// The data of `worktree.landed`.
     fn land<'a>(&'a self, place: &'a Place, worker: String) -> Pending<'a, Answer>;
 }

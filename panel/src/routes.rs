@@ -23,6 +23,8 @@ pub(crate) enum Route {
     Send { place: String, worker: String },
     /// The changes of a worker.
     Diff { place: String, worker: String },
+    /// Starts a worker that takes over the work of another one.
+    HandOff { place: String, worker: String },
     /// Lands a worker's worktree.
     Land { place: String, worker: String },
     /// The same request to the daemon.
@@ -78,6 +80,9 @@ impl Route {
             }
             (false, [place, "workers", worker, "turns"]) => {
                 Self::Send { place: own(place), worker: own(worker) }
+            }
+            (false, [place, "workers", worker, "hand-off"]) => {
+                Self::HandOff { place: own(place), worker: own(worker) }
             }
             (false, [place, "workers", worker, "land"]) => {
                 Self::Land { place: own(place), worker: own(worker) }

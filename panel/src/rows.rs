@@ -24,6 +24,7 @@ fn shown(row: &Row) -> Value {
         "doing": row.doing().map(|doing| json!({
             "tool": doing.tool.as_deref().map(one_line), "step": doing.step.as_deref().map(one_line),
             "done": doing.steps_completed, "of": doing.steps,
+            "editing": doing.editing.iter().map(|path| one_line(path)).collect::<Vec<_>>(),
         })),
         "needs": row.needs.len(), "waiting": row.waiting, "paused": row.is_paused,
         "parkedUntil": row.parked_until,

@@ -133,7 +133,7 @@ impl Connection {
         };
         let route = Route::of(&parts.method, path).ok_or_else(missing)?;
         if route == Route::File {
-            return assets::find(path).map(|asset| whole(asset.kind, asset.text.into())).ok_or_else(missing);
+            return assets::find(path).map(|(kind, text)| whole(kind, text.into())).ok_or_else(missing);
         }
         let is_change = parts.method == Method::POST;
         if !is_change && !incoming.is_end_stream() {
@@ -194,9 +194,10 @@ impl Connection {
             | Route::Start { .. }
             | Route::Send { .. }
             | Route::Diff { .. }
+            | Route::HandOff { .. }
             | Route::Land { .. } => {
                 self.permission().await?;
-                self.command(route, &bytes).await?
+                self.command(route, &bytes, key.map(str::to_owned)).await?
             }
             Route::File | Route::Session => return Err(missing()),
         };
@@ -204,7 +205,7 @@ impl Connection {
     }
 
     /// What the commands of the same name do.
-    async fn command(&self, route: Route, bytes: &[u8]) -> Answer {
+    async fn command(&self, route: Route, bytes: &[u8], key: Option<String>) -> Answer {
         let bridge = &self.shared.bridge;
         match route {
             Route::Choices { place } => bridge.choices(&self.place(&place).await?).await.map(cleaned),
@@ -217,7 +218,7 @@ impl Connection {
                 let text = word("text").filter(|text| !text.trim().is_empty()).ok_or_else(|| {
                     error(&Error::new(Code::InvalidInput, "a message needs a text").with("field", "text"))
                 })?;
-                let message = Message { worker, text, if_busy: word("ifBusy") };
+                let message = Message { worker, text, if_busy: word("ifBusy"), key };
                 bridge.send(&self.place(&place).await?, message).await.map(cleaned)
             }
             Route::Diff { place, worker } => {
@@ -225,6 +226,9 @@ impl Connection {
                 // The command would start a daemon that was stopped.
                 self.socket(&place, false).await?;
                 bridge.diff(&place, worker).await.map(|found| cleaned(diff(found)))
+            }
+            Route::HandOff { place, worker } => {
+                bridge.hand_off(&self.place(&place).await?, worker).await.map(cleaned)
             }
             Route::Land { place, worker } => {
                 bridge.land(&self.place(&place).await?, worker).await.map(cleaned)

@@ -95,11 +95,11 @@ test('a parked worker says until when', () => {
 test('a new snapshot keeps older items only if it joins them', () => {
   const story = (cursor, isExpired = false) => {
     const items = new Map(['ev_1', 'ev_2', 'ev_3'].map((id) => [id, { remove() {} }]));
-    return Object.assign(Object.create(elements.get('panel-story').prototype), { items, cursor, isExpired, before: 'ev_0', older: {} });
+    return Object.assign(Object.create(elements.get('panel-story').prototype), { items, cursor, isExpired, olderThan: 'ev_0', older: {} });
   };
   const after = (of, first) => {
     of.reset({ items: [{ id: first }], before: first });
-    return [[...of.items.keys()], of.before, of.isExpired];
+    return [[...of.items.keys()], of.olderThan, of.isExpired];
   };
   assert.deepEqual(after(story('ev_3'), 'ev_2'), [['ev_1'], 'ev_0', false], 'it begins before the cursor');
   assert.deepEqual(after(story('ev_3'), 'ev_3'), [['ev_1', 'ev_2'], 'ev_0', false]);
@@ -142,4 +142,19 @@ test('a stream ends when its worker does not exist any more', async () => {
   globalThis.fetch = async () => new Response('{"down":{"code":"WORKER_NOT_FOUND","message":"gone"},"ended":true}\n');
   await follow(() => '/x', (line) => said.push(line.down.code), () => said.push('told'), new AbortController().signal);
   assert.deepEqual(said, ['WORKER_NOT_FOUND']);
+});
+
+test('workers that edit the same file know each other', () => {
+  const state = new State();
+  const edits = (id, ...editing) => row(id, { doing: { tool: 'edit', step: null, done: 0, of: 0, editing } });
+  state.take({ place: 'p', title: 'p', all: true, rows: [edits('a', '/ws/x', '/ws/y'), edits('b', '/ws/x'), edits('c', '/ws/z'), row('d')] });
+  state.take({ place: 'o', title: 'o', all: true, rows: [edits('e', '/ws/x')] });
+  assert.deepEqual(state.shared('p', 'a'), [{ path: '/ws/x', names: ['b'] }]);
+  assert.deepEqual([state.shared('p', 'c'), state.shared('p', 'd'), state.shared('o', 'e'), state.shared('p', 'gone')], [[], [], [], []]);
+});
+
+test('the keys of tags are offered once', () => {
+  const state = new State();
+  state.take({ place: 'p', title: 'p', all: true, rows: [row('a', { tags: { job: 'x', at: 'y' } }), row('b', { tags: { job: 'z' } }), row('c')] });
+  assert.deepEqual(state.tags(), ['at', 'job']);
 });

@@ -47,18 +47,18 @@ export function leave() {
 /** @param {string} path */
 export const get = (path) => request('GET', path);
 
-/** Changes something. Each call has a new idempotency key: a second call is a second change. @param {string} path @param {unknown} [body] */
-export const post = (path, body = {}) => request('POST', path, body);
+/** Changes something. A second call is a second change, unless it has the idempotency key of the first. @param {string} path @param {unknown} [body] @param {string} [key] */
+export const post = (path, body = {}, key = crypto.randomUUID()) => request('POST', path, body, key);
 
 /** How long an answer may take (ms): the panel gives a daemon 60 s. */
 const PATIENCE = 90_000;
 
-/** @param {string} method @param {string} path @param {unknown} [body] */
-async function request(method, path, body) {
+/** @param {string} method @param {string} path @param {unknown} [body] @param {string} [key] */
+async function request(method, path, body, key) {
   const headers = own();
   if (method === 'POST') {
     headers['Content-Type'] = 'application/json';
-    headers['Idempotency-Key'] = crypto.randomUUID();
+    headers['Idempotency-Key'] = key;
   }
   let answer;
   try {

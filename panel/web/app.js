@@ -6,12 +6,13 @@ import './inbox.js';
 import './list.js';
 import { openStart } from './start.js';
 import { State } from './state.js';
+import { openSums } from './sums.js';
 import './story.js';
 import './worker.js';
 
 const KEYS = [
   ['i', 'The inbox: then y allows, n denies, a always, j and k move'], ['l', 'The list of workers: arrows move, Enter opens'],
-  ['s', 'The story of the worker'], ['m', 'The message box'], ['w', 'New run'], ['/', 'Filter'], ['t', 'Tree or list'], ['Esc', 'Back to the list'], ['?', 'These keys'],
+  ['s', 'The story of the worker'], ['m', 'The message box'], ['w', 'New run'], ['/', 'Filter'], ['t', 'Tree or list'], ['u', 'Usage'], ['Esc', 'Back to the list'], ['?', 'These keys'],
 ];
 
 class PanelApp extends HTMLElement {
@@ -79,7 +80,7 @@ class PanelApp extends HTMLElement {
     this.list = h('panel-list');
     this.worker = h('panel-worker', { id: 'main', role: 'region', 'aria-label': 'Worker' });
     const top = h('header.top', {}, h('h1', {}, h('a.brand', { href: '#' }, 'subagent')), isReadOnly() ? h('span.chip', {}, 'read-only') : null, this.link, h('span.gap'),
-      isReadOnly() ? null : h('button', { type: 'button', onclick: () => this.begin(), 'aria-keyshortcuts': 'w' }, 'New run'), h('button.quiet', { type: 'button', onclick: () => this.keys(), 'aria-label': 'Keys' }, '?'));
+      isReadOnly() ? null : h('button', { type: 'button', onclick: () => this.begin(), 'aria-keyshortcuts': 'w' }, 'New run'), h('button.quiet', { type: 'button', onclick: () => this.sums(), 'aria-keyshortcuts': 'u' }, 'Usage'), h('button.quiet', { type: 'button', onclick: () => this.keys(), 'aria-label': 'Keys' }, '?'));
     fill(this, top, h('main.body', {}, h('nav.side', { 'aria-label': 'Inbox and workers' }, this.inbox, this.list), this.worker));
     this.inbox.start(this.state);
     this.list.start(this.state);
@@ -111,6 +112,10 @@ class PanelApp extends HTMLElement {
     openStart(/** @type {State} */ (this.state), (place, worker) => { location.hash = `#/${place}/${worker}`; });
   }
 
+  sums() {
+    openSums(/** @type {State} */ (this.state));
+  }
+
   keys() {
     const dialog = h('dialog', { 'aria-label': 'Keys', onclose: () => dialog.remove() }, h('h2', {}, 'Keys'), h('dl.keys', {}, KEYS.map(([key, what]) => [h('dt', {}, h('kbd', {}, key)), h('dd', {}, what)])), h('form', { method: 'dialog' }, h('button', {}, 'Back')));
     document.body.append(dialog);
@@ -131,7 +136,7 @@ class PanelApp extends HTMLElement {
     if (types(event)) return;
     const act = {
       i: () => this.inbox.focusFirst(), l: () => this.list.move(1), s: () => this.worker.focusStory?.(), m: () => this.worker.focusMessage(), '/': () => this.list.search.focus(),
-      t: () => this.list.turn(), w: () => !isReadOnly() && this.begin(), '?': () => this.keys(),
+      t: () => this.list.turn(), w: () => !isReadOnly() && this.begin(), u: () => this.sums(), '?': () => this.keys(),
     }[event.key];
     if (!act) return;
     event.preventDefault();

@@ -1,4 +1,4 @@
-// The message box: send, queue, steer, cancel, stop.
+// The message box: send, queue, steer, cancel, stop, hand off.
 
 import { isReadOnly, post } from './api.js';
 import { define, fill, h, say } from './dom.js';
@@ -8,18 +8,22 @@ import { sure } from './tabs.js';
 const drafts = new Map();
 
 class PanelCompose extends HTMLElement {
-  /** @param {string} base @param {any} row */
-  start(base, row) {
+  /** @param {string} place @param {string} base @param {any} row */
+  start(place, base, row) {
+    this.place = place;
+    /** The message that was sent last and not confirmed, with its key. @type {{message: string, key: string}} */
+    this.tried = { message: '', key: '' };
     this.base = base;
     this.text = h('textarea', { rows: 2, 'aria-label': `Message to ${row.name}`, value: drafts.get(base) || '', oninput: () => { drafts.set(base, this.text.value); this.grow(); } });
     this.text.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => this.key(event));
     this.send = h('button.primary', { type: 'button', onclick: () => this.say(this.first) });
     this.steer = h('button', { type: 'button', title: 'Cancel the turn and send this next', onclick: () => this.say('steer') }, 'Steer');
     this.cancel = h('button', { type: 'button', onclick: () => this.act(() => post(`${base}/cancel`)) }, 'Cancel turn');
+    this.handOff = h('button.quiet', { type: 'button', title: 'Start another worker that takes over this work', onclick: () => this.pass() }, 'Hand off');
     this.halt = h('button.danger', { type: 'button', onclick: () => this.stop() }, 'Stop');
     this.problem = h('p.problem', { role: 'alert', hidden: true });
     this.over = h('p.note', { hidden: true });
-    this.box = h('div.box', {}, this.text, h('div.buttons', {}, this.send, this.steer, h('span.gap'), this.cancel, this.halt));
+    this.box = h('div.box', {}, this.text, h('div.buttons', {}, this.send, this.steer, h('span.gap'), this.handOff, this.cancel, this.halt));
     fill(this, this.problem, this.over, this.box);
     this.update(row);
     this.grow();
@@ -55,12 +59,27 @@ class PanelCompose extends HTMLElement {
   say(ifBusy) {
     const text = this.text.value;
     if (!text.trim()) return this.text.focus();
+    const body = ifBusy ? { text, ifBusy } : { text };
+    // A message whose answer was lost is sent again under its key, so that it is there once.
+    const message = JSON.stringify(body);
+    if (this.tried.message !== message) this.tried = { message, key: crypto.randomUUID() };
+    const { key } = this.tried;
     return this.act(async () => {
-      await post(`${this.base}/turns`, ifBusy ? { text, ifBusy } : { text });
+      await post(`${this.base}/turns`, body, key);
+      this.tried = { message: '', key: '' };
       this.text.value = '';
       drafts.delete(this.base);
       this.grow();
       this.text.focus();
+    });
+  }
+
+  /** The new worker is opened, which reads what was done. */
+  async pass() {
+    if (!await sure(`Start another worker that takes over the work of ${this.row.name}?`, 'Hand off')) return;
+    this.act(async () => {
+      const { worker } = await post(`${this.base}/hand-off`);
+      location.hash = `#/${this.place}/${worker.workerId}`;
     });
   }
 

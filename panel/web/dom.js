@@ -1,7 +1,7 @@
 // Makes nodes. All text is placed as text: there is no way from a string to markup in this page.
 
 /**
- * @typedef {Node | string | number | null | undefined | false} Child
+ * @typedef {Node | string | number | null | undefined | false | any[]} Child
  */
 
 /**
@@ -19,7 +19,7 @@ export function h(tag, props = {}, ...children) {
     if (value === null || value === undefined) continue;
     if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
     else if (key.includes('-') || key === 'role' || key === 'for') element.setAttribute(key, String(value));
-    else element[key] = value;
+    else /** @type {any} */ (element)[key] = value;
   }
   append(element, children);
   return element;
@@ -77,7 +77,7 @@ function node(tree) {
   if (tag === 'ol' && Number.isSafeInteger(tree.start)) element.start = tree.start;
   if (typeof tree.k === 'string' && tree.k) {
     if (tag === 'pre') element.dataset.language = tree.k;
-    else element.className = tree.k.split(' ').map((word) => `ansi-${word}`).join(' ');
+    else element.className = tree.k.split(' ').map((/** @type {string} */ word) => `ansi-${word}`).join(' ');
   }
   element.append(...place(tree.c));
   return element;

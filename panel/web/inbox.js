@@ -206,6 +206,8 @@ class PanelQuestion extends HTMLElement {
   }
 }
 
+/** Kinds of fields, by the format of a text. */
+const FIELDS = new Map([['email', 'email'], ['uri', 'url'], ['date', 'date'], ['date-time', 'datetime-local']]);
 let fieldCount = 0;
 
 /** The fields of a form that an agent has described, and their values. @param {any} schema */
@@ -219,23 +221,23 @@ export function formFields(schema) {
       || oneOf?.map((/** @type {any} */ one) => [one.const, one.title || one.const]);
     const many = items?.enum?.map((/** @type {any} */ value) => [value, value])
       || (items?.anyOf || items?.oneOf)?.map((/** @type {any} */ one) => [one.const, one.title || one.const]);
+    /** @type {any} */
     let field;
     let value;
     if (type === 'boolean') {
       field = h('input', { type: 'checkbox', id, checked: usual === true });
       value = () => field.checked;
     } else if (type === 'array' && many) {
-      const boxes = many.map(([key, label]) => ({ key, box: h('input', { type: 'checkbox', checked: (usual || []).includes(key) }), label }));
-      field = h('div.boxes', { id, role: 'group' }, boxes.map(({ box, label }) => h('label', {}, box, ` ${label}`)));
-      value = () => boxes.filter(({ box }) => box.checked).map(({ key }) => key);
+      const boxes = many.map((/** @type {any[]} */ [key, label]) => ({ key, box: h('input', { type: 'checkbox', checked: (usual || []).includes(key) }), label }));
+      field = h('div.boxes', { id, role: 'group' }, boxes.map((/** @type {any} */ { box, label }) => h('label', {}, box, ` ${label}`)));
+      value = () => boxes.filter((/** @type {any} */ { box }) => box.checked).map((/** @type {any} */ { key }) => key);
     } else if (few) {
-      field = h('select', { id, required: must }, must ? null : h('option', { value: '' }, '–'), few.map(([key, label], /** @type {number} */ at) =>
+      field = h('select', { id, required: must }, must ? null : h('option', { value: '' }, '–'), few.map((/** @type {any[]} */ [key, label], /** @type {number} */ at) =>
         h('option', { value: String(at), selected: key === usual }, String(label))));
       value = () => (field.value === '' ? undefined : few[Number(field.value)][0]);
     } else {
       const isNumber = type === 'number' || type === 'integer';
-      const kinds = { email: 'email', uri: 'url', date: 'date', 'date-time': 'datetime-local' };
-      field = h('input', { type: isNumber ? 'number' : kinds[format] || 'text', id, required: must, value: usual ?? '' });
+      field = h('input', { type: isNumber ? 'number' : FIELDS.get(format) || 'text', id, required: must, value: usual ?? '' });
       if (type === 'number') field.step = 'any';
       value = () => (field.value === '' && !must ? undefined : isNumber ? Number(field.value) : field.value);
     }

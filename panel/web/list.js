@@ -1,4 +1,4 @@
-// All workers: as a tree of tasks or as a list, by workspace.
+// All workers: as a tree of tasks or as a list, by workspace or by a tag.
 
 import { define, fill, h, say } from './dom.js';
 import { STATES, activity, age, limits, parked } from './words.js';
@@ -10,13 +10,16 @@ class PanelList extends HTMLElement {
     this.isTree = true;
     this.showsStopped = false;
     this.selected = '';
+    /** The tags in the choice of groups. @type {string} */
+    this.offered = '';
     /** @type {Map<string, any>} */
     this.rows = new Map();
     this.search = h('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter workers by name, agent, label or tag', oninput: () => this.update() });
     this.shape = h('button.quiet', { type: 'button', onclick: () => this.turn(), title: 'Tree or list (t)' });
+    this.by = h('select', { 'aria-label': 'Group workers', onchange: () => this.update() });
     this.stopped = h('button.quiet', { type: 'button', onclick: () => this.toggleStopped() });
     this.body = h('div');
-    fill(this, h('h2', { id: 'list-title' }, 'Workers'), h('div.tools', {}, this.search, this.shape, this.stopped), this.body);
+    fill(this, h('h2', { id: 'list-title' }, 'Workers'), h('div.tools', {}, this.search, this.by, this.shape, this.stopped), this.body);
     this.setAttribute('role', 'region');
     this.setAttribute('aria-labelledby', 'list-title');
     state.addEventListener('change', () => this.update());
@@ -52,7 +55,7 @@ class PanelList extends HTMLElement {
     if (!words.length) return true;
     const tags = Object.entries(row.tags || {}).map(([name, value]) => `${name}=${value}`);
     const text = [row.name, row.launcher, row.label, row.role, row.worktree?.branch, STATES.get(row.state), ...tags].join(' ').toLowerCase();
-    return words.every((word) => text.includes(word));
+    return words.every((/** @type {string} */ word) => text.includes(word));
   }
 
   update() {
@@ -60,33 +63,66 @@ class PanelList extends HTMLElement {
     const stopped = [...this.state.places.values()].flatMap((place) => [...place.rows.values()]).filter((row) => row.state === 'stopped').length;
     this.stopped.hidden = stopped === 0;
     say(this.stopped, this.showsStopped ? 'Hide stopped' : `Show ${stopped} stopped`);
+    this.offer();
     const kept = new Set();
-    /** @type {any[]} */
-    const sections = [];
-    for (const place of this.state.places.values()) {
-      const found = this.state.tree(place, (row) => this.fits(row));
-      const items = found.map(({ row, depth }) => {
-        const key = `${place.id}/${row.id}`;
-        kept.add(key);
-        let view = this.rows.get(key);
-        if (!view) {
-          view = h('panel-row');
-          view.start(key);
-          this.rows.set(key, view);
-        }
-        view.update(row, this.isTree ? depth : 0);
-        view.setCurrent(key === this.selected);
-        return view;
-      });
-      if (this.state.places.size > 1 || place.down) {
-        sections.push(this.title(place));
-      }
-      sections.push(...items);
-      if (!items.length && this.state.places.size > 1) sections.push(h('p.empty', {}, place.rows.size ? 'No worker fits.' : 'No workers.'));
-    }
-    if (this.state.places.size < 2 && !kept.size) sections.push(this.empty());
+    const sections = this.by.value ? this.byTag(this.by.value, kept) : this.byPlace(kept);
+    if (!kept.size && (this.by.value || this.state.places.size < 2)) sections.push(this.empty());
     for (const key of this.rows.keys()) if (!kept.has(key)) this.rows.delete(key);
     this.place(sections);
+  }
+
+  /** Offers to group by the tags that there are. */
+  offer() {
+    const tags = this.state.tags();
+    this.by.hidden = !tags.length;
+    const offered = ['', ...tags].join(' ');
+    if (this.offered === offered) return;
+    this.offered = offered;
+    const chosen = this.by.value;
+    fill(this.by, h('option', { value: '' }, 'By workspace'), tags.map((tag) => h('option', { value: tag }, `By ${tag}`)));
+    this.by.value = tags.includes(chosen) ? chosen : '';
+  }
+
+  /** @param {Set<string>} kept the keys of the rows that are shown @returns {any[]} */
+  byPlace(kept) {
+    const places = [...this.state.places.values()];
+    return places.flatMap((place) => {
+      const items = this.items(place, () => true, kept);
+      const heading = places.length > 1 || place.down ? [this.heading(place)] : [];
+      const empty = !items.length && places.length > 1 ? [h('p.empty', {}, place.rows.size ? 'No worker fits.' : 'No workers.')] : [];
+      return [...heading, ...items, ...empty];
+    });
+  }
+
+  /** @param {string} tag @param {Set<string>} kept @returns {any[]} */
+  byTag(tag, kept) {
+    const places = [...this.state.places.values()];
+    const of = (/** @type {any} */ row) => (Object.hasOwn(row.tags || {}, tag) ? row.tags[tag] : null);
+    const values = [...new Set(places.flatMap((place) => [...place.rows.values()].map(of)))];
+    // Those without the tag are last.
+    values.sort((one, other) => Number(one === null) - Number(other === null) || String(one).localeCompare(String(other)));
+    return values.flatMap((value) => {
+      const items = places.flatMap((place) => this.items(place, (row) => of(row) === value, kept));
+      return items.length ? [h('h3.place', {}, value === null ? `without ${tag}` : `${tag}=${value}`), ...items] : [];
+    });
+  }
+
+  /** The rows of a place that fit. @param {import('./state.js').Place} place @param {(row: any) => boolean} isOf @param {Set<string>} kept */
+  items(place, isOf, kept) {
+    const editors = this.state.editors(place.id);
+    return this.state.tree(place, (row) => isOf(row) && this.fits(row)).map(({ row, depth }) => {
+      const key = `${place.id}/${row.id}`;
+      kept.add(key);
+      let view = this.rows.get(key);
+      if (!view) {
+        view = h('panel-row');
+        view.start(key);
+        this.rows.set(key, view);
+      }
+      view.update(row, this.isTree ? depth : 0, this.state.shared(place.id, row.id, editors));
+      view.setCurrent(key === this.selected);
+      return view;
+    });
   }
 
   /** Only what is at another place is moved: a row keeps the focus. @param {any[]} nodes */
@@ -104,13 +140,13 @@ class PanelList extends HTMLElement {
   }
 
   /** @param {any} place */
-  title(place) {
+  heading(place) {
     const down = place.down ? h('span.problem', {}, ` ${place.down.message}`) : null;
     return h('h3.place', { title: place.title }, h('bdi', {}, place.title), down);
   }
 
   empty() {
-    if (!this.state.isKnown) return h('div.skeletons', { 'aria-label': 'Loading' }, h('div'), h('div'), h('div'));
+    if (!this.state.isKnown) return h('div.skeletons', { role: 'status', 'aria-label': 'Loading' }, h('div'), h('div'), h('div'));
     const all = [...this.state.places.values()].reduce((sum, place) => sum + place.rows.size, 0);
     if (all) return h('p.empty', {}, this.search.value ? 'No worker fits.' : 'All workers are stopped.');
     return h('p.empty', {}, 'No workers yet. Start one with “New run”, or in a terminal: ', h('code', {}, 'subagent run -d AGENT \'TASK\''));
@@ -147,13 +183,18 @@ class PanelRow extends HTMLElement {
     this.age = h('span.age');
     this.activity = h('span.activity');
     this.more = h('span.more');
-    this.link = h('a', { href: `#/${key}` }, this.dot, this.name, this.state, this.age, this.activity, this.more);
+    this.clash = h('span.clash');
+    this.link = h('a', { href: `#/${key}` }, this.dot, this.name, this.state, this.age, this.activity, this.more, this.clash);
     this.append(this.link);
   }
 
-  /** @param {any} row @param {number} depth */
-  update(row, depth) {
-    if (this.shown === row && this.depth === depth) return;
+  /** @param {any} row @param {number} depth @param {{path: string, names: string[]}[]} shared the files that others edit too */
+  update(row, depth, shared) {
+    const mark = shared.map(({ path, names }) => `${path}: ${names.join(', ')}`).join('\n');
+    if (this.shown === row && this.depth === depth && this.marked === mark) return;
+    this.marked = mark;
+    say(this.clash, mark ? `same file as ${[...new Set(shared.flatMap(({ names }) => names))].join(', ')}` : '');
+    this.clash.title = mark;
     this.shown = row;
     this.depth = depth;
     this.className = `${row.group} is-${row.state} depth-${Math.min(depth, 6)}`;

@@ -68,6 +68,30 @@ export class State extends EventTarget {
     return this.places.get(place)?.rows.get(worker);
   }
 
+  /** The workers that edit each file in their open turns. @param {string} place */
+  editors(place) {
+    /** @type {Map<string, any[]>} */
+    const found = new Map();
+    for (const row of this.places.get(place)?.rows.values() || []) {
+      for (const path of row.doing?.editing || []) found.set(path, [...found.get(path) || [], row]);
+    }
+    return found;
+  }
+
+  /** The files that a worker edits and others too, with the names of these. @param {string} place @param {string} worker */
+  shared(place, worker, editors = this.editors(place)) {
+    /** @type {string[]} */
+    const files = this.row(place, worker)?.doing?.editing || [];
+    const others = (/** @type {string} */ path) => (editors.get(path) || []).filter((row) => row.id !== worker).map((row) => row.name);
+    return files.map((path) => ({ path, names: others(path) })).filter(({ names }) => names.length);
+  }
+
+  /** The keys of tags that workers have. */
+  tags() {
+    const keys = [...this.places.values()].flatMap((place) => [...place.rows.values()]).flatMap((row) => Object.keys(row.tags || {}));
+    return [...new Set(keys)].sort();
+  }
+
   /** The workers of a place, each below the one whose task it is, with its depth. @param {Place} place @param {(row: any) => boolean} fits */
   tree(place, fits) {
     /** @type {Map<string | null, any[]>} */

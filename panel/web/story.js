@@ -14,13 +14,13 @@ class PanelStory extends HTMLElement {
     this.cwd = cwd;
     this.tellPlan = tellPlan;
     this.cursor = null;
-    this.before = null;
+    this.olderThan = null;
     /** @type {Map<string, any>} */
     this.items = new Map();
     this.older = h('button.quiet.older', { type: 'button', hidden: true, onclick: () => this.loadOlder() }, 'Load earlier');
     this.note = h('p.note', { role: 'status', hidden: true });
     this.body = h('div.items');
-    this.loading = h('div.skeletons', { 'aria-label': 'Loading' }, h('div'), h('div'));
+    this.loading = h('div.skeletons', { role: 'status', 'aria-label': 'Loading' }, h('div'), h('div'));
     this.down = h('button.down', { type: 'button', hidden: true, onclick: () => this.toEnd() }, 'Newest ↓');
     fill(this, this.older, this.note, this.loading, this.body, this.down);
     this.addEventListener('scroll', () => this.scrolled(), { passive: true });
@@ -29,15 +29,23 @@ class PanelStory extends HTMLElement {
     this.setAttribute('aria-live', 'off');
     this.setAttribute('aria-label', 'Transcript');
     this.isAtEnd = true;
-    this.controller = new AbortController();
-    const path = () => `${this.base}/follow${this.cursor ? `?from=${this.cursor}` : ''}`;
-    follow(path, (line) => this.take(line), (problem) => this.tell(problem), this.controller.signal);
+    // A browser gives all pages of the panel six connections: one that is not looked at needs none for its transcript.
+    this.look = () => (document.hidden ? this.controller?.abort() : this.read());
+    document.addEventListener('visibilitychange', this.look);
+    this.read();
     // What grows without a line of ours (a part that is unfolded, a window that is resized) keeps the end in view.
     this.watch = new ResizeObserver(() => this.isAtEnd && this.toEnd());
     this.watch.observe(this.body);
   }
 
+  read() {
+    this.controller = new AbortController();
+    const path = () => `${this.base}/follow${this.cursor ? `?from=${this.cursor}` : ''}`;
+    follow(path, (line) => this.take(line), (problem) => this.tell(problem), this.controller.signal);
+  }
+
   stop() {
+    document.removeEventListener('visibilitychange', this.look);
     this.controller?.abort();
     this.watch?.disconnect();
   }
@@ -87,7 +95,7 @@ class PanelStory extends HTMLElement {
       this.items.delete(id);
     }
     if (!this.items.size) {
-      this.before = line.before;
+      this.olderThan = line.before;
       this.older.hidden = !line.before;
     }
     this.isExpired = false;
@@ -117,7 +125,7 @@ class PanelStory extends HTMLElement {
       const [id, view] = this.items.entries().next().value;
       view.remove();
       this.items.delete(id);
-      this.before = this.items.keys().next().value;
+      this.olderThan = this.items.keys().next().value;
       this.older.hidden = false;
     }
   }
@@ -125,14 +133,14 @@ class PanelStory extends HTMLElement {
   async loadOlder() {
     this.older.disabled = true;
     try {
-      const page = await get(`${this.base}/page?before=${this.before}`);
+      const page = await get(`${this.base}/page?before=${this.olderThan}`);
       const height = this.scrollHeight;
       const first = this.body.firstChild;
       const known = this.items;
       this.items = new Map();
       for (const item of page.items) if (!known.has(item.id)) this.show(item, first);
       for (const [id, view] of known) this.items.set(id, view);
-      this.before = page.before;
+      this.olderThan = page.before;
       this.older.hidden = !page.before;
       this.scrollTop += this.scrollHeight - height;
     } catch (error) {
@@ -152,7 +160,8 @@ class PanelStory extends HTMLElement {
   }
 }
 
-const MARKS = { pending: '○', in_progress: '◐', completed: '✓', failed: '✕', cancelled: '✕', unknown: '?' };
+const ENDS = new Map([['turn.completed', 'Turn ended'], ['turn.failed', 'Turn failed'], ['turn.canceled', 'Turn canceled']]);
+const MARKS = new Map([['pending', '○'], ['in_progress', '◐'], ['completed', '✓'], ['failed', '✕'], ['cancelled', '✕'], ['unknown', '?']]);
 const DECISIONS = new Map([
   ['approval.requested', 'asks'], ['approval.decided', 'decided'], ['approval.canceled', 'withdrawn'], ['approval.lost', 'lost'],
   ['elicitation.requested', 'asks'], ['elicitation.answered', 'answered'], ['elicitation.canceled', 'withdrawn'], ['elicitation.lost', 'lost'],
@@ -207,7 +216,7 @@ class PanelItem extends HTMLElement {
     this.item = item;
     const status = item.status || 'pending';
     this.dataset.status = status;
-    say(this.mark, MARKS[status] || '○');
+    say(this.mark, MARKS.get(status) || '○');
     this.mark.title = status;
     say(this.label, item.command || item.title || item.tool || 'tool');
     const places = item.places.map((/** @type {any} */ at) => `${below(at.path, this.cwd)}${at.line ? `:${at.line}` : ''}`);
@@ -238,7 +247,7 @@ class PanelItem extends HTMLElement {
 
   /** @param {any} item */
   end(item) {
-    const word = { 'turn.completed': 'Turn ended', 'turn.failed': 'Turn failed', 'turn.canceled': 'Turn canceled' }[item.event] || item.event;
+    const word = ENDS.get(item.event) || item.event;
     this.dataset.event = item.event;
     const why = item.error ? `${item.code || ''}: ${item.error}` : item.reason && item.reason !== 'end_turn' ? item.reason : '';
     fill(this, h('p', {}, h('span', {}, word), why ? h('span.why', {}, why) : null, h('time.dim', {}, clock(item.ts))));
@@ -253,7 +262,7 @@ export function planTitle(entries) {
 
 /** A plan with ticks. @param {any[]} entries */
 export function plan(entries) {
-  return h('ul.plan', {}, entries.map((entry) => h('li', { 'data-status': entry.status || '' }, h('span.mark', { role: 'img', 'aria-label': entry.status || '' }, MARKS[entry.status] || '○'), ` ${entry.text}`)));
+  return h('ul.plan', {}, entries.map((entry) => h('li', { 'data-status': entry.status || '' }, h('span.mark', { role: 'img', 'aria-label': entry.status || '' }, MARKS.get(entry.status) || '○'), ` ${entry.text}`)));
 }
 
 /** A path as seen from a folder. @param {string} path @param {string} cwd */
@@ -271,12 +280,12 @@ export function parts(list, cwd = '') {
   });
 }
 
-const LOOKS = { '+': 'add', '-': 'del', '@': 'hunk' };
+const LOOKS = new Map([['+', '.add'], ['-', '.del'], ['@', '.hunk']]);
 
 /** The lines of a patch. @param {any} patch @param {((text: string) => void) | null} [pick] */
 export function lines(patch, pick = null) {
   const view = h('pre.patch', { tabIndex: 0 }, patch.lines.map((/** @type {any} */ line) =>
-    h(`span.line${LOOKS[line.k] ? `.${LOOKS[line.k]}` : ''}`, {}, line.k === '@' ? line.v : `${line.k}${line.v}`)));
+    h(`span.line${LOOKS.get(line.k) || ''}`, {}, line.k === '@' ? line.v : `${line.k}${line.v}`)));
   if (pick) {
     view.addEventListener('click', (/** @type {Event} */ event) => {
       const line = /** @type {Element} */ (event.target).closest('.line');

@@ -7,7 +7,7 @@ import { STATES, activity, age, clock, limits, used } from './words.js';
 
 /** Loads something into a view, with a word while it waits and one if it fails. @param {any} view @param {() => Promise<any>} load @param {(data: any) => any} show */
 async function load(view, load, show) {
-  const wait = setTimeout(() => fill(view, h('div.skeletons', { 'aria-label': 'Loading' }, h('div'), h('div'))), 150);
+  const wait = setTimeout(() => fill(view, h('div.skeletons', { role: 'status', 'aria-label': 'Loading' }, h('div'), h('div'))), 150);
   try {
     const data = await load();
     clearTimeout(wait);

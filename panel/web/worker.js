@@ -28,7 +28,7 @@ class PanelWorker extends HTMLElement {
   /** @param {string | null} place @param {string | null} worker */
   show(place, worker) {
     this.story?.stop();
-    [this.story, this.shown, this.row, this.agent] = [null, null, null, null];
+    [this.story, this.shown, this.row] = [null, null, null];
     this.at = place && worker ? { place, worker, base: `/api/${place}/workers/${worker}` } : null;
     if (!this.at) {
       fill(this, h('div.blank', {}, h('p', {}, 'Choose a worker, or answer what stands in the inbox.'), h('p.dim', {}, 'Press ', h('kbd', {}, '?'), ' for keys.')));
@@ -45,6 +45,7 @@ class PanelWorker extends HTMLElement {
       return;
     }
     if (!this.row) this.build(row);
+    this.sharing();
     if (this.row === row && this.shown) return;
     const isOther = !this.row || this.row.state !== row.state || this.row.turn !== row.turn || JSON.stringify(this.row.usage) !== JSON.stringify(row.usage);
     const isLonger = this.row && this.row.waiting !== row.waiting;
@@ -61,11 +62,11 @@ class PanelWorker extends HTMLElement {
   /** @param {any} row */
   build(row) {
     this.row = null;
-    this.parts = { name: h('bdi'), state: h('span.chip'), facts: h('div.facts'), meters: h('div.meters'), error: h('p.problem', { hidden: true }) };
+    this.parts = { name: h('bdi'), state: h('span.chip'), facts: h('div.facts'), meters: h('div.meters'), shared: h('p.problem', { hidden: true }), error: h('p.problem', { hidden: true }) };
     this.plan = h('div.planned', { hidden: true });
     this.panel = h('div.tab', { role: 'tabpanel', id: 'tab', tabIndex: -1 });
     this.compose = h('panel-compose');
-    this.compose.start(this.at.base, row);
+    this.compose.start(this.at.place, this.at.base, row);
     /** @type {Map<string, any>} */
     this.tabs = new Map();
     const tabs = h('div.tabs', { role: 'tablist', 'aria-label': 'What to see of the worker' }, TABS.map((name) => {
@@ -74,9 +75,9 @@ class PanelWorker extends HTMLElement {
       this.tabs.set(name, { tab, count: number });
       return tab;
     }));
-    fill(this, h('div.head', {}, h('a.back', { href: '#', 'aria-label': 'All workers' }, '←'), h('h2', { tabIndex: -1 }, this.parts.name), this.parts.state, this.parts.facts, this.parts.meters, this.parts.error), this.plan, tabs, this.panel, this.compose);
+    fill(this, h('div.head', {}, h('a.back', { href: '#', 'aria-label': 'All workers' }, '←'), h('h2', { tabIndex: -1 }, this.parts.name), this.parts.state, this.parts.facts, this.parts.meters, this.parts.shared, this.parts.error), this.plan, tabs, this.panel, this.compose);
     this.story = h('panel-story');
-    this.story.start(this.at.base, row.cwd, (entries) => this.planned(entries));
+    this.story.start(this.at.base, row.cwd, (/** @type {any[] | null} */ entries) => this.planned(entries));
     this.open('Story');
   }
 
@@ -105,11 +106,12 @@ class PanelWorker extends HTMLElement {
     const place = this.state.places.get(this.at.place);
     const { base } = this.at;
     this.classList.toggle('reads', this.tab === 'Story');
-    const view = {
+    /** @type {Record<string, () => any>} */
+    const views = {
       Story: () => this.story, Changes: () => changes(base, row), Children: () => children(place, row),
       Queue: () => queue(base, `/api/${this.at.place}`, row), Usage: () => usage(row, this.shown), Log: () => log(base),
-    }[this.tab]();
-    this.panel.replaceChildren(view);
+    };
+    this.panel.replaceChildren(views[this.tab]());
     if (this.tab === 'Story' && this.story.isAtEnd) this.story.toEnd();
   }
 
@@ -157,6 +159,13 @@ class PanelWorker extends HTMLElement {
     this.parts.error.hidden = !row.error || row.turn !== null;
     say(this.parts.error, row.error || '');
     this.tick();
+  }
+
+  /** Names the others that edit the same files. */
+  sharing() {
+    const found = this.state.shared(this.at.place, this.at.worker);
+    this.parts.shared.hidden = !found.length;
+    say(this.parts.shared, found.map(({ path, names }) => `${path} is also edited by ${names.join(', ')}.`).join(' '));
   }
 
   tick() {

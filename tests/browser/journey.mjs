@@ -105,6 +105,38 @@ const journeys = {
     await page.locator('panel-item.user', { hasText: 'Started in the page' }).waitFor();
   },
 
+  /** A worker's changes are read and landed; workers are grouped by a tag, and what they used is summed. */
+  async land() {
+    const page = await open(link);
+    await page.getByLabel('Group workers').selectOption('job');
+    await page.locator('h3.place', { hasText: 'job=login' }).waitFor();
+    await row(page, 'auth').click();
+    await page.getByRole('tab', { name: 'Changes' }).click();
+    await page.locator('.patch', { hasText: 'it works' }).waitFor();
+    await page.getByRole('button', { name: 'Land' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Land' }).click();
+    await page.locator('p.note', { hasText: 'Landed on main' }).waitFor();
+    await page.keyboard.press('u');
+    const sums = page.getByRole('dialog', { name: 'Usage' });
+    await sums.getByRole('row', { name: /^All 1/ }).waitFor();
+    await accessible(page, 'usage');
+    await sums.getByLabel('Group by').selectOption('worker');
+    await sums.getByRole('rowheader', { name: 'auth' }).waitFor();
+  },
+
+  /** Two workers edit one file: both are marked. One of them is handed off. */
+  async together() {
+    const page = await open(link);
+    await row(page, 'demo').locator('.clash', { hasText: 'same file as other' }).waitFor();
+    await page.getByRole('link', { name: /^other/ }).click();
+    await page.locator('panel-worker .head .problem', { hasText: 'is also edited by' }).waitFor();
+    await accessible(page, 'shared');
+    await page.getByRole('button', { name: 'Hand off' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Hand off' }).click();
+    // The worker that is handed off is still in its turn.
+    await page.locator('panel-item.turn_end').first().waitFor();
+  },
+
   /** The daemon is killed; the page says so or not, and goes on. */
   async killed() {
     expected = /the server responded with a status of 503/;
@@ -123,7 +155,7 @@ const journeys = {
     await row(page, 'demo').click();
     await page.locator('panel-item.agent', { hasText: 'the end' }).waitFor();
     const seen = await page.evaluate(() => ({
-      hit: globalThis.hit, elements: document.querySelectorAll('script:not([src]), img, iframe, svg, object, embed, link:not([rel=stylesheet]):not([rel=icon])').length,
+      hit: globalThis.hit, elements: document.querySelectorAll('script:not([src]), img, iframe, svg, object, embed, link:not([rel=stylesheet]):not([rel=icon]):not([rel=modulepreload])').length,
       links: [...document.querySelectorAll('.prose a')].map((link) => [link.href, link.target, link.rel]), polluted: {}.hit,
     }));
     if (seen.hit || seen.elements || seen.polluted) problems.push(`it ran: ${JSON.stringify(seen)}`);

@@ -48,6 +48,9 @@ pub struct Doing {
     pub steps_completed: usize,
     /// Number of plan entries.
     pub steps: usize,
+    /// Paths of the files that the turn edits or has edited, as the agent names them; at most 50.
+    #[serde(default)]
+    pub editing: Vec<String>,
 }
 
 /// The text after the last tool call, or the text before it if nothing follows.

@@ -7,7 +7,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 
 /// `--json`, on every command. As its last flag, so `any_value` reaches all flags before it; a
 /// command that has flags behind it names `any_value` itself.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 #[command(mut_args = any_value)]
 pub struct JsonFlag {
     /// Print one JSON document

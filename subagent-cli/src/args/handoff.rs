@@ -65,7 +65,7 @@ pub struct Summary {
 /// The rules of --allow, --ask and --deny that the worker was started with
 /// are the new one's too, unless any is given here; those of the config are
 /// read anew. A handoff file names no rules.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
   subagent worker continue --from-worker w_0123456789

@@ -12,7 +12,7 @@ use subagent_protocol::mcp::McpServers;
 
 use super::environment_again::Agent;
 use super::worktree::land;
-use super::{diff, named_worker, worker_start};
+use super::{diff, named_worker, worker_continue, worker_start};
 use crate::args::Typed;
 use crate::args::workers::StartFlags;
 use crate::client::{Ask, Client, segment};
@@ -45,8 +45,15 @@ impl Commands {
         prepared.start(&mut client).await
     }
 
-    /// Sends a message. Without `if_busy` a busy worker refuses it.
-    pub(super) async fn send(&self, worker: String, text: String, if_busy: Option<IfBusy>) -> Result<Value> {
+    /// Sends a message. Without `if_busy` a busy worker refuses it. With `key`, the idempotency key of the caller's own
+    /// request, a repeated call sends it once.
+    pub(super) async fn send(
+        &self,
+        worker: String,
+        text: String,
+        if_busy: Option<IfBusy>,
+        key: Option<String>,
+    ) -> Result<Value> {
         let workspace = self.context.workspace(self.cwd.as_deref())?;
         let worker_id = named_worker(&worker, &workspace)?;
         let turn = SendTurn {
@@ -59,12 +66,24 @@ impl Commands {
             env: None,
             mcp_servers: McpServers::default(),
         };
-        let ask = Ask::change(format!("/v1/workers/{}/turns", segment(worker_id)), &turn)?;
+        let path = format!("/v1/workers/{}/turns", segment(worker_id));
+        let ask = match key {
+            Some(key) => Ask::post(path, &turn)?.keyed(key),
+            None => Ask::change(path, &turn)?,
+        };
         let (config, cwd) = (self.config.as_deref(), self.cwd.as_deref());
         let agent = Agent { worker_id, config, cwd, context: &self.context };
         let mut client = Client::new(&self.context, &workspace);
         let again = |env, mcp_servers| SendTurn { env: Some(env), mcp_servers, ..turn };
         agent.ask(&mut client, &ask, again).await
+    }
+
+    /// Starts a worker that takes over the work of another one. Gives the data of `worker.continued`.
+    pub(super) async fn hand_off(&self, worker: String) -> Result<Value> {
+        let workspace = self.context.workspace(self.cwd.as_deref())?;
+        let _ = named_worker(&worker, &workspace)?;
+        let config = self.context.config(self.config.as_deref(), self.cwd.as_deref())?;
+        worker_continue::of_worker(worker, &config, &workspace, &self.context).await
     }
 
     /// Gives the data of `worker.diff`.

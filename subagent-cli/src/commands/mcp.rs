@@ -29,7 +29,7 @@ impl mcp::Commands for Commands {
 
     fn send_message(&self, message: NewMessage) -> Pending<'_> {
         let NewMessage { worker_id, text, queue } = message;
-        Box::pin(self.send(worker_id, text, queue.then_some(IfBusy::Queue)))
+        Box::pin(self.send(worker_id, text, queue.then_some(IfBusy::Queue), None))
     }
 
     fn diff(&self, worker: String) -> Pending<'_> {

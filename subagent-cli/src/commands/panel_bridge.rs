@@ -115,20 +115,20 @@ impl Bridge {
         let started = Box::pin(commands.start(worker)).await?;
         if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
             let id = started["workerId"].as_str().unwrap_or_default().to_owned();
-            Box::pin(commands.send(id, text, None)).await?;
+            Box::pin(commands.send(id, text, None, None)).await?;
         }
         Ok(started)
     }
 
     async fn write(&self, place: &Place, message: Message) -> Result<Value> {
-        let Message { worker, text, if_busy } = message;
+        let Message { worker, text, if_busy, key } = message;
         let if_busy = if_busy
             .map(|word| {
                 IfBusy::parse(&word).ok_or_else(|| Failure::input(format!("ifBusy cannot be {word}")))
             })
             .transpose()?;
         let commands = self.commands(place)?;
-        Box::pin(commands.send(worker, text, if_busy)).await
+        Box::pin(commands.send(worker, text, if_busy, key)).await
     }
 }
 
@@ -183,6 +183,13 @@ impl subagent_panel::Bridge for Bridge {
         Box::pin(async move {
             let commands = self.commands(place).map_err(told)?;
             commands.compare(worker).await.map_err(told)
+        })
+    }
+
+    fn hand_off<'a>(&'a self, place: &'a Place, worker: String) -> Pending<'a, Answer> {
+        Box::pin(async move {
+            let commands = self.commands(place).map_err(told)?;
+            Box::pin(commands.hand_off(worker)).await.map_err(told)
         })
     }
 

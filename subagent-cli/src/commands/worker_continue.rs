@@ -56,6 +56,18 @@ pub(super) fn run(mut args: WorkerContinue, context: &Context) -> Result<Outcome
     Ok(Outcome::report("worker.continued", data, shown).with_notes(&notes))
 }
 
+/// Starts a worker like this one, in its folder, which takes over its work.
+pub(super) async fn of_worker(
+    worker: String,
+    config: &LoadedConfig,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<Value> {
+    let mut client = Client::new(context, workspace);
+    let args = WorkerContinue::default();
+    go_on(&mut client, &args, From::Worker(worker, None), config, workspace, context).await
+}
+
 /// What was typed.
 enum From {
     /// A worker, and below which folder its handoff belongs.

@@ -11,7 +11,7 @@ use subagent_tests::harness::{Sandbox, wait_until};
 use super::look::git;
 
 /// A repository with one commit and a git identity.
-fn repository() -> Sandbox {
+pub(super) fn repository() -> Sandbox {
     let mut sandbox = Sandbox::new();
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     git(&sandbox, &["init", "-q", "-b", "main", "."]);

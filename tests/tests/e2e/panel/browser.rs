@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use subagent_tests::harness::{Running, Sandbox, say, wait_until};
 
+use super::super::worktrees::repository;
 use super::{LIMIT, Panel};
 
 /// Programs that are Chromium.
@@ -208,6 +209,38 @@ fn the_page_looks_right_at_every_width() {
 }
 
 #[test]
+fn changes_are_landed_in_the_page() {
+    let Some(browser) = browser() else { return };
+    let sandbox = repository();
+    let started =
+        sandbox.run(&["worker", "start", "demo", "--name", "auth", "--worktree", "--tag", "job=login"]);
+    let _ = started.data_of("worker.started");
+    let _ = sandbox.run(&["send", "auth", "!edit create login.txt it works"]).data();
+    let panel = Panel::start(&sandbox, &[]);
+    finish(begin(&sandbox, &browser, "land", &panel.link()));
+    let landed = std::fs::read_to_string(sandbox.workspace().join("login.txt")).unwrap();
+    assert_eq!(landed.trim_end(), "it works");
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn two_workers_in_one_file_are_marked_and_one_is_handed_off() {
+    let Some(browser) = browser() else { return };
+    let (sandbox, demo) = Sandbox::with_worker();
+    let started = sandbox.subagent(&["worker", "start", "--launcher", "demo", "--name", "other"]).run();
+    let other = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    std::fs::write(sandbox.workspace().join("shared.txt"), "x\n").unwrap();
+    for worker in [&demo, &other] {
+        let _ = sandbox.send_no_wait(worker, "!edit replace shared.txt 1 y\n!sleep 3600000");
+    }
+    let panel = Panel::start(&sandbox, &[]);
+    finish(begin(&sandbox, &browser, "together", &panel.link()));
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
 fn the_modules_of_the_page_have_tests_of_their_own() {
     if std::env::var_os("PATH")
         .is_none_or(|path| !std::env::split_paths(&path).any(|folder| folder.join("node").exists()))
@@ -219,6 +252,18 @@ fn the_modules_of_the_page_have_tests_of_their_own() {
     let tests = root().join("panel/web-tests/page.test.mjs");
     let sandbox = Sandbox::new();
     let words = ["--test", tests.to_str().unwrap()];
+    let output = sandbox.command("node").args(words).deadline(Duration::from_secs(120)).run();
+    assert!(output.status.success(), "{output}");
+    sandbox.finish();
+}
+
+#[test]
+fn the_modules_of_the_page_fit_their_types() {
+    let Some((_, driver)) = browser() else { return };
+    let sandbox = Sandbox::new();
+    let tsc = driver.join("node_modules/typescript/bin/tsc");
+    let project = root().join("panel/web-tests");
+    let words = [tsc.to_str().unwrap(), "-p", project.to_str().unwrap()];
     let output = sandbox.command("node").args(words).deadline(Duration::from_secs(120)).run();
     assert!(output.status.success(), "{output}");
     sandbox.finish();
