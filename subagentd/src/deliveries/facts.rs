@@ -55,8 +55,6 @@ pub(super) struct Composed {
     pub(super) dropped: Vec<(i64, &'static str)>,
 }
 
-/// # Errors
-/// `STORAGE_ERROR`.
 pub(super) fn compose(connection: &Connection, sink: &Sink, batch: &[Pending]) -> Result<Composed> {
     let mut composed = Composed { notification: None, dropped: Vec::new() };
     let mut questions = Vec::new();

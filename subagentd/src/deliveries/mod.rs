@@ -59,9 +59,6 @@ impl Deliveries {
     }
 
     /// The sinks of the user's config file as it is now.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
     pub async fn sinks(&self) -> Result<Sinks> {
         let standings = self.0.stream.store.read(deliveries::standings).await?;
         let config = self.config().await;
@@ -88,9 +85,6 @@ impl Deliveries {
     }
 
     /// What became of the newest notifications.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
     pub async fn log(&self) -> Result<DeliveryLog> {
         let items = self.0.stream.store.read(|connection| deliveries::log(connection, MAX_LOG)).await?;
         Ok(DeliveryLog { count: items.len(), items })

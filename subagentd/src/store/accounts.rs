@@ -1,6 +1,6 @@
-//! What workers and controllers have used and may use: one row each, changed in the transaction of what is spent.
-//!
-//! What counts and what follows is `core::budget`'s and `core::accounts`'.
+//! Budget accounts of workers and controllers: one row each, updated in the transaction that
+//! spends.
+//! The rules for budgets are in `core::budget` and `core::accounts`, not here.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
@@ -17,10 +17,7 @@ use crate::core::budget::{Account, Spent};
 use crate::steady::steady;
 
 impl Tx<'_> {
-    /// Makes the account of a new worker, which may be that of a task of another one.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Creates the account of a new worker. `parent` is the worker whose task it runs, if any.
     pub fn open_account(
         &self,
         worker: RowId,
@@ -37,10 +34,7 @@ impl Tx<'_> {
         self.keep_account(Scope::Worker, worker, &opened)
     }
 
-    /// Makes the account of a new controller.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Creates the account of a new controller, with nothing spent.
     pub fn open_controller_account(&self, controller: RowId, limits: Limits) -> Result<()> {
         self.keep_account(Scope::Controller, controller, &Account::new(limits, 0))
     }
@@ -55,7 +49,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds what a worker has spent, and the events that this leads to.
+    /// Charges `spent` to the worker and the accounts above it, and adds the resulting events to
+    /// `added`.
     pub(super) fn spend(
         &mut self,
         worker: RowId,
@@ -69,7 +64,7 @@ impl Tx<'_> {
             self.begin_prompt(worker, &accounts.worker, steady(now))?;
         }
         let spent = match spent {
-            // What a record says: its runtime has the same clock.
+            // The time of a record comes from the runtime, which uses the same clock.
             Spent::Clock { runs, at: Some(at) } => {
                 Spent::Clock { runs: *runs, at: Some(steady(Timestamp(*at))) }
             }
@@ -123,7 +118,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Whether another turn of this worker may be opened.
+    /// Checks that the budgets allow another turn of this worker.
     ///
     /// # Errors
     /// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
@@ -131,7 +126,8 @@ impl Tx<'_> {
         accounts::may_open(&self::accounts(self.connection, worker)?, steady(now))
     }
 
-    /// Whether this worker may have others work for it: as for another turn, but that the present one may be its last.
+    /// Checks that the budgets allow this worker to submit a task. Unlike for a turn, the last
+    /// allowed turn may be the one in progress.
     ///
     /// # Errors
     /// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
@@ -139,11 +135,8 @@ impl Tx<'_> {
         accounts::may_give_work(&self::accounts(self.connection, worker)?, steady(now))
     }
 
-    /// Adds the events about what has become so without anybody's doing: that time is used up, or that the controller's
-    /// limits were changed.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Adds the events for changes that no request of this worker caused: a used-up time budget, or
+    /// new limits of its controller.
     pub fn tell_budgets(&mut self, worker: RowId, now: Timestamp) -> Result<Vec<(EventType, i64)>> {
         let (controller, mut accounts) = with_key(self.connection, worker)?;
         let before = accounts.clone();
@@ -159,7 +152,7 @@ impl Tx<'_> {
         Ok(added)
     }
 
-    /// Changes what a worker may use.
+    /// Changes the budget limits of one worker, and returns its accounts and the added events.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{field}`.
@@ -180,7 +173,8 @@ impl Tx<'_> {
         Ok((accounts, added))
     }
 
-    /// Changes what the workers of a controller may use together. Each worker's actor adds the event about it.
+    /// Changes the shared limits of a controller's workers. Each worker's actor adds its own event
+    /// for this later.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{field}`.
@@ -209,10 +203,7 @@ fn read(text: Option<String>) -> Result<Account> {
     }
 }
 
-/// An account; an empty one if nothing was ever spent.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Reads an account. An account without a row is empty.
 pub(crate) fn account(connection: &Connection, scope: Scope, key: RowId) -> Result<Account> {
     let sql = "SELECT account FROM accounts WHERE scope = ?1 AND key = ?2";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
@@ -220,10 +211,8 @@ pub(crate) fn account(connection: &Connection, scope: Scope, key: RowId) -> Resu
     read(text.map_err(StoreError::from)?)
 }
 
-/// The accounts that stand for a worker.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Reads all accounts that limit a worker: its own, its controller's and those of the workers above
+/// it.
 pub(crate) fn accounts(connection: &Connection, worker: RowId) -> Result<Accounts> {
     Ok(with_key(connection, worker)?.1)
 }
@@ -240,7 +229,7 @@ fn with_key(connection: &Connection, worker: RowId) -> Result<(RowId, Accounts)>
     Ok((controller, Accounts { above: above.collect::<Result<_>>()?, worker, controller: read(shared)? }))
 }
 
-/// The account of a worker above another one; `None` of one that was removed.
+/// Reads the account of an ancestor; `None` if the ancestor was removed.
 fn above(connection: &Connection, key: i64) -> Result<Option<Above>> {
     let sql =
         "SELECT w.worker_id, a.account FROM workers w JOIN accounts a ON a.scope = 'worker' AND a.key = w.id
@@ -251,10 +240,7 @@ fn above(connection: &Connection, key: i64) -> Result<Option<Above>> {
     Ok(Some(Above { key, worker_id, account: read(text)? }))
 }
 
-/// The budgets of the workers of a controller, newest first.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Lists the budgets of a controller's workers, newest worker first.
 pub(crate) fn of_workers(
     connection: &Connection,
     controller: RowId,

@@ -1,4 +1,4 @@
-//! Reading the events of all workers, in the order in which they were stored: their numbers are one sequence.
+//! Reads the events of all workers in commit order: sequence numbers are global.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::Result;
@@ -12,21 +12,18 @@ use super::rows::RowId;
 /// A page of events of all workers.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// In order, each with its worker.
+    /// Pairs of worker and event, in order of the sequence number.
     pub(crate) events: Vec<(RowId, StoredEvent)>,
-    /// Up to here everything was looked at.
+    /// All events up to this sequence number were examined, including those left out.
     pub(crate) seen: i64,
-    /// Whether the end was reached.
+    /// Whether the page reaches the newest event.
     pub(crate) end: bool,
 }
 
-/// The next page after an event. What was deleted or belongs to a worker that was removed is left out.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Reads the page after `after`. Deleted events and events of removed workers are left out.
 pub(crate) fn page(connection: &Connection, after: i64, up_to: i64) -> Result<Page> {
     let needed = retention::needed("w.expired_seq");
-    // Events first: they are in order by their number already.
+    // `events` drives the join: its rows are already in order of `seq`.
     let sql = format!(
         "SELECT {COLUMNS}, e.worker FROM events e CROSS JOIN workers w ON w.id = e.worker LEFT JOIN turns t ON t.id = e.turn
          WHERE e.seq > ?1 AND e.seq <= ?2 AND +e.internal = 0 AND w.removed_at IS NULL AND {needed}
@@ -57,20 +54,14 @@ pub(crate) fn page(connection: &Connection, after: i64, up_to: i64) -> Result<Pa
     Ok(page)
 }
 
-/// The number of the newest event of all.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the highest sequence number of all events, 0 if there are none.
 pub(crate) fn last_seq(connection: &Connection) -> Result<i64> {
     let mut statement =
         connection.prepare_cached("SELECT coalesce(max(seq), 0) FROM events").map_err(StoreError::from)?;
     Ok(statement.query_row([], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-/// The newest shown event of all.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the newest event that is not internal.
 pub(crate) fn latest(connection: &Connection) -> Result<Option<StoredEvent>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM events e CROSS JOIN workers w ON w.id = e.worker LEFT JOIN turns t ON t.id = e.turn

@@ -1,8 +1,5 @@
-//! A copy of the database in a file of its own, made while it is written to.
-//!
-//! `VACUUM INTO` reads one state of the database on a read connection, so the writer goes on. The copy is made under
-//! another name beside the file, synced and checked, and only then gets its own name: there is never half a copy under
-//! it.
+//! Copies the live database into a file with `VACUUM INTO`, without blocking the writer. The copy
+//! is synced and checked before it is renamed, so the target name never holds a partial file.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,42 +15,43 @@ use subagent_protocol::{Code, Error, Result};
 use super::error::StoreError;
 use super::{open, open_for_reading, recall, schema, unfinished};
 
-/// What stays free on the disk of a copy.
+/// Bytes that must stay free on the target file system.
 const SPARE_BYTES: u64 = 1024 * 1024;
 
-/// How many steps of SQLite lie between two looks whether the copy is to end.
+/// SQLite VM instructions between two checks of the stop flag.
 const STEPS: i32 = 1000;
 
-/// What is to be copied, and where to.
+/// A request to copy the database.
 #[derive(Debug, Clone)]
 pub struct Backup {
-    /// The file, absolute.
+    /// Absolute path of the copy.
     pub file: PathBuf,
-    /// Whether a file that is there is replaced.
+    /// Whether a file that exists there is replaced.
     pub force: bool,
-    /// The key of the request and what tells it from others: kept in the copy, so that a repetition knows it.
+    /// Idempotency key and request fingerprint. They are stored in the copy, so that a repeated
+    /// request recognizes it.
     pub key: Option<(String, String)>,
-    /// When it was asked for.
+    /// Time of the request.
     pub now: Timestamp,
 }
 
-/// What became of it.
+/// The result of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied {
-    /// The size of the copy.
+    /// Size of the copy in bytes.
     pub bytes: u64,
-    /// The schema of the copy.
+    /// Schema version of the copy.
     pub schema: i64,
-    /// The number of the newest event in it, 0 for none.
+    /// Sequence number of the newest event in it, 0 for none.
     pub last_seq: i64,
 }
 
 impl Backup {
-    /// Makes the copy. Blocking. `stop` ends it before its time, whenever it is set.
+    /// Makes the copy. Blocks the thread. Setting `stop` aborts it at any time.
     ///
     /// # Errors
-    /// `BACKUP_ALREADY_EXISTS`, `INVALID_ARGUMENT{path,error}` for a place that cannot be used, `STORAGE_FULL`,
-    /// `STORAGE_ERROR`; nothing is left of it then.
+    /// `BACKUP_ALREADY_EXISTS`, `INVALID_ARGUMENT{path,error}` for an unusable path,
+    /// `STORAGE_FULL`, `STORAGE_ERROR`. No file is left after an error.
     pub(super) fn make(&self, database: &Path, stop: &Arc<AtomicBool>) -> Result<Copied> {
         let (Some(folder), Some(_)) = (self.file.parent(), self.file.file_name()) else {
             return Err(self.error(&io::ErrorKind::InvalidInput.into()));
@@ -77,8 +75,8 @@ impl Backup {
         made
     }
 
-    /// Refuses to write over anything that is not this very backup, which a repeated request finds, and with `force`
-    /// over anything but another backup.
+    /// Refuses to replace an existing file. Exceptions: the backup made by this same request
+    /// (returned as the result), and with `force` any backup.
     fn look_at_what_is_there(&self) -> Result<Option<Copied>> {
         let meta = match fs::symlink_metadata(&self.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -122,13 +120,13 @@ impl Backup {
         Ok(copied)
     }
 
-    /// Writes down whose the copy is, and checks it.
+    /// Stores the idempotency key in the copy, and checks the copy.
     fn finish(&self, unfinished: &Path, stop: &Arc<AtomicBool>) -> Result<Copied> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(unfinished, flags).map_err(StoreError::from)?;
         stop_with(&mut connection, stop)?;
         if let Some((key, fingerprint)) = &self.key {
-            // The key of another request is not this one's.
+            // The source may hold this key with another fingerprint.
             recall(&connection, key, fingerprint)?;
             connection
                 .execute(
@@ -146,18 +144,18 @@ impl Backup {
 
     fn give_name(&self, unfinished: &Path) -> Result<()> {
         if self.force {
-            // It may have become something else meanwhile.
+            // The target may have changed since the first check.
             self.look_at_what_is_there()?;
             return fs::rename(unfinished, &self.file).map_err(|error| self.error(&error));
         }
-        // Unlike a rename this fails if somebody has made a file of that name meanwhile.
+        // Unlike a rename, this fails if the name was taken meanwhile.
         match fs::hard_link(unfinished, &self.file) {
             Ok(()) => {
                 let _ = fs::remove_file(unfinished);
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(self.exists()),
-            // A file system without hard links.
+            // The file system has no hard links.
             Err(_) => fs::rename(unfinished, &self.file).map_err(|error| self.error(&error)),
         }
     }
@@ -178,7 +176,7 @@ impl Backup {
     }
 }
 
-/// Whether a file is what a daemon works with, of whatever state dir, and no copy of that. A database with a WAL beside
+/// Whether a file belongs to a daemon's state dir, of any state dir. A database with a WAL beside
 /// it is in use, or was when its daemon was killed.
 fn lies_in_a_state_dir(file: &Path) -> bool {
     let there = |name: &str| fs::symlink_metadata(file.with_file_name(name)).is_ok();
@@ -189,7 +187,7 @@ fn lies_in_a_state_dir(file: &Path) -> bool {
         || fs::symlink_metadata(open::wal_path(file)).is_ok()
 }
 
-/// The error of a place for a copy.
+/// The error for a path that a backup cannot be written to.
 pub(super) fn unusable(file: &Path, error: &io::Error) -> Error {
     let path = file.display().to_string();
     Error::new(Code::InvalidArgument, format!("the backup cannot be written to {path}: {error}"))
@@ -199,7 +197,7 @@ pub(super) fn unusable(file: &Path, error: &io::Error) -> Error {
         .or_storage_full(error)
 }
 
-/// Has whatever the connection does end with an error as soon as `stop` is set, also if it is set already.
+/// Makes all work on the connection fail as soon as `stop` is set, or at once if it is set already.
 fn stop_with(connection: &mut Connection, stop: &Arc<AtomicBool>) -> Result<()> {
     let set = Arc::clone(stop);
     connection
@@ -208,9 +206,10 @@ fn stop_with(connection: &mut Connection, stop: &Arc<AtomicBool>) -> Result<()> 
     if stop.load(Ordering::Relaxed) { Err(StoreError::Closed.into()) } else { Ok(()) }
 }
 
-/// Refuses before anything is written if there is no room for it in this folder.
+/// Checks that the folder's file system has `bytes` and [`SPARE_BYTES`] free, before anything is
+/// written.
 pub(super) fn check_space(folder: &Path, bytes: u64, otherwise: &str) -> Result<()> {
-    // A file system that counts no blocks says nothing about its room.
+    // A file system that reports no blocks does not report its free space either.
     let Some(stat) = statvfs(folder).ok().filter(|stat| stat.blocks() > 0) else { return Ok(()) };
     let free = stat.blocks_available().saturating_mul(stat.fragment_size());
     if free >= bytes.saturating_add(SPARE_BYTES) {
@@ -225,17 +224,17 @@ pub(super) fn check_space(folder: &Path, bytes: u64, otherwise: &str) -> Result<
         .recommend(format!("make room on the disk of {}, or {otherwise}", folder.display())))
 }
 
-/// How large a copy can be.
+/// Returns an upper bound for the size of a copy, in bytes.
 fn size(connection: &Connection) -> rusqlite::Result<u64> {
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let pages = number("page_count")? - number("freelist_count")?;
     Ok((pages * number("page_size")?).unsigned_abs())
 }
 
-/// SQLite's own checks of a database.
+/// Runs SQLite's integrity checks.
 ///
 /// # Errors
-/// `STORAGE_ERROR` with the first thing that is wrong.
+/// `STORAGE_ERROR` with the first problem.
 pub(super) fn check(connection: &Connection) -> Result<()> {
     let found: String =
         connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(StoreError::from)?;
@@ -252,7 +251,7 @@ pub(super) fn check(connection: &Connection) -> Result<()> {
     }
 }
 
-/// Whether this file is the backup that a request with this key has made; then its schema and its newest event.
+/// Returns schema and newest sequence number of this backup if the request with this key made it.
 fn made_by(file: &Path, (key, fingerprint): &(String, String)) -> Option<(i64, i64)> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;

@@ -1,4 +1,4 @@
-//! What an agent has told of the sessions that it runs below its own.
+//! Sessions that an agent runs below its own, as the agent reported them.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,11 @@ use subagent_protocol::ids::WorkerId;
 use super::error::StoreError;
 use super::rows::RowId;
 
-/// More of these updates are not looked at, and not more bytes of them.
+/// Limits on the updates that are read for one worker.
 const MOST_UPDATES: i64 = 5_000;
 const MOST_BYTES: i64 = 8 * 1024 * 1024;
 
-/// Those that are known.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Lists the child sessions of a worker.
 pub(crate) fn known(connection: &Connection, worker: RowId) -> Result<Vec<ChildSession>> {
     let mut statement = connection
         .prepare_cached(
@@ -31,7 +28,7 @@ pub(crate) fn known(connection: &Connection, worker: RowId) -> Result<Vec<ChildS
     let mut rows = statement.query(params![worker.0, MOST_UPDATES, MOST_BYTES]).map_err(StoreError::from)?;
     let mut children = Children::default();
     while let Some(row) = rows.next().map_err(StoreError::from)? {
-        // What cannot be read is left out, as everywhere.
+        // An unreadable row is skipped.
         if let Ok(payload) = row.get_ref(0).and_then(|text| Ok(text.as_str()?)) {
             children.see(payload);
         }
@@ -39,13 +36,10 @@ pub(crate) fn known(connection: &Connection, worker: RowId) -> Result<Vec<ChildS
     Ok(children.finish())
 }
 
-/// So many of the tasks of a list are looked at for theirs: agents write what is read here.
+/// Number of tasks of a list whose child sessions are read: agents write that data.
 const MOST_TASKS: usize = 20;
 
-/// Those of these tasks whose agents have told of any, the last ones of them, by the id of the task.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the child sessions of the last [`MOST_TASKS`] of these tasks that have any, by task id.
 pub(crate) fn of_tasks<'a>(
     connection: &Connection,
     tasks: impl DoubleEndedIterator<Item = &'a WorkerId>,

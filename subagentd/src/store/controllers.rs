@@ -12,66 +12,66 @@ use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::{Tx, signed};
 
-/// A controller as it is stored.
+/// A controller as stored.
 #[derive(Debug, Clone)]
 pub struct ControllerRow {
-    /// Its key.
+    /// Primary key of the row.
     pub id: RowId,
-    /// Its id.
+    /// Public id of the controller.
     pub controller_id: ControllerId,
-    /// Its label.
+    /// Label shown to users.
     pub label: String,
-    /// Its workspace.
+    /// Key of the workspace that it controls.
     pub workspace_key: String,
 }
 
-/// An owner as it is stored.
+/// An active ownership as stored.
 #[derive(Debug, Clone)]
 pub struct OwnerRow {
-    /// The ownership.
+    /// Id of the owner instance.
     pub instance_id: InstanceId,
-    /// Its epoch.
+    /// Epoch of the ownership; rises with each one.
     pub epoch: u64,
-    /// The owner's process.
+    /// Process of the owner.
     pub process: ProcessId,
-    /// The boot in which that process was started.
+    /// Boot id under which that process runs.
     pub boot_id: String,
-    /// Since when.
+    /// Start of the ownership.
     pub created_at: Timestamp,
 }
 
-/// An ownership to be stored.
+/// An ownership to store.
 #[derive(Debug)]
 pub struct NewOwner {
-    /// Its id.
+    /// Id of the owner instance.
     pub instance_id: InstanceId,
-    /// The owner's process.
+    /// Process of the owner.
     pub process: ProcessId,
-    /// The boot in which that process was started.
+    /// Boot id under which that process runs.
     pub boot_id: String,
-    /// The secret; only its hash is stored.
+    /// The secret token; only its hash is stored.
     pub token: String,
 }
 
-/// The handle of a caller, to be checked in the transaction of the change.
+/// The caller's handle, checked in the transaction of the change. `None` if the request has none.
 #[derive(Debug, Clone)]
 pub struct OwnerCheck(pub Option<Handle>);
 
-/// What a handle is worth for a controller.
+/// The validity of a handle for a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worth {
-    /// It is the owner's.
+    /// The handle of the current owner.
     Current,
-    /// It was the owner's once, or never.
+    /// A former handle, or one that never existed.
     Stale,
-    /// It is for another controller.
+    /// A handle of another controller.
     OfAnother,
-    /// Its epoch is no number.
+    /// The epoch is not a number.
     NoEpoch,
 }
 
 impl Tx<'_> {
-    /// As `check_owner`, in the transaction of the change.
+    /// Same as the free function [`check_owner`], within this transaction.
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`.
@@ -79,19 +79,14 @@ impl Tx<'_> {
         check_owner(self.connection, check, controller)
     }
 
-    /// Lets the workers of a controller be changed with the owner's handle alone, for good.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Makes the owner's handle mandatory for changes of this controller's workers. This is
+    /// permanent.
     pub fn require_handle(&self, controller: RowId) -> Result<()> {
         self.execute("UPDATE controllers SET require_handle = 1 WHERE id = ?1", [controller.0])?;
         Ok(())
     }
 
-    /// Ends the ownership of a controller.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Ends the active ownership of a controller, if there is one.
     pub fn release_owner(&self, controller: RowId, now: Timestamp) -> Result<()> {
         if subagent_failpoint::sabotaged("owner.keep") {
             return self.execute("DROP INDEX IF EXISTS one_active_owner", []).map(drop);
@@ -103,10 +98,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Makes a controller, or changes its label.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Creates a controller, or updates its label.
     pub fn upsert_controller(
         &self,
         controller_id: &ControllerId,
@@ -125,10 +117,7 @@ impl Tx<'_> {
             .ok_or_else(|| StoreError::BadRow(format!("controller {controller_id} vanished")).into())
     }
 
-    /// Makes somebody the owner, ends the ownership before, and gives the new epoch.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores a new owner, ends the previous ownership and returns the new epoch.
     pub fn insert_owner(&self, controller: RowId, owner: &NewOwner, now: Timestamp) -> Result<u64> {
         self.release_owner(controller, now)?;
         let epoch: i64 = rows::one(
@@ -160,8 +149,8 @@ fn hash(token: &str) -> Vec<u8> {
     Sha256::digest(token.as_bytes()).to_vec()
 }
 
-/// Whether the caller may change things of this controller: with the owner's handle, or without any, unless the
-/// controller requires one.
+/// Checks that the caller may change this controller: with the owner's handle, or without a handle
+/// unless the controller requires one.
 ///
 /// # Errors
 /// `INVALID_CONTROLLER_HANDLE`.
@@ -198,7 +187,7 @@ pub(crate) fn check_owner(
     }
 }
 
-/// As [`check_owner`], for the controller with this id.
+/// Same as [`check_owner`], for a controller id.
 ///
 /// # Errors
 /// `INVALID_CONTROLLER_HANDLE`.
@@ -213,10 +202,7 @@ pub(crate) fn check_owner_of(
     }
 }
 
-/// What a handle is worth for a controller.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Classifies a handle for a controller.
 pub(crate) fn worth(connection: &Connection, handle: &Handle, controller: &ControllerRow) -> Result<Worth> {
     let Some(epoch) = handle.epoch_number() else { return Ok(Worth::NoEpoch) };
     if handle.controller_id != controller.controller_id.as_str() {
@@ -230,24 +216,18 @@ pub(crate) fn worth(connection: &Connection, handle: &Handle, controller: &Contr
     )
     .optional()
     .map_err(StoreError::from)?;
-    // Hashes are compared, so the time that it takes tells nothing about the token.
+    // Hashes are compared, so the duration does not reveal the token.
     let current = stored.is_some_and(|stored| stored == hash(&handle.token));
     Ok(if current { Worth::Current } else { Worth::Stale })
 }
 
-/// Whether the workers of a controller are changed with the owner's handle alone.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether changes of this controller's workers require the owner's handle.
 pub(crate) fn requires_handle(connection: &Connection, controller: RowId) -> Result<bool> {
     let sql = "SELECT require_handle FROM controllers WHERE id = ?1";
     Ok(rows::one(connection, sql, [controller.0], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-/// All controllers, or those of one workspace, the newest first.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Lists all controllers, or those of one workspace, newest first.
 pub(crate) fn list(connection: &Connection, workspace_key: Option<&str>) -> Result<Vec<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers
                WHERE ?1 IS NULL OR workspace_key = ?1 ORDER BY id DESC";
@@ -265,10 +245,7 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<ControllerRow> {
     })
 }
 
-/// The controllers that have a worker that is not stopped.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Lists the controllers that have a worker that is not stopped.
 pub(crate) fn with_workers(connection: &Connection) -> Result<Vec<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers c
                WHERE EXISTS (SELECT 1 FROM workers w WHERE w.controller = c.id AND w.state <> 'stopped') ORDER BY id";
@@ -277,28 +254,19 @@ pub(crate) fn with_workers(connection: &Connection) -> Result<Vec<ControllerRow>
     Ok(rows.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
 }
 
-/// The controller with this id.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Finds a controller by its public id.
 pub(crate) fn by_id(connection: &Connection, controller_id: &str) -> Result<Option<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers WHERE controller_id = ?1";
     Ok(rows::one(connection, sql, [controller_id], read).optional().map_err(StoreError::from)?)
 }
 
-/// The controller of this workspace.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Finds the controller of a workspace.
 pub(crate) fn by_workspace(connection: &Connection, workspace_key: &str) -> Result<Option<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers WHERE workspace_key = ?1";
     Ok(rows::one(connection, sql, [workspace_key], read).optional().map_err(StoreError::from)?)
 }
 
-/// The owner of a controller.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the active owner of a controller.
 pub(crate) fn owner(connection: &Connection, controller: RowId) -> Result<Option<OwnerRow>> {
     let sql = "SELECT instance_id, epoch, pid, start_time, boot_id, created_at FROM owners
                WHERE controller = ?1 AND released_at IS NULL";

@@ -1,4 +1,4 @@
-//! Who decided a permission request.
+//! Reads who decided a permission request.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::Value;
@@ -7,13 +7,13 @@ use subagent_protocol::Result;
 use super::RowId;
 use super::error::StoreError;
 
-/// Whether a rule or a hook decided this request of a worker, without a question to the owner.
+/// Whether a rule or a hook decided this request, without asking the owner.
 pub(crate) fn by_rule(connection: &Connection, worker: RowId, request_id: &str) -> Result<bool> {
     let decided = decided(connection, worker, request_id)?;
     Ok(decided.is_some_and(|decided| decided["policy"].is_object() || decided["hook"].is_object()))
 }
 
-/// The rule that decided this request of a worker, as it is written.
+/// Returns the text of the rule that decided this request.
 pub(crate) fn rule(connection: &Connection, worker: RowId, request_id: &str) -> Result<Option<String>> {
     let policy = policy(connection, worker, request_id)?;
     Ok(policy.and_then(|policy| policy["rule"].as_str().map(str::to_owned)))
@@ -24,7 +24,7 @@ fn policy(connection: &Connection, worker: RowId, request_id: &str) -> Result<Op
     Ok(decided.map(|mut decided| decided["policy"].take()).filter(Value::is_object))
 }
 
-/// Data of the event that decided it.
+/// Returns the data of the deciding event.
 fn decided(connection: &Connection, worker: RowId, request_id: &str) -> Result<Option<Value>> {
     let sql = "SELECT e.payload FROM approvals a JOIN events e ON e.seq = a.decided_seq
                WHERE a.request_id = ?2 AND a.worker = ?1";

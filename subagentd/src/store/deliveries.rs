@@ -1,4 +1,4 @@
-//! Deliveries: which sinks get which events, and what became of it.
+//! Notification deliveries: which sink gets which event, and the result.
 
 use std::collections::BTreeMap;
 
@@ -13,44 +13,39 @@ use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
 
-/// Events of one page.
+/// Maximum number of events in one page.
 const MAX_PAGE: i64 = 500;
-/// How many deliveries that are over are kept.
+/// Number of finished deliveries that are kept.
 const MAX_KEPT: i64 = 1000;
 
-/// An event that sinks may want.
+/// An event that may match a sink.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
-    /// Its number.
     pub(crate) seq: i64,
-    /// Its worker.
     pub(crate) worker: RowId,
-    /// Its type.
     pub(crate) event_type: EventType,
     /// Whether its worker carries out a task of another worker.
     pub(crate) is_task: bool,
-    /// The stored specs of the worker and, if it is a task, of the workers above it. Its own is the first.
+    /// Stored specs of the worker and, for a task, of the workers above it. The worker's own is
+    /// first.
     pub(crate) specs: Vec<String>,
-    /// Why the event's turn was to be canceled, if it was.
+    /// The cancel reason of the event's turn, if a cancel was requested.
     pub(crate) cancel_reason: Option<String>,
 }
 
-/// A page of [`Candidate`]s.
+/// A page of candidates.
 #[derive(Debug)]
 pub(crate) struct Candidates {
-    /// In order.
+    /// In order of the sequence number.
     pub(crate) events: Vec<Candidate>,
-    /// Events up to this one were looked at.
+    /// All events up to this sequence number were examined.
     pub(crate) seen: i64,
-    /// Whether that is the newest event.
+    /// Whether the page reaches the newest event.
     pub(crate) end: bool,
 }
 
-/// The events of these types after another one. Questions that are not open are left out, what became of a turn in which
-/// a violation was noticed before, and the pause of a schedule that its owner wanted.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns events of these types after `after`. It leaves out closed questions, the end of a turn
+/// that already has a policy violation, and pauses of schedules that the owner requested.
 pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType]) -> Result<Candidates> {
     let newest = super::all_events::last_seq(connection)?;
     let types: Vec<String> = types.iter().map(|event_type| format!("'{}'", event_type.as_str())).collect();
@@ -94,38 +89,32 @@ pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType
     Ok(Candidates { events, seen, end: !is_full })
 }
 
-/// A delivery that is to be made.
+/// A delivery to insert.
 #[derive(Debug, Clone)]
 pub(crate) struct NewDelivery {
-    /// Where to.
     pub(crate) sink: String,
-    /// The number of the event.
     pub(crate) event: i64,
-    /// Its worker.
     pub(crate) worker: RowId,
-    /// What it is about.
+    /// The sinks' word for the kind of event, such as `question`.
     pub(crate) occasion: &'static str,
 }
 
-/// A delivery that was not made yet.
+/// A delivery that is still to be attempted.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     pub(crate) id: i64,
     pub(crate) event: i64,
     pub(crate) worker: RowId,
     pub(crate) occasion: String,
-    /// The event whose id the sink gets, if there was an attempt.
+    /// The event whose id the sink receives; `None` before the first attempt.
     pub(crate) message: Option<i64>,
     pub(crate) attempts: u32,
     pub(crate) created_at: Timestamp,
-    /// No attempt before this time.
+    /// Time before which no attempt is made.
     pub(crate) due_at: Timestamp,
 }
 
-/// The oldest pending deliveries of a sink, in order.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the oldest pending deliveries of a sink, in order.
 pub(crate) fn pending(connection: &Connection, sink: &str, limit: u32) -> Result<Vec<Pending>> {
     let sql = "SELECT id, event, worker, occasion, message, attempts, created_at, due_at FROM deliveries
                WHERE sink = ?1 AND status = 'pending' ORDER BY id LIMIT ?2";
@@ -146,20 +135,17 @@ pub(crate) fn pending(connection: &Connection, sink: &str, limit: u32) -> Result
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// How the deliveries of a sink stand.
+/// Counts of a sink's deliveries.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Standing {
     pub(crate) pending: u64,
-    /// Of those that are kept.
+    /// Failed deliveries among the kept ones.
     pub(crate) failed: u64,
-    /// The error of the oldest that is pending.
+    /// Error of the oldest pending delivery.
     pub(crate) error: Option<String>,
 }
 
-/// How the deliveries of each sink stand.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the counts of each sink's deliveries.
 pub(crate) fn standings(connection: &Connection) -> Result<BTreeMap<String, Standing>> {
     let sql =
         "SELECT sink, sum(status = 'pending'), sum(status = 'failed'), (SELECT o.error FROM deliveries o
@@ -174,10 +160,7 @@ pub(crate) fn standings(connection: &Connection) -> Result<BTreeMap<String, Stan
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// The newest deliveries, newest first.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the newest deliveries, newest first.
 pub(crate) fn log(connection: &Connection, limit: u32) -> Result<Vec<DeliveryView>> {
     let sql = "SELECT d.sink, d.event, d.occasion, w.worker_id, d.status, d.attempts, d.error, d.created_at, d.changed_at
                FROM deliveries d LEFT JOIN workers w ON w.id = d.worker AND w.removed_at IS NULL
@@ -201,20 +184,14 @@ pub(crate) fn log(connection: &Connection, limit: u32) -> Result<Vec<DeliveryVie
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// Whether any sink was configured when the config was read last.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether the config had a sink when it was last read.
 pub(crate) fn has_sinks(connection: &Connection) -> Result<bool> {
     let mut statement =
         connection.prepare_cached("SELECT 1 FROM delivery_sinks LIMIT 1").map_err(StoreError::from)?;
     Ok(statement.exists([]).map_err(StoreError::from)?)
 }
 
-/// Up to which event everything was looked at; `None` before the first look.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the sequence number up to which events were examined; `None` before the first run.
 pub(crate) fn cursor(connection: &Connection) -> Result<Option<i64>> {
     let mut statement = connection
         .prepare_cached("SELECT seq FROM delivery_cursor WHERE id = 1")
@@ -223,10 +200,8 @@ pub(crate) fn cursor(connection: &Connection) -> Result<Option<i64>> {
 }
 
 impl Tx<'_> {
-    /// Notes which sinks exist now, and gives the event after which each gets events: of a new one `since`.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the names of the existing sinks. Returns for each the event after which it receives
+    /// events: `since` for a new one.
     pub(crate) fn set_sinks(&self, names: &[String], since: i64) -> Result<BTreeMap<String, i64>> {
         let known: Vec<String> = {
             let mut statement = self
@@ -253,10 +228,7 @@ impl Tx<'_> {
         Ok(all.map_err(StoreError::from)?)
     }
 
-    /// Moves the cursor.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Moves the cursor forward, never back.
     pub(crate) fn move_delivery_cursor(&self, seq: i64) -> Result<()> {
         self.execute(
             "INSERT INTO delivery_cursor VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET seq = max(seq, excluded.seq)",
@@ -265,10 +237,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds deliveries; those that exist already stay as they are.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Inserts deliveries. Existing ones stay unchanged.
     pub(crate) fn insert_deliveries(&self, deliveries: &[NewDelivery], now: Timestamp) -> Result<()> {
         for NewDelivery { sink, event, worker, occasion } in deliveries {
             self.execute(
@@ -284,10 +253,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes that an attempt begins, under the id of this message.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Counts an attempt, and stores the event whose id the sink receives.
     pub(crate) fn begin_delivery(&self, ids: &[i64], message: i64, now: Timestamp) -> Result<()> {
         for id in ids {
             self.execute(
@@ -298,10 +264,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes what became of deliveries, for good.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the final status of deliveries.
     pub(crate) fn settle_deliveries(
         &self,
         ids: &[i64],
@@ -318,10 +281,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes that an attempt failed, and when the next one is due.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the error of an attempt and the time of the next one.
     pub(crate) fn put_off_deliveries(
         &self,
         ids: &[i64],
@@ -338,10 +298,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Drops what is pending for sinks that do not exist.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Drops pending deliveries of sinks that are not configured.
     pub(crate) fn drop_deliveries_of_others(&self, names: &[String], now: Timestamp) -> Result<()> {
         let names = serde_json::to_string(names).unwrap_or_else(|_| "[]".to_owned());
         self.execute(

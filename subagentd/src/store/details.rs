@@ -1,4 +1,4 @@
-//! What agents have reported of themselves, kept with their workers.
+//! Facts that agents report about themselves, stored per worker.
 
 use rusqlite::{Connection, params};
 use subagent_protocol::Result;
@@ -10,10 +10,7 @@ use super::rows::RowId;
 use super::tx::Tx;
 
 impl Tx<'_> {
-    /// Adds what was reported.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Merges reports into the stored details.
     pub fn update_details(&self, id: RowId, reports: Vec<Report>) -> Result<()> {
         let before = details(self.connection, id)?;
         let mut after = before.clone();
@@ -27,11 +24,8 @@ impl Tx<'_> {
     }
 }
 
-/// What the worker's agent has reported. Nothing, of a row that cannot be read: it is a summary, and not needed for any
-/// work.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns what the worker's agent reported. An unreadable row counts as empty: the details are
+/// only a summary.
 pub(crate) fn details(connection: &Connection, id: RowId) -> Result<Details> {
     let sql = "SELECT details FROM workers WHERE id = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
@@ -39,10 +33,7 @@ pub(crate) fn details(connection: &Connection, id: RowId) -> Result<Details> {
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
-/// When the worker's last event was written; `None` if there is none (any more).
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the time of the worker's newest event; `None` if no event is stored.
 pub(crate) fn last_activity(connection: &Connection, id: RowId) -> Result<Option<Timestamp>> {
     let sql = "SELECT max(seq), at FROM events WHERE worker = ?1 AND internal = 0";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;

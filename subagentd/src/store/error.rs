@@ -1,4 +1,4 @@
-//! What can go wrong with the database, and the error that a user sees for it.
+//! Failures of the database, and the error that a user sees for each.
 
 use subagent_protocol::{Code, Error};
 
@@ -7,16 +7,16 @@ use crate::descriptors;
 /// A failure of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// SQLite's own.
+    /// An error from SQLite.
     #[error("the database failed: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// A value in a row that this program never writes.
+    /// A row with a value that this program never writes.
     #[error("a row of the database holds what cannot be: {0}")]
     BadRow(String),
-    /// The writer is gone.
+    /// The writer has ended.
     #[error("the daemon is ending")]
     Closed,
-    /// A reader's thread failed.
+    /// The thread of a read failed.
     #[error("a read of the database failed: {0}")]
     Reader(String),
     /// The bundled SQLite is too old.
@@ -35,7 +35,7 @@ impl From<StoreError> for Error {
             StoreError::Sqlite(rusqlite::Error::SqliteFailure(e, _)) if e.code == rusqlite::ErrorCode::CannotOpen
         );
         match &error {
-            // SQLite does not say why it cannot open a file.
+            // SQLite does not report why it cannot open a file.
             _ if cannot_open && descriptors::are_used_up() => {
                 descriptors::too_many("cannot open the database")
             }
@@ -54,7 +54,7 @@ impl From<StoreError> for Error {
     }
 }
 
-/// What a person can do about a failure that no code of its own stands for.
+/// Returns the next step for a failure without an error code of its own.
 fn advice(error: &StoreError) -> &'static str {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     match error {

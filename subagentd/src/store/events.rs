@@ -1,4 +1,5 @@
-//! Reading events, page by page. A page is bounded, so that no reader holds the database for long.
+//! Reads the events of one worker in bounded pages, so that a reader holds the database only
+//! briefly.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,39 +17,40 @@ use super::retention;
 use super::rows::{self, RowId};
 use super::words;
 
-/// At most so many events are in a page ...
+/// Maximum number of events in a page.
 pub const PAGE_EVENTS: usize = 256;
-/// ... and about so many bytes (one event may be larger).
+/// Approximate maximum size of a page in bytes. One event may be larger.
 pub const PAGE_BYTES: usize = 256 * 1024;
 
-/// Which events.
+/// A range of one worker's events.
 #[derive(Debug, Clone, Copy)]
 pub struct EventQuery {
-    /// Whose.
+    /// Worker whose events are read.
     pub worker: RowId,
-    /// Only later ones than this.
+    /// Only events after this sequence number.
     pub after: i64,
-    /// Only up to this one.
+    /// Only events up to this sequence number.
     pub up_to: i64,
-    /// That events up to this one were deleted is known.
+    /// Deletion mark that the reader already accepted: events up to it may be missing.
     pub floor: i64,
 }
 
-/// A longer payload is read by itself, ...
+/// A longer payload is read separately.
 pub(super) const LARGE_BYTES: i64 = 1024 * 1024;
-/// ... and one at a time: for a moment its reader has it twice, and a worker may have many readers.
+/// Large payloads are read one at a time: each is in memory twice for a moment, and a worker may
+/// have many readers.
 static LARGE: Mutex<()> = Mutex::new(());
 
-/// A page of events, or of what the reader made of them.
+/// A page of events, or of values that the reader made from them.
 #[derive(Debug)]
 pub struct EventPage<T = StoredEvent> {
-    /// In order.
+    /// Events in order of the sequence number.
     pub events: Vec<T>,
-    /// Up to here everything was looked at.
+    /// All events up to this sequence number were examined.
     pub seen: i64,
-    /// Whether the end was reached.
+    /// Whether the page reaches the last requested event.
     pub end: bool,
-    /// Events up to this one were deleted before the reader began.
+    /// Events up to this sequence number were deleted before the read began.
     pub floor: i64,
 }
 
@@ -73,12 +75,13 @@ fn read_with<P>(row: &rusqlite::Row<'_>, payload: P) -> rusqlite::Result<StoredE
     })
 }
 
-/// The next page: what `each` makes of its events while they lie in SQLite's memory. An event that cannot be read is left
-/// out and reported in the log. Of a worker that was removed there are none any more; from the beginning (`after` 0) means
-/// from the oldest that is kept.
+/// Reads the next page and maps each event with `each`, which borrows SQLite's memory. An
+/// unreadable event is skipped and logged. A removed worker has no events. `after` 0 starts at the
+/// oldest kept event.
 ///
 /// # Errors
-/// `CURSOR_EXPIRED` when events after the query's were deleted; `STORAGE_ERROR`; those of `each`.
+/// `CURSOR_EXPIRED` when events after the query's cursor were deleted; `STORAGE_ERROR`; errors of
+/// `each`.
 pub(crate) fn page<T>(
     connection: &Connection,
     query: EventQuery,
@@ -124,7 +127,8 @@ pub(crate) fn page<T>(
     Ok(page)
 }
 
-/// Shows the event of a row that begins with [`COLUMNS_OF_PAGE`], unless it cannot be read. Gives its length.
+/// Passes the event of a row that begins with [`COLUMNS_OF_PAGE`] to `see`, if it is readable.
+/// Returns its size in bytes.
 pub(super) fn show(
     connection: &Connection,
     row: &rusqlite::Row<'_>,
@@ -151,7 +155,7 @@ pub(super) fn show(
     }
 }
 
-/// Shows one event, whatever its length.
+/// Reads one event of any size.
 fn alone(
     connection: &Connection,
     seq: i64,
@@ -167,14 +171,11 @@ fn alone(
     }
 }
 
-/// [`COLUMNS`] with null for a large payload; SQLite does not read one to know its length.
+/// [`COLUMNS`], with null for a large payload. SQLite knows the length without reading the payload.
 pub(super) const COLUMNS_OF_PAGE: &str = "e.seq, e.at, e.type, e.kind, t.turn_id, e.record, \
      CASE WHEN octet_length(e.payload) <= ?6 THEN e.payload END, t.carrier";
 
-/// One event of a worker.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Reads one event of a worker.
 pub(crate) fn get(connection: &Connection, worker: RowId, seq: i64) -> Result<Option<StoredEvent>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
@@ -184,10 +185,7 @@ pub(crate) fn get(connection: &Connection, worker: RowId, seq: i64) -> Result<Op
     Ok(statement.query_row(params![worker.0, seq], read).optional().map_err(StoreError::from)?)
 }
 
-/// The newest event of a worker.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the newest event of a worker.
 pub(crate) fn latest(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
@@ -197,10 +195,7 @@ pub(crate) fn latest(connection: &Connection, worker: RowId) -> Result<Option<St
     Ok(statement.query_row([worker.0], read).optional().map_err(StoreError::from)?)
 }
 
-/// Whether an agent of the worker has had a session since that event.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether the worker's agent has started a session after this event.
 pub(crate) fn has_begun_since(connection: &Connection, worker: RowId, after: i64) -> Result<bool> {
     let sql =
         "SELECT EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND seq > ?2 AND internal = 0 AND kind IS NULL
@@ -212,10 +207,7 @@ pub(crate) fn has_begun_since(connection: &Connection, worker: RowId, after: i64
         .map_err(StoreError::from)?)
 }
 
-/// The number of the newest shown event of a worker, 0 for none.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the highest sequence number of a worker's shown events, 0 for none.
 pub(crate) fn last_seq(connection: &Connection, worker: RowId) -> Result<i64> {
     let sql = "SELECT coalesce(max(seq), 0) FROM events WHERE worker = ?1 AND internal = 0";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;

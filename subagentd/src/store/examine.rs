@@ -1,6 +1,5 @@
-//! Whether the database is sound: what SQLite itself says, within bounds.
-//!
-//! Looks only. What is found is told, never repaired.
+//! Checks the integrity of the database with SQLite's own checks, within time and count limits.
+//! It only reports problems and never repairs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,15 +13,16 @@ use super::error::StoreError;
 use super::rows::{RowId, WORKER_COLUMNS, WorkerRow};
 use super::{Store, open_for_reading};
 
-/// More than these are not told: one damaged page can make thousands.
+/// Maximum number of reported problems: one damaged page can cause thousands.
 const MOST_PROBLEMS: usize = 20;
 
 impl Store {
-    /// Runs SQLite's checks for at most so long; without a time only what is known without them. One runs at a time, on a
-    /// connection of its own: nobody else's query is ended when its time is over.
+    /// Runs SQLite's checks for at most `time`; with `None` only reads sizes and versions. Checks
+    /// run one at a time, each on its own connection, so an interrupt at the deadline ends no other
+    /// query.
     ///
     /// # Errors
-    /// `STORAGE_ERROR` when not even the sizes can be read.
+    /// `STORAGE_ERROR` when even the sizes cannot be read.
     pub async fn examine(&self, time: Option<Duration>) -> Result<ExaminedDatabase> {
         let turn = match time {
             Some(_) => Some(Arc::clone(&self.examining).lock_owned().await),
@@ -31,16 +31,17 @@ impl Store {
         let path = Arc::clone(&self.path);
         let (begun, handle) = oneshot::channel();
         let look = tokio::task::spawn_blocking(move || {
-            // Also when nobody waits for it any more: until it has ended no other one begins.
+            // Kept even if the request is dropped: the next check must not begin before this one
+            // has ended.
             let _turn = turn;
             let connection = open_for_reading(&path)?;
-            // Nobody to end it, if nobody waits for it any more.
+            // If the request was dropped, the handle has no receiver.
             let _ = begun.send(Interrupts(connection.get_interrupt_handle()));
             let deadline = time.map(|time| Instant::now() + time);
             Ok(examine(&connection, deadline).map_err(StoreError::from)?)
         });
         let mut look = std::pin::pin!(look);
-        // Ends the checks also when the request is dropped.
+        // Dropping the request interrupts the checks as well.
         let interrupt = handle.await.ok();
         let ended = tokio::time::timeout(time.unwrap_or(Duration::MAX), &mut look).await;
         let found = match ended {
@@ -54,7 +55,7 @@ impl Store {
     }
 }
 
-/// Ends what runs on a connection when it is dropped.
+/// Interrupts the queries of a connection when dropped.
 struct Interrupts(InterruptHandle);
 
 impl Drop for Interrupts {
@@ -66,7 +67,7 @@ impl Drop for Interrupts {
 fn examine(connection: &Connection, deadline: Option<Instant>) -> rusqlite::Result<ExaminedDatabase> {
     let pragma = |name: &str| {
         let ask = || connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        // The end of the checks' time may fall into it; it takes none of that.
+        // The interrupt at the deadline may hit this query, which is quick, so it is repeated.
         ask().or_else(|error| if is_interrupt(&error) { ask() } else { Err(error) })
     };
     let size = |name: &str| pragma(name).map(|number| u64::try_from(number).unwrap_or(0));
@@ -79,9 +80,10 @@ fn examine(connection: &Connection, deadline: Option<Instant>) -> rusqlite::Resu
         ..ExaminedDatabase::default()
     };
     let Some(deadline) = deadline else { return Ok(found) };
-    // What a check stumbles over is what it has found. The quick ones come first: a large database has no time for all.
+    // Errors of a check count as findings. Quick checks come first, because a large database may
+    // not finish all.
     for check in [readable_workers, quick_check, foreign_keys] {
-        // An interrupt between two checks ends neither.
+        // An interrupt between two checks would end neither.
         if Instant::now() >= deadline {
             found.complete = false;
             break;
@@ -143,10 +145,8 @@ fn readable_workers(connection: &Connection, found: &mut ExaminedDatabase) -> ru
     Ok(())
 }
 
-/// The ids of all rows of workers that were not removed, whatever else of them cannot be read. From the table itself: an index may lack some.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the ids of all workers that were not removed, even with unreadable columns. It reads the
+/// table, because an index may lack rows.
 pub(crate) fn known_workers(connection: &Connection) -> Result<Vec<String>> {
     let sql = "SELECT CAST(worker_id AS TEXT) FROM workers NOT INDEXED WHERE removed_at IS NULL";
     let mut statement = connection.prepare(sql).map_err(StoreError::from)?;
@@ -154,10 +154,7 @@ pub(crate) fn known_workers(connection: &Connection) -> Result<Vec<String>> {
     Ok(ids.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
 }
 
-/// How often records of a worker's journal were missing.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Counts the gaps in the records of a worker's journal.
 pub(crate) fn gaps(connection: &Connection, worker: RowId) -> Result<u64> {
     let sql = "SELECT count(*) FROM events INDEXED BY milestones
                WHERE worker = ?1 AND type = 'journal.gap' AND internal = 0 AND kind IS NULL";

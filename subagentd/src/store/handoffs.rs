@@ -1,4 +1,4 @@
-//! Rows of snapshots.
+//! Rows of handoff snapshots.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use super::tx::Tx;
 #[derive(Debug, Clone)]
 pub(crate) struct HandoffRow {
     pub(crate) snapshot_id: SnapshotId,
-    /// The newest event that it speaks of.
+    /// Sequence number of the newest event that it covers.
     pub(crate) up_to: i64,
     pub(crate) handoff_path: String,
     pub(crate) checkpoint_path: String,
@@ -23,10 +23,7 @@ pub(crate) struct HandoffRow {
 }
 
 impl Tx<'_> {
-    /// Adds a snapshot whose files are in their place.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores a snapshot whose files are in place.
     pub(crate) fn insert_handoff(&self, worker: RowId, row: &HandoffRow) -> Result<()> {
         self.execute(
             "INSERT INTO handoffs (snapshot_id, worker, up_to, handoff_path, checkpoint_path, created_at)
@@ -44,10 +41,7 @@ impl Tx<'_> {
     }
 }
 
-/// The ids of all snapshots by that of their worker; a worker without any is there too.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the snapshot ids of each worker. Workers without snapshots have an empty set.
 pub(crate) fn by_worker(connection: &Connection) -> Result<HashMap<String, HashSet<String>>> {
     let mut statement = connection
         .prepare_cached(
@@ -64,10 +58,7 @@ pub(crate) fn by_worker(connection: &Connection) -> Result<HashMap<String, HashS
     Ok(all)
 }
 
-/// The snapshot of a worker that speaks of the newest events; of several such the last.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the snapshot that covers the newest events; among equals the newest.
 pub(crate) fn latest(connection: &Connection, worker: RowId) -> Result<Option<HandoffRow>> {
     let mut statement = connection
         .prepare_cached(

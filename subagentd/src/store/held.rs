@@ -1,4 +1,4 @@
-//! Permission requests that wait for hooks: hidden until those have answered.
+//! Permission requests held back until their hooks have answered.
 
 use rusqlite::params;
 use subagent_protocol::Result;
@@ -12,10 +12,8 @@ use super::rows::{self, NewEvent, RowId};
 use super::tx::Tx;
 
 impl Tx<'_> {
-    /// Shows a held request: it gets the event `approval.requested`, whose number is returned, and its deadline from now on.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Publishes a held request. Adds its `approval.requested` event, starts its deadline, and
+    /// returns the sequence number.
     pub(super) fn release_approval(
         &mut self,
         worker: RowId,

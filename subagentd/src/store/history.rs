@@ -1,4 +1,4 @@
-//! Looking back: the last events that fit, and what a worker did as a whole. Every look is bounded.
+//! Bounded reads of a worker's past: the last matching events, its turns and its work.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
@@ -13,32 +13,29 @@ use super::retention;
 use super::rows::{self, RowId};
 use super::words;
 
-/// More bytes of events than these are not shown at once (one event may be larger).
+/// Maximum size of the returned events in bytes. One event may be larger.
 const MOST_BYTES: usize = 32 * 1024 * 1024;
 
-/// Which events of a worker.
+/// A filter for the events of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Filter {
-    /// How many, of the last.
+    /// Maximum number of events, counted from the end.
     pub(crate) limit: u32,
-    /// Before this one.
+    /// Only events before this sequence number.
     pub(crate) before: Option<i64>,
-    /// Written then or later.
+    /// Only events at this time or later.
     pub(crate) since: Option<Timestamp>,
-    /// Of this turn.
+    /// Only events of this turn.
     pub(crate) turn_id: Option<String>,
-    /// Of one of these types; a kind narrows it.
+    /// Only events of these types, optionally of one kind.
     pub(crate) types: Option<Vec<(EventType, Option<String>)>>,
 }
 
-/// The last events that the filter lets through, in order. One that cannot be read is left out and reported in the log.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the last matching events, in order. An unreadable event is skipped and logged.
 pub(crate) fn last(connection: &Connection, worker: RowId, filter: &Filter) -> Result<Vec<StoredEvent>> {
     let progress = |(event_type, _): &(EventType, Option<String>)| is_progress(*event_type);
     let milestones = filter.types.as_ref().is_some_and(|types| !types.iter().any(progress));
-    // SQLite would rather walk through all events of the worker than sort the few that there are.
+    // SQLite would otherwise scan all events of the worker instead of sorting the few milestones.
     let index = if milestones { "INDEXED BY milestones" } else { "" };
     let mut sql = format!(
         "SELECT {COLUMNS} FROM events e {index} LEFT JOIN turns t ON t.id = e.turn
@@ -87,7 +84,7 @@ pub(crate) fn last(connection: &Connection, worker: RowId, filter: &Filter) -> R
     }
     sql.push_str(" ORDER BY e.seq DESC LIMIT ?");
     values.push(i64::from(filter.limit).into());
-    // Of as many shapes as there are filters: none is kept.
+    // The SQL differs for each filter, so the statement is not cached.
     let mut statement = connection.prepare(&sql).map_err(StoreError::from)?;
     let mut rows = statement.query(params_from_iter(values)).map_err(StoreError::from)?;
     let (mut events, mut bytes) = (Vec::new(), 0);
@@ -111,15 +108,15 @@ const fn is_progress(event_type: EventType) -> bool {
     matches!(event_type, EventType::ProgressMessage | EventType::ProgressUpdate)
 }
 
-/// Where the events of a turn are.
+/// The range of sequence numbers with the events of a turn.
 struct Span {
     id: i64,
     first: i64,
     last: i64,
 }
 
-/// Updates that come late still belong to their turn, but only until the prompt of a later one was sent; so the end of
-/// that one bounds them.
+/// Returns the range of a turn's events. Late updates belong to it until the next turn whose prompt
+/// was sent has ended.
 fn turn_span(connection: &Connection, worker: RowId, turn_id: &str) -> Result<Option<Span>> {
     let mut statement = connection
         .prepare_cached(
@@ -134,24 +131,18 @@ fn turn_span(connection: &Connection, worker: RowId, turn_id: &str) -> Result<Op
     Ok(span.optional().map_err(StoreError::from)?)
 }
 
-/// As long as this is kept, all that the connection reads is of one moment.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Holds a read transaction: all reads see the same state while the value lives.
 pub(crate) fn one_moment(connection: &Connection) -> Result<rusqlite::Transaction<'_>> {
     Ok(connection.unchecked_transaction().map_err(StoreError::from)?)
 }
 
-/// How many events before the newest are looked at for what a worker did.
+/// Number of a worker's newest events that are examined for its work.
 pub(crate) const MOST_LOOKED_AT: i64 = 200_000;
-/// And how many bytes of them.
+/// Maximum size in bytes of the events that are examined for its work.
 const MOST_WORK_BYTES: i64 = 128 * 1024 * 1024;
 
-/// Hands the events of these kinds to `see`, in order, as long as the bounds allow; says from which number on. 0: from
-/// the beginning.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Passes the worker's tool calls, plans and usage reports to `see`, in order and within the
+/// limits. Returns the sequence number after which events were read; 0 means all.
 pub(crate) fn updates(
     connection: &Connection,
     worker: RowId,
@@ -170,7 +161,7 @@ pub(crate) fn updates(
     let mut floor = floor.unwrap_or(0).max(retention::mark(connection, worker)?);
     let work = "e.worker = ?1 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3
                 AND e.kind IN ('tool_call', 'tool_call_update', 'plan', 'usage')";
-    // Newest first, until the bytes are used up; only sizes, so nothing is kept.
+    // Newest first, until the byte limit is reached; only sizes are read.
     let sizes = format!("SELECT e.seq, length(e.payload) FROM events e WHERE {work} ORDER BY e.seq DESC");
     let mut statement = connection.prepare_cached(&sizes).map_err(StoreError::from)?;
     let mut rows = statement.query(params![worker.0, floor, up_to]).map_err(StoreError::from)?;
@@ -189,7 +180,7 @@ pub(crate) fn updates(
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut rows = statement.query(params![worker.0, floor, up_to]).map_err(StoreError::from)?;
     while let Some(row) = rows.next().map_err(StoreError::from)? {
-        // What cannot be read is left out, as everywhere.
+        // An unreadable row is skipped.
         if let Ok(event) = read(row) {
             see(event);
         }
@@ -197,7 +188,7 @@ pub(crate) fn updates(
     Ok(floor)
 }
 
-/// A turn.
+/// A turn and the start of its event range.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnHistory {
     pub(crate) id: i64,
@@ -206,13 +197,10 @@ pub(crate) struct TurnHistory {
     first: i64,
 }
 
-/// Takes a turn with the data of its `message.sent` and of the event that ended it.
+/// Receives a turn with the data of its `message.sent` and of its ending event.
 pub(crate) type SeeTurn<'a> = dyn FnMut(&TurnHistory, Option<&str>, Option<&str>) + 'a;
 
-/// The first and the last turns of a worker that are kept, in order. Their data go to `see`, one turn at a time.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Passes the first and the last stored turns of a worker to `see`, in order, one turn at a time.
 pub(crate) fn turns(
     connection: &Connection,
     worker: RowId,
@@ -250,13 +238,11 @@ fn text<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Optio
     Ok(row.get_ref(column)?.as_str_or_null()?)
 }
 
-/// More pieces of a text are not looked at.
+/// Maximum number of examined pieces of a text.
 const MOST_PIECES: i64 = 20_000;
 
-/// The end of the agent's text in a turn, about so many bytes, and whether it has more.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the last `most_bytes` bytes (about) of the agent's text in a turn, and whether there is
+/// more.
 pub(crate) fn text_of(
     connection: &Connection,
     worker: RowId,
@@ -281,7 +267,7 @@ pub(crate) fn text_of(
         }
         looked_at += 1;
         if let Ok(Some(mut part)) = Part::read(row) {
-            // Of a piece that is too long alone only its end is kept.
+            // A piece above the limit is cut to its end.
             if let Part::Piece(text) = &mut part {
                 *text = text[text.ceil_char_boundary(text.len().saturating_sub(most_bytes + 1))..].to_owned();
             }
@@ -294,10 +280,8 @@ pub(crate) fn text_of(
     Ok((text, cut || looked_at == MOST_PIECES))
 }
 
-/// How many events of this type, which is no progress, a worker has; with a flag, those in whose data it is true.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Counts the events of this type, which is not progress. With `flag`, only those in whose data it
+/// is true.
 pub(crate) fn count(
     connection: &Connection,
     worker: RowId,

@@ -1,6 +1,5 @@
-//! What hooks that run after events read: the cursor of each worker, and what of the store belongs to an event.
-//!
-//! Must not decide which hooks run.
+//! Reads for hooks that run after events: each worker's cursor, and the context of an event.
+//! It must not decide which hooks run.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::{Map, Value};
@@ -15,16 +14,13 @@ use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::{WorkerRow, tasks, workers};
 
-/// Records of a turn that are looked through for one tool call.
+/// Maximum number of a turn's records that are searched for one tool call.
 const MAX_RECORDS: i64 = 20_000;
-/// Bytes of the agent's last text.
+/// Maximum size in bytes of the agent's last text.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 impl Tx<'_> {
-    /// Stores that all hooks of a worker's events have run up to this one.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores that all hooks for the worker's events up to `seq` have run.
     pub(crate) fn move_hook_cursor(&self, worker: RowId, seq: i64) -> Result<()> {
         self.execute(
             "INSERT INTO hook_cursors (worker, seq) VALUES (?1, ?2)
@@ -35,20 +31,14 @@ impl Tx<'_> {
     }
 }
 
-/// Up to which event the hooks of a worker have run; none before its first look.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the sequence number up to which hooks have run; `None` before the first run.
 pub(crate) fn cursor(connection: &Connection, worker: RowId) -> Result<Option<i64>> {
     let sql = "SELECT seq FROM hook_cursors WHERE worker = ?1";
     let found = rows::one(connection, sql, [worker.0], |row| row.get(0)).optional();
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// The workers that are stopped and have events for which their hooks have not run.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the stopped workers that have events without finished hooks.
 pub(crate) fn stopped_behind(connection: &Connection) -> Result<Vec<WorkerRow>> {
     let sql = "SELECT w.worker_id FROM hook_cursors c JOIN workers w ON w.id = c.worker
                WHERE w.state = 'stopped' AND w.removed_at IS NULL
@@ -63,10 +53,8 @@ pub(crate) fn stopped_behind(connection: &Connection) -> Result<Vec<WorkerRow>> 
     Ok(behind)
 }
 
-/// The events of a worker after its cursor that `wants` says yes to. What was deleted because of its age is left out.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the worker's events after its cursor that `wants` accepts. Events deleted by retention
+/// are left out.
 pub(crate) fn page(
     connection: &Connection,
     worker: RowId,
@@ -95,19 +83,16 @@ pub(crate) fn page(
     Ok(EventPage { events: found, seen: page.seen, end: page.end, floor: page.floor })
 }
 
-/// A tool call up to one of its updates.
+/// The state of a tool call just before one of its updates.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct CallSoFar {
-    /// What the agent told of it, in ACP's words; later words replace earlier ones.
+    /// Fields that the agent reported, with ACP's names; later values replace earlier ones.
     pub(crate) told: Map<String, Value>,
     /// Whether it had ended before that update.
     pub(crate) was_over: bool,
 }
 
-/// Puts together what was told of a tool call up to this event of its turn.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Merges the reports about a tool call up to this event, within its turn.
 pub(crate) fn call(connection: &Connection, worker: RowId, seq: i64, id: &str) -> Result<CallSoFar> {
     let sql = "SELECT e.seq, e.payload FROM events e
                WHERE e.worker = ?1 AND e.turn = (SELECT turn FROM events WHERE seq = ?2) AND e.seq <= ?2
@@ -132,16 +117,13 @@ pub(crate) fn call(connection: &Connection, worker: RowId, seq: i64, id: &str) -
     for (at, part) in parts.into_iter().rev() {
         let status = part.get("status").and_then(Value::as_str);
         call.was_over |= at < seq && status.is_some_and(subagent_protocol::tool_calls::is_over);
-        // An update that says null of something says nothing of it.
+        // A null field in an update means no change.
         call.told.extend(part.into_iter().filter(|(_, value)| !value.is_null()));
     }
     Ok(call)
 }
 
-/// The end of the agent's text in the turn of an event.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the end of the agent's text before an event, within its turn.
 pub(crate) fn last_text(connection: &Connection, worker: RowId, seq: i64) -> Result<String> {
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
@@ -154,7 +136,7 @@ pub(crate) fn last_text(connection: &Connection, worker: RowId, seq: i64) -> Res
     let mut rows = statement.query(params![worker.0, seq, MAX_RECORDS]).map_err(StoreError::from)?;
     let (mut parts, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next().map_err(StoreError::from)? {
-        // A piece that cannot be read is left out.
+        // An unreadable piece is skipped.
         if let Ok(Some(part)) = Part::read(row) {
             bytes += part.bytes();
             parts.push(part);
@@ -167,20 +149,14 @@ pub(crate) fn last_text(connection: &Connection, worker: RowId, seq: i64) -> Res
     Ok(message_text::end_of(parts, MAX_TEXT_BYTES).0)
 }
 
-/// Whether a question that this event asks still waits for its answer.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether the question of this event is still open.
 pub(crate) fn is_open(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
     let sql =
         "SELECT EXISTS (SELECT 1 FROM approvals WHERE worker = ?1 AND asked_seq = ?2 AND status = 'pending')";
     Ok(rows::one(connection, sql, params![worker.0, seq], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-/// The task of a worker, and the stored spec of its parent.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the task of a worker and the stored spec of its parent.
 pub(crate) fn task(
     connection: &Connection,
     worker: RowId,

@@ -1,4 +1,4 @@
-//! Contents of files whose hooks are trusted.
+//! Trusted file contents (by SHA-256) whose hooks may run.
 
 use rusqlite::{Connection, Row, params};
 use subagent_protocol::Result;
@@ -8,7 +8,7 @@ use subagent_protocol::time::Timestamp;
 use super::error::StoreError;
 use super::tx::Tx;
 
-/// The most contents that are kept of one file: with a new one the oldest is dropped.
+/// Number of trusted contents kept per file; a new one replaces the oldest.
 const MAX_CONTENTS: u32 = 20;
 
 fn read(row: &Row<'_>) -> rusqlite::Result<TrustedHooks> {
@@ -17,10 +17,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<TrustedHooks> {
 }
 
 impl Tx<'_> {
-    /// Trusts a content of a file.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Trusts one content of a file.
     pub(crate) fn trust_hooks(&self, file: &str, sha256: &str, now: Timestamp) -> Result<()> {
         self.execute(
             "INSERT INTO hook_trust (file, sha256, trusted_at) VALUES (?1, ?2, ?3)
@@ -35,29 +32,20 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Trusts no content of a file. Returns how many were trusted.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Revokes all trust in a file. Returns the number of revoked contents.
     pub(crate) fn distrust_hooks(&self, file: &str) -> Result<usize> {
         self.execute("DELETE FROM hook_trust WHERE file = ?1", [file])
     }
 }
 
 /// Whether this content of a file is trusted.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
 pub(crate) fn is_trusted(connection: &Connection, file: &str, sha256: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM hook_trust WHERE file = ?1 AND sha256 = ?2)";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     Ok(statement.query_row([file, sha256], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-/// All contents that are trusted, by file and time.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Lists all trusted contents, by file and time.
 pub(crate) fn all(connection: &Connection) -> Result<Vec<TrustedHooks>> {
     let sql = "SELECT file, sha256, trusted_at FROM hook_trust ORDER BY file, trusted_at, sha256";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;

@@ -1,4 +1,5 @@
-//! Which state dir a database belongs to, and which of its workers were copied into it from another one.
+//! The state dir that a database belongs to, and the workers that were copied into it with another
+//! database.
 
 use rusqlite::{OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
@@ -7,17 +8,15 @@ use subagent_protocol::Result;
 use super::error::StoreError;
 use super::{RowId, Tx, rows};
 
-/// The number of the state dir whose daemon has used this database last.
+/// Hash of the id of the state dir whose daemon used this database last.
 const STATE_DIR: &str = "state_dir";
-/// The key of the newest worker that was copied.
+/// Key of the newest copied worker.
 const COPIED: &str = "copied_key";
 
 impl Tx<'_> {
-    /// Notes which state dir this database is in. If it is a copy of the one that it was in before, all workers in it are
-    /// copies from then on. Gives the key of the newest worker that is one; 0: none.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the state dir that this database is in. If the database is a copy of the previous
+    /// state dir's, all present workers are copies from now on. Returns the key of the newest
+    /// copied worker, 0 for none.
     pub(crate) fn belong_to(&self, state_id: &str, copy_of: Option<&str>) -> Result<RowId> {
         let (own, before) = (number(state_id), self.number_of(STATE_DIR)?);
         if before != Some(own) {
@@ -46,7 +45,7 @@ impl Tx<'_> {
     }
 }
 
-/// An id as a number, for a table of numbers.
+/// Hashes an id to a number, for a table of numbers.
 fn number(id: &str) -> i64 {
     let digest = Sha256::digest(id.as_bytes());
     digest.iter().take(8).fold(0, |number, byte| (number << 8) | i64::from(*byte))

@@ -1,4 +1,4 @@
-//! The questions of all workers, who decided one, and until when the open ones of a worker wait.
+//! Questions of all workers: their deciders and deadlines.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
@@ -24,14 +24,14 @@ pub(crate) struct InboxRow {
     pub(crate) worker_id: WorkerId,
     pub(crate) name: String,
     pub(crate) label: String,
-    /// Of a task: the names from the root to it.
+    /// For a task: names from the root of its tree to the task itself.
     pub(crate) path: Vec<String>,
     pub(crate) controller_id: ControllerId,
     pub(crate) cwd: String,
     /// The worker's spec as JSON.
     pub(crate) spec: String,
     pub(crate) deadline_at: Option<Timestamp>,
-    /// The rule for which it is asked.
+    /// The rule that caused the question.
     pub(crate) asked_by: Option<Value>,
 }
 
@@ -75,16 +75,13 @@ fn json(text: Option<String>) -> Option<Value> {
     text.and_then(|text| serde_json::from_str(&text).ok())
 }
 
-/// What is made of the questions of all workers that nobody has decided, oldest first. They are large, so each is handed over
-/// alone.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Maps the undecided questions of all workers with `each`, oldest first. Rows are large, so they
+/// are passed one at a time.
 pub(crate) fn open<T>(
     connection: &Connection,
     mut each: impl FnMut(InboxRow) -> Option<T>,
 ) -> Result<Vec<T>> {
-    // The first condition is that of the index, in which few rows are.
+    // The first condition repeats that of the partial index, which has few rows.
     let sql = format!(
         "SELECT {COLUMNS} FROM {TABLES}
          WHERE a.status IN ('pending', 'decided') AND a.status = 'pending' AND a.held = 0 AND w.removed_at IS NULL ORDER BY a.id"
@@ -95,20 +92,14 @@ pub(crate) fn open<T>(
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// A question, whatever has become of it; `None` also for one of a worker that was removed.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns a question in any state; `None` if unknown or if its worker was removed.
 pub(crate) fn get(connection: &Connection, request_id: &str) -> Result<Option<InboxRow>> {
     let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE a.request_id = ?1 AND w.removed_at IS NULL");
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     Ok(statement.query_row([request_id], InboxRow::read).optional().map_err(StoreError::from)?)
 }
 
-/// The open question that was asked by this event; `None` if it is not open any more.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the question of this event; `None` if it is not open.
 pub(crate) fn open_of_event(connection: &Connection, worker: RowId, seq: i64) -> Result<Option<InboxRow>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM {TABLES} WHERE a.worker = ?1 AND a.asked_seq = ?2
@@ -118,10 +109,7 @@ pub(crate) fn open_of_event(connection: &Connection, worker: RowId, seq: i64) ->
     Ok(statement.query_row(params![worker.0, seq], InboxRow::read).optional().map_err(StoreError::from)?)
 }
 
-/// Who decided a question; `None` if nobody has.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the decider of a question; `None` while it is undecided.
 pub(crate) fn decider(connection: &Connection, request_id: &str) -> Result<Option<Decider>> {
     let sql = "SELECT e.at, e.payload, a.by_cancel, a.decided_by, c.controller_id
                FROM approvals a JOIN events e ON e.seq = a.decided_seq JOIN workers w ON w.id = a.worker
@@ -134,7 +122,7 @@ pub(crate) fn decider(connection: &Connection, request_id: &str) -> Result<Optio
             let instance: Option<String> = row.get(3)?;
             let controller_id: ControllerId = rows::parsed(row, 4)?;
             let rule = Some(told["policy"].clone()).filter(Value::is_object);
-            // What was decided before this was told: a rule is named, and a cancel is stored.
+            // Older rows have no `by`: a named rule or a stored cancel decides.
             let by = told["by"].as_str().and_then(DecidedBy::parse).unwrap_or(match (&rule, by_cancel) {
                 (Some(_), _) => DecidedBy::Rule,
                 (None, true) => DecidedBy::Cancel,
@@ -155,10 +143,8 @@ pub(crate) fn decider(connection: &Connection, request_id: &str) -> Result<Optio
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// Until when the open questions of a worker wait, the earliest first; those that wait for ever are left out.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the deadlines of a worker's open questions, earliest first. Questions without a deadline
+/// are left out.
 pub(crate) fn deadlines(connection: &Connection, worker: RowId) -> Result<Vec<(RequestId, Timestamp)>> {
     let sql = "SELECT request_id, deadline_at FROM approvals
                WHERE worker = ?1 AND status IN ('pending', 'decided') AND status = 'pending' AND held = 0
@@ -171,10 +157,7 @@ pub(crate) fn deadlines(connection: &Connection, worker: RowId) -> Result<Vec<(R
 }
 
 impl Tx<'_> {
-    /// Stores more about a question, or a rule that its decision became.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores details of a question, or a standing rule that its decision created.
     pub(super) fn store_inbox(&mut self, worker: RowId, fact: &InboxFact) -> Result<()> {
         match fact {
             InboxFact::AskedFor { request_id, rule } => {
@@ -185,10 +168,8 @@ impl Tx<'_> {
         }
     }
 
-    /// Writes whose handle came with the decisions among these facts, which was checked.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the owner instance behind the decisions among these facts. Its handle was checked
+    /// before.
     pub(crate) fn note_decider(&self, owner: &OwnerCheck, controller: RowId, facts: &[Fact]) -> Result<()> {
         if owner.0.is_none() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Whether a worker's session holds the prompt of its definition.
+//! Whether a worker's session has received the prompt of its agent definition.
 
 use rusqlite::{Connection, params};
 use subagent_protocol::Result;
@@ -8,30 +8,21 @@ use super::rows::{self, RowId};
 use super::tx::{Tx, signed};
 
 impl Tx<'_> {
-    /// Writes that the session holds it, or that there is another session.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores that the session has received the prompt, or (`false`) that a new session has not.
     pub fn update_instructed(&self, id: RowId, instructed: bool) -> Result<()> {
         self.execute("UPDATE workers SET instructed = ?2 WHERE id = ?1", params![id.0, instructed])?;
         Ok(())
     }
 }
 
-/// Whether the session holds it.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether the session has received the prompt.
 pub(crate) fn instructed(connection: &Connection, id: RowId) -> Result<bool> {
     let sql = "SELECT instructed FROM workers WHERE id = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     Ok(statement.query_row([id.0], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-/// Whether no turn from this number on has ended well.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether no turn with a number of at least `since` has completed with the agent.
 pub(crate) fn is_untried(connection: &Connection, worker: RowId, since: u64) -> Result<bool> {
     let sql = "SELECT NOT EXISTS (SELECT 1 FROM turns
                 WHERE worker = ?1 AND no >= ?2 AND status = 'completed' AND carrier = 'acp-stdio')";

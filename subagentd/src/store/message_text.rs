@@ -1,6 +1,5 @@
-//! The text of an agent's messages, read from the events of its turns.
-//!
-//! How pieces become paragraphs is not decided here.
+//! Reads the text of an agent's messages from the events of its turns.
+//! The rule that turns pieces into paragraphs is not here.
 
 use rusqlite::{Connection, Row, params};
 use subagent_protocol::Result;
@@ -12,17 +11,17 @@ use super::rows::{self, RowId};
 use super::tx::signed;
 use super::words::MESSAGE_TYPES;
 
-/// Limit of pieces and tool calls that are read of one turn.
+/// Maximum number of pieces and tool calls read of one turn.
 const MAX_PARTS: i64 = 1_000_000;
-/// The tool calls that the agent begins in the worker's own session, for SQL.
+/// SQL condition for tool calls that the agent begins in the worker's own session.
 const CALLS: &str = "(e.kind = 'tool_call' AND e.record IN ('', 'update'))";
 
-/// The events of which a text is made, for SQL.
+/// SQL condition for the events that make up a text.
 pub(super) fn parts() -> String {
     format!("(e.type IN {MESSAGE_TYPES} OR {CALLS})")
 }
 
-/// One of them.
+/// A piece of text, or a tool call between pieces.
 #[derive(Debug)]
 pub(super) enum Part {
     Piece(String),
@@ -30,10 +29,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Reads a row of [`COLUMNS`]; nothing from a piece without a text.
-    ///
-    /// # Errors
-    /// SQLite's.
+    /// Reads a row of [`COLUMNS`]. Returns `None` for a piece without text.
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Option<Self>> {
         if row.get_ref(3)?.as_str_or_null()?.is_some_and(|kind| kind == "tool_call") {
             return Ok(Some(Self::ToolCall));
@@ -56,7 +52,7 @@ impl Part {
     }
 }
 
-/// Returns the end of a text, in at most so many bytes, and whether it has more.
+/// Returns the last `max_bytes` bytes of the text, and whether there is more.
 pub(super) fn end_of(parts: Vec<Part>, max_bytes: usize) -> (String, bool) {
     let mut text = MessageText::up_to(usize::MAX);
     parts.into_iter().for_each(|part| part.add_to(&mut text));
@@ -72,7 +68,7 @@ pub(crate) struct FinalMessage {
     pub(crate) truncated: bool,
 }
 
-/// The events of a turn, after `first` and up to `last`.
+/// The events of a turn after `first` and up to `last`.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     worker: RowId,
@@ -81,10 +77,7 @@ struct Span {
     last: i64,
 }
 
-/// Returns the final message of a turn, at most so many bytes of it.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the first `max_bytes` bytes of a turn's final message.
 pub(crate) fn final_message(
     connection: &Connection,
     worker: RowId,
@@ -103,7 +96,7 @@ pub(crate) fn final_message(
     let bounds = params![span.turn, span.first, span.last];
     let last_call = rows::one(connection, &sql, bounds, |row| row.get(0)).map_err(StoreError::from)?;
     let after = read(connection, Span { first: last_call, ..span }, max_bytes)?;
-    // An agent may say nothing after its last call: then all of its text counts.
+    // An agent may write nothing after its last call. Then all text of the turn is its message.
     let text = match after.last().trim().is_empty() && last_call > span.first {
         true => read(connection, span, max_bytes)?,
         false => after,

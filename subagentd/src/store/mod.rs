@@ -1,7 +1,6 @@
-//! SQLite: the only place that opens `state.db`.
-//!
-//! One thread writes (see `writer`); readers are short, run on tokio's blocking threads, and hold nothing
-//! between two calls. Architecture invariant: no rule about workers stands here, only how their rows look.
+//! SQLite: the only module that opens `state.db`. One thread writes; short reads run on tokio's
+//! blocking threads.
+//! It holds no rules about workers, only the form of their rows.
 
 pub(crate) mod accounts;
 pub(crate) mod all_events;
@@ -83,29 +82,29 @@ pub(crate) use tx::{recall, used_for_another};
 pub use worker_names::NewName;
 pub use writer::{Durability, References};
 
-/// How many queries run at the same time, each on a connection of its own. Some look at files, too, which may hang.
+/// Maximum number of parallel queries, each on its own connection. Some also access files, which
+/// may hang.
 const READERS: usize = 32;
-/// How many idle read connections are kept.
+/// Number of idle read connections that are kept.
 const IDLE_READERS: usize = 4;
 
-/// The database of a state dir. Cheap to clone; the last clone ends the writer.
+/// The database of a state dir. A clone is cheap; dropping the last one ends the writer.
 #[derive(Clone)]
 pub struct Store {
     path: Arc<PathBuf>,
     writer: Arc<writer::Writer>,
     readers: Arc<Mutex<Vec<Connection>>>,
-    /// A permit for each query.
+    /// One permit per running query.
     reading: Arc<Semaphore>,
-    /// Held while SQLite's checks run.
+    /// Held while the integrity checks run.
     examining: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Store {
-    /// Opens or makes the database.
+    /// Opens or creates the database. It leaves a foreign or newer database untouched.
     ///
     /// # Errors
-    /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, or `STORAGE_ERROR` with SQLite's own words. A foreign or newer
-    /// database is left untouched.
+    /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, or `STORAGE_ERROR` with SQLite's message.
     pub fn open(path: &Path) -> Result<Self> {
         let left_behind = open::wal_path(path).metadata().is_ok_and(|wal| wal.len() > 0);
         let connection = open::open_for_writing(path).map_err(|mut error| {
@@ -124,20 +123,20 @@ impl Store {
         })
     }
 
-    /// The database file.
+    /// Path of the database file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Carries out `job` in the next transaction of the writer, and returns once that is committed.
+    /// Runs `job` in the writer's next transaction, and returns after the commit.
     ///
-    /// Each job has a savepoint of its own: one that fails undoes nothing of the others. `weight` is about how
-    /// many events it adds; it bounds how much goes into one transaction. Dropping the future does not undo the
-    /// job.
+    /// Each job has its own savepoint, so a failing job does not undo others. `weight` is the
+    /// approximate number of events that it adds; it bounds the size of a transaction. Dropping the
+    /// future does not undo the job.
     ///
     /// # Errors
-    /// The job's own, or `STORAGE_ERROR`/`STORAGE_FULL` when the transaction could not be committed.
+    /// The job's own error, or `STORAGE_ERROR`/`STORAGE_FULL` when the commit failed.
     pub async fn write<T, F>(&self, durability: Durability, weight: usize, job: F) -> Result<T>
     where
         T: Send + 'static,
@@ -146,11 +145,12 @@ impl Store {
         self.writer.submit(durability, weight, job).await
     }
 
-    /// Carries out `job` in a transaction of its own that nobody waits for: between two of them whatever else has
-    /// arrived goes first. It survives the death of any process; after a power loss it may be undone.
+    /// Runs `job` in a low-priority transaction of its own: waiting jobs go first. The commit
+    /// survives the death of any process, but a power loss may undo it.
     ///
     /// # Errors
-    /// The job's own, `STORAGE_ERROR`, `STORAGE_FULL`, or `DAEMON_NOT_RUNNING` when the store is being closed.
+    /// The job's own error, `STORAGE_ERROR`, `STORAGE_FULL`, or `DAEMON_NOT_RUNNING` when the store
+    /// is closing.
     pub async fn chore<T, F>(&self, references: References, job: F) -> Result<T>
     where
         T: Send + 'static,
@@ -159,10 +159,11 @@ impl Store {
         self.writer.chore(references, job).await
     }
 
-    /// Runs a query on a read connection. Nearly all are short, so its turn is waited for without a deadline.
+    /// Runs a query on a read connection. Nearly all queries are short, so it waits for a
+    /// connection without a deadline.
     ///
     /// # Errors
-    /// The query's own, or `STORAGE_ERROR`.
+    /// The query's own error, or `STORAGE_ERROR`.
     pub async fn read<T, F>(&self, query: F) -> Result<T>
     where
         T: Send + 'static,
@@ -192,10 +193,10 @@ impl Store {
         }
     }
 
-    /// Copies the database into a file, while it is written to. `stop` ends it before its time.
+    /// Copies the database into a file while the daemon runs. `stop` aborts the copy.
     ///
     /// # Errors
-    /// As the making of a backup; `DAEMON_NOT_RUNNING` if it was stopped.
+    /// Those of making the copy; `DAEMON_NOT_RUNNING` if it was stopped.
     pub async fn back_up(&self, backup: Backup, stop: impl Future<Output = ()> + Send) -> Result<Copied> {
         let path = Arc::clone(&self.path);
         let stopped = Arc::new(AtomicBool::new(false));
@@ -206,7 +207,7 @@ impl Store {
             done = &mut copying => done,
             () = stop => {
                 stopped.store(true, Ordering::Relaxed);
-                // What is left of it is removed before the daemon ends.
+                // The unfinished copy is removed before the daemon ends.
                 return match copying.await {
                     Ok(Ok(copied)) => Ok(copied),
                     _ => Err(StoreError::Closed.into()),
@@ -216,17 +217,18 @@ impl Store {
         done.unwrap_or_else(|error| Err(StoreError::Reader(error.to_string()).into()))
     }
 
-    /// The number of the newest committed event, since the store was opened, that reaches the ancestors of its worker.
+    /// Watches the sequence number of the newest committed event that its worker's ancestors
+    /// receive. It starts at 0 on open.
     pub fn told(&self) -> watch::Receiver<i64> {
         self.writer.told()
     }
 
-    /// The number of the newest committed question since the store was opened.
+    /// Watches the sequence number of the newest committed question. It starts at 0 on open.
     pub fn asked(&self) -> watch::Receiver<i64> {
         self.writer.asked()
     }
 
-    /// Commits what is waiting and ends the writer. Later writes fail.
+    /// Commits waiting jobs and ends the writer. Later writes fail.
     pub async fn close(&self) {
         self.writer.close().await;
     }

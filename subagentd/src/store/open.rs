@@ -1,4 +1,5 @@
-//! Opening the database: whose it is, which version it has, and the settings that the promises rest on.
+//! Opens the database: checks owner and version, and applies the settings that durability depends
+//! on.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -11,17 +12,18 @@ use subagent_protocol::{Code, Error, Result};
 use super::error::StoreError;
 use super::schema;
 
-/// Nobody else writes; a reader that recovers the WAL may hold the lock for a moment.
+/// No other process writes, but a reader that recovers the WAL may hold the lock briefly.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many compiled statements a connection keeps: more than there are.
+/// Size of a connection's statement cache; larger than the number of statements.
 const STATEMENTS: usize = 256;
 
-/// What is kept of the WAL file when it begins anew: as much as it has when it is checkpointed, so that nearly every commit
-/// writes over what is there. To sync a file that grows takes twice the time.
+/// Size to which a reset WAL file is truncated. It equals the checkpoint size, so nearly every
+/// commit overwrites existing blocks. Syncing a growing file takes twice the time.
 const WAL_BYTES: i64 = 5 * 1024 * 1024;
 
-/// Before 3.51.3 a WAL reset could damage the database (<https://sqlite.org/wal.html>, "WAL-reset bug").
+/// SQLite before 3.51.3 could damage the database on a WAL reset (<https://sqlite.org/wal.html>,
+/// "WAL-reset bug").
 const OLDEST_SQLITE: i32 = 3_051_003;
 
 pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
@@ -38,16 +40,13 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
     let mut connection = Connection::open_with_flags(path, flags).map_err(StoreError::from)?;
     configure(&connection, exists).map_err(StoreError::from)?;
     schema::migrate(&mut connection).map_err(StoreError::from)?;
-    // What a statement for many rows would have to undo is some pages, which would else be written into a file. Only now: a
-    // migration may have to sort more than there is memory.
+    // A statement journal for many rows is a few pages, which would otherwise go to a file. This is
+    // set after migration, whose sorts may exceed memory.
     connection.pragma_update(None, "temp_store", "MEMORY").map_err(StoreError::from)?;
     Ok(connection)
 }
 
-/// Refuses what is no file: a pipe would be waited for without end.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Refuses anything but a regular file: opening a pipe would block forever.
 pub(super) fn check_kind(path: &Path) -> Result<()> {
     if path.metadata().map_or(true, |meta| meta.is_file()) {
         return Ok(());
@@ -58,12 +57,12 @@ pub(super) fn check_kind(path: &Path) -> Result<()> {
         .recommend("find out who has put it there, and move it away; `subagent doctor` says more"))
 }
 
-/// Looks at a database without changing a byte of it.
+/// Checks a database without changing any byte of it.
 pub(super) fn inspect(path: &Path) -> Result<()> {
     allow(path, &read_identity(path).map_err(StoreError::from)?)
 }
 
-/// Refuses the database of another program, and one of a newer version.
+/// Refuses the database of another program or of a newer version.
 pub(super) fn allow(path: &Path, identity: &Identity) -> Result<()> {
     match *identity {
         Identity::Empty => Ok(()),
@@ -103,7 +102,7 @@ pub(super) fn read_identity(path: &Path) -> rusqlite::Result<Identity> {
     let connection = if has_wal {
         Connection::open_with_flags(path, flags)?
     } else {
-        // Nothing but the file itself is looked at, so that not even an empty WAL is left beside it.
+        // `immutable` reads only the file itself, so that SQLite leaves no empty WAL beside it.
         Connection::open_with_flags(immutable_uri(path), flags | OpenFlags::SQLITE_OPEN_URI)?
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -127,8 +126,8 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Takes back what somebody had begun who died while the database lay in one file: only who may write can do that, so every
-/// look at it would fail until then. A restore is the only one who changes it there.
+/// Rolls back a hot journal of a restore that died while the database was in rollback mode. Only a
+/// writer can do that; until then every read fails.
 ///
 /// <https://sqlite.org/lockingv3.html#hot_journals>
 pub(super) fn roll_back(path: &Path) -> rusqlite::Result<()> {
@@ -141,7 +140,7 @@ pub(super) fn roll_back(path: &Path) -> rusqlite::Result<()> {
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
 }
 
-/// <https://sqlite.org/uri.html>: what has a meaning of its own in a URI is escaped.
+/// Percent-encodes characters with a meaning in a URI: <https://sqlite.org/uri.html>.
 pub(super) fn immutable_uri(path: &Path) -> String {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_bytes() {
@@ -159,19 +158,19 @@ pub(super) fn immutable_uri(path: &Path) -> String {
 fn configure(connection: &Connection, exists: bool) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     if !exists {
-        // Works only before the first table.
+        // Takes effect only before the first table exists.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // The writer checkpoints when it has nothing else to do.
+    // The writer checkpoints when it is idle.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES)?;
     keep_statements(connection)
 }
 
-/// Has each statement compiled once for a connection. Without the guarantee SQLite looks at the values of some parameters (a
-/// `LIMIT`, what a column equals) when it plans, and compiles the statement anew each time that another one is bound.
+/// Makes a connection compile each statement once. Without this setting, SQLite plans with the
+/// values of some parameters (a `LIMIT`, a compared column) and recompiles for each new value.
 ///
 /// <https://sqlite.org/queryplanner-ng.html#qpstab>
 pub(super) fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {

@@ -1,4 +1,4 @@
-//! Rules that decisions of owners became. They live as long as their worker, or until they are removed.
+//! Standing rules that owners' decisions created. A rule lives until it or its worker is removed.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use subagent_protocol::Result;
@@ -49,36 +49,30 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Removes a rule. Says whether it was there.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Removes a rule. Returns whether it existed.
     pub(crate) fn delete_owner_rule(&self, rule_id: &str) -> Result<bool> {
         Ok(self.execute("DELETE FROM owner_rules WHERE rule_id = ?1", [rule_id])? == 1)
     }
 }
 
-/// The rules that were added for a worker and for those above it, each in the order in which they were added.
+/// The standing rules of a worker and its ancestors, each in order of creation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OfChain {
-    /// From the root to the parent.
+    /// Rules of each ancestor, from the root to the parent.
     pub(crate) above: Vec<Vec<OwnerRule>>,
-    /// Its own.
+    /// Rules of the worker itself.
     pub(crate) own: Vec<OwnerRule>,
 }
 
 impl OfChain {
-    /// Whether there are any.
+    /// Whether there is at least one rule.
     pub(crate) fn any(&self) -> bool {
         !self.own.is_empty() || self.above.iter().any(|rules| !rules.is_empty())
     }
 }
 
-/// The rules that hold for a worker, and for these above it. Those for the whole controller are rules of all of them; those
-/// of a worker that was removed are gone.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the standing rules of a worker and of the ancestors `above`. Controller-wide rules
+/// belong to each of them. Rules of removed workers are gone.
 pub(crate) fn of_chain<'a>(
     connection: &Connection,
     worker: RowId,
@@ -99,10 +93,7 @@ fn of_ancestor(connection: &Connection, worker: RowId, ancestor: &WorkerId) -> R
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// The rules that hold for a worker, in the order in which they were added.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the rules that apply to a worker, in order of creation.
 pub(crate) fn of_worker(connection: &Connection, worker: RowId) -> Result<Vec<OwnerRule>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM {TABLES} WHERE (r.worker = ?1 OR r.worker IS NULL)
@@ -113,10 +104,7 @@ pub(crate) fn of_worker(connection: &Connection, worker: RowId) -> Result<Vec<Ow
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// All rules, in the order in which they were added.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns all rules in order of creation.
 pub(crate) fn all(connection: &Connection) -> Result<Vec<OwnerRule>> {
     let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE w.removed_at IS NULL ORDER BY r.id");
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
@@ -124,10 +112,7 @@ pub(crate) fn all(connection: &Connection) -> Result<Vec<OwnerRule>> {
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// A rule, and the controller whose owner may remove it.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns a rule, and the controller whose owner may remove it.
 pub(crate) fn get(connection: &Connection, rule_id: &str) -> Result<Option<(OwnerRule, ControllerRow)>> {
     let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE r.rule_id = ?1 AND w.removed_at IS NULL");
     let found = rows::one(connection, &sql, [rule_id], read).optional().map_err(StoreError::from)?;
@@ -136,10 +121,7 @@ pub(crate) fn get(connection: &Connection, rule_id: &str) -> Result<Option<(Owne
     Ok(controller.map(|controller| (rule, controller)))
 }
 
-/// The workspace of a worker's controller.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the workspace key of a worker's controller.
 pub(crate) fn workspace_of(connection: &Connection, worker: RowId) -> Result<String> {
     let sql =
         "SELECT workspace_key FROM controllers WHERE id = (SELECT controller FROM workers WHERE id = ?1)";

@@ -1,5 +1,5 @@
-//! What was filled in for an elicitation: kept from the answer until the question is over, whatever dies in between, and
-//! then overwritten, because it may be a secret.
+//! Stores the answer to an elicitation from the moment it is given until the question ends. It
+//! survives crashes, and is then overwritten, because it may be a secret.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::Result;
@@ -12,13 +12,10 @@ use super::rows;
 use super::tx::Tx;
 
 impl Tx<'_> {
-    /// Writes how a question ended, and forgets what was answered.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the final status of a question and erases its answer.
     pub(super) fn close_question(&mut self, request_id: &RequestId, status: ApprovalStatus) -> Result<()> {
         let connection = self.connection;
-        // Only then SQLite overwrites what it frees, which elsewhere would cost more than it is worth.
+        // `secure_delete` makes SQLite overwrite freed bytes. It is too costly to be always on.
         let secure = |on: bool| connection.pragma_update(None, "secure_delete", on).map_err(StoreError::from);
         let kept: bool = self
             .connection
@@ -45,10 +42,8 @@ impl Tx<'_> {
     }
 }
 
-/// What was filled in for a question whose answer is under way: `None` if it is over, `Some(None)` if nothing was.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the answer that is being delivered: `None` if the question is over, `Some(None)` if the
+/// answer has no content.
 pub(crate) fn content(
     connection: &Connection,
     request_id: &RequestId,

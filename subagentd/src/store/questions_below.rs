@@ -1,4 +1,4 @@
-//! Questions of the tasks below a worker: they count for everyone who waits for the worker.
+//! Questions of the tasks below a worker. A wait for the worker ends at them.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use subagent_protocol::Result;
@@ -10,12 +10,10 @@ use super::events::{COLUMNS, read};
 use super::rows::{self, RowId};
 use super::task_events::BELOW;
 
-/// A question of a task.
+/// The question of a task below a worker.
 #[derive(Debug)]
 pub(crate) struct QuestionBelow {
-    /// The event that asks.
     pub(crate) event: StoredEvent,
-    /// The worker of the task.
     pub(crate) worker: RowId,
     worker_id: WorkerId,
     path: Vec<String>,
@@ -32,26 +30,23 @@ impl QuestionBelow {
         })
     }
 
-    /// The event for those who wait for a worker above the task.
+    /// The event as shown in a wait for a worker above the task.
     pub(crate) fn view(&self) -> Event {
         Event { path: Some(self.path.clone()), ..self.event.view(&self.worker_id, false) }
     }
 }
 
-/// [`QuestionBelow::read`] reads these.
+/// The tables that [`QuestionBelow::read`] reads.
 const TABLES: &str = "CROSS JOIN workers w ON w.id = e.worker LEFT JOIN tasks k ON k.worker = e.worker
      LEFT JOIN turns t ON t.id = e.turn";
 
-/// The first question after an event, of all tasks below a worker, whatever became of it.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the first question after `after` of all tasks below a worker, answered or not.
 pub(crate) fn first_after(
     connection: &Connection,
     worker: RowId,
     after: i64,
 ) -> Result<Option<QuestionBelow>> {
-    // The index has each type by itself, in order.
+    // The index is ordered within each event type.
     let first = |event_type: EventType| {
         format!(
             "SELECT (SELECT min(x.seq) FROM events x INDEXED BY milestones WHERE x.worker = b.worker
@@ -71,10 +66,7 @@ pub(crate) fn first_after(
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// The oldest open question of all tasks below a worker.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the oldest open question of all tasks below a worker.
 pub(crate) fn oldest_open(connection: &Connection, worker: RowId) -> Result<Option<QuestionBelow>> {
     let sql = format!(
         "WITH RECURSIVE {BELOW}
@@ -88,12 +80,9 @@ pub(crate) fn oldest_open(connection: &Connection, worker: RowId) -> Result<Opti
     Ok(statement.query_row([worker.0], QuestionBelow::read).optional().map_err(StoreError::from)?)
 }
 
-/// The stored specs of a worker and of the workers above it.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the stored specs of a worker and of the workers above it.
 pub(crate) fn specs_upwards(connection: &Connection, worker: RowId) -> Result<Vec<String>> {
-    // The root also where a worker between was removed.
+    // `root` is followed too, because a worker between may have been removed.
     let sql = "WITH RECURSIVE upwards (worker) AS (
                  SELECT ?1
                  UNION SELECT t.parent FROM upwards u CROSS JOIN tasks t ON t.worker = u.worker WHERE t.parent IS NOT NULL

@@ -1,6 +1,6 @@
-//! Rows of messages that wait, and of turns as they are looked at.
-//!
-//! Must not decide which one is next: the rules do, and what they say is stored in the transaction of what it follows from.
+//! Rows of queued messages, and reads of turns.
+//! It must not decide which message is next: the rules do, and their decision is stored in the
+//! transaction of its cause.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use crate::core::queue::Queued;
 use crate::core::worker::Fact;
 
 impl Tx<'_> {
-    /// Stores a fact about what waits. Gives the events that it added.
+    /// Stores a fact about the queue. Returns the added events.
     pub(super) fn store_queue_fact(
         &mut self,
         id: RowId,
@@ -64,7 +64,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Both of what is stored of a message have its text.
+    /// Appends to both stored forms of a message: the input and the data of `message.sent`.
     fn append_queued(&self, id: RowId, turn_id: &TurnId, text: &str) -> Result<()> {
         let sql = "UPDATE queued_turns SET
                      input = json_set(input, '$.text', coalesce(input ->> '$.text', '') || char(10, 10) || ?3),
@@ -76,7 +76,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Whether what waits is not longer than a prompt may be, whatever was added to it.
+    /// Checks that a queued message still fits into a prompt of `most` bytes, including all
+    /// appended text.
     ///
     /// # Errors
     /// `PAYLOAD_TOO_LARGE{limitBytes,bytes}`, `STORAGE_ERROR`.
@@ -102,11 +103,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Keeps the definition that comes with a message: with what waits, or, of a turn that was opened in this transaction, for
-    /// [`Self::take_agent`].
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the agent definition that comes with a message: in the queue, or for
+    /// [`Self::take_agent`] if this transaction opened the turn.
     pub(crate) fn store_agent(&mut self, id: RowId, turn_id: &TurnId, agent: String) -> Result<()> {
         let sql = "UPDATE queued_turns SET agent = ?3 WHERE worker = ?1 AND turn_id = ?2";
         if self.execute(sql, params![id.0, turn_id.as_str(), agent])? == 0 {
@@ -115,12 +113,12 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The definition that came with the turn that was opened in this transaction.
+    /// Returns the agent definition of the turn that this transaction opened.
     pub(crate) fn take_agent(&mut self) -> Option<String> {
         self.agent.take()
     }
 
-    /// What waited is a turn from now on; it is never both, and never neither.
+    /// Moves a message from the queue to the open turn. It is never both, and never neither.
     fn open_queued(
         &mut self,
         id: RowId,
@@ -170,10 +168,7 @@ impl Tx<'_> {
     }
 }
 
-/// What waits for a worker, in order.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the queued turns of a worker, in order.
 pub(super) fn ids(connection: &Connection, worker: RowId) -> Result<VecDeque<TurnId>> {
     let sql = "SELECT turn_id FROM queued_turns WHERE worker = ?1 ORDER BY place, id";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
@@ -181,21 +176,18 @@ pub(super) fn ids(connection: &Connection, worker: RowId) -> Result<VecDeque<Tur
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// A message that waits.
+/// A message in a worker's queue.
 #[derive(Debug, Clone)]
 pub(crate) struct QueuedRow {
     pub(crate) turn_id: TurnId,
-    /// Data of its `message.sent`.
+    /// Data of its `message.sent` event.
     pub(crate) message: String,
-    /// The instance of the owner who sent it, if he said who he was.
+    /// The sending owner's instance, if the sender used a handle.
     pub(crate) sender: Option<String>,
     pub(crate) created_at: Timestamp,
 }
 
-/// All that waits for a worker, in order; each goes to `see`, since messages may be large.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Passes the queued messages of a worker to `see`, in order, one at a time: messages may be large.
 pub(crate) fn queued(connection: &Connection, worker: RowId, see: &mut dyn FnMut(QueuedRow)) -> Result<()> {
     let sql =
         "SELECT turn_id, message, created_at, sender FROM queued_turns WHERE worker = ?1 ORDER BY place, id";
@@ -216,10 +208,7 @@ fn read_queued(row: &rusqlite::Row<'_>) -> rusqlite::Result<QueuedRow> {
     })
 }
 
-/// Whose turn this is, also one that waits; `None` for one that nobody knows any more.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the worker of a turn, queued or begun; `None` if the turn is unknown or was deleted.
 pub(crate) fn worker_of(connection: &Connection, turn_id: &str) -> Result<Option<WorkerId>> {
     let sql = "SELECT w.worker_id FROM workers w WHERE w.removed_at IS NULL AND w.id IN (
                  SELECT worker FROM turns WHERE turn_id = ?1 UNION SELECT worker FROM queued_turns WHERE turn_id = ?1)";
@@ -228,19 +217,19 @@ pub(crate) fn worker_of(connection: &Connection, turn_id: &str) -> Result<Option
     Ok(found.optional().map_err(StoreError::from)?)
 }
 
-/// A turn that was begun.
+/// A turn that has begun.
 #[derive(Debug, Clone)]
 pub(crate) struct BegunRow {
-    /// Its number among the turns of the worker.
+    /// Number of the turn within its worker.
     pub(crate) no: u64,
     pub(crate) turn_id: TurnId,
     pub(crate) status: TurnStatus,
     pub(crate) dispatched: Dispatched,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
-    /// Data of its `message.sent`, as long as that is kept.
+    /// Data of its `message.sent` event, while that is kept.
     pub(crate) message: Option<String>,
-    /// Data of the event that ended it, as long as that is kept.
+    /// Data of its ending event, while that is kept.
     pub(crate) end: Option<String>,
 }
 
@@ -250,7 +239,7 @@ const BEGUN: &str =
 
 fn read_begun(row: &rusqlite::Row<'_>) -> rusqlite::Result<BegunRow> {
     let at = |index| row.get::<_, Option<i64>>(index).map(|at| at.map(Timestamp));
-    // Of a turn that is known from its journal alone, it is the beginning.
+    // For a turn known only from its journal, this is the start event.
     let said = row.get::<_, Option<String>>(7)?.is_some_and(|kind| kind == EventType::MessageSent.as_str());
     Ok(BegunRow {
         no: rows::unsigned(row, 8)?,
@@ -264,10 +253,7 @@ fn read_begun(row: &rusqlite::Row<'_>) -> rusqlite::Result<BegunRow> {
     })
 }
 
-/// The last turns of a worker that were begun, in order; each goes to `see`.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Passes the last begun turns of a worker to `see`, in order.
 pub(crate) fn begun(
     connection: &Connection,
     worker: RowId,
@@ -285,19 +271,14 @@ pub(crate) fn begun(
     Ok(())
 }
 
-/// A turn of a worker.
+/// A turn in either table.
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
-    /// It waits.
     Queued(QueuedRow),
-    /// It was begun.
     Begun(Box<BegunRow>),
 }
 
-/// The turn with this id.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Finds a turn by its id.
 pub(crate) fn find(connection: &Connection, turn_id: &str) -> Result<Option<Found>> {
     let sql = "SELECT turn_id, message, created_at, sender FROM queued_turns WHERE turn_id = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;

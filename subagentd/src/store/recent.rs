@@ -1,4 +1,5 @@
-//! The newest events of a worker, for a summary of what it does. The number that is read does not grow with its story.
+//! Reads the newest events of a worker for a summary of its activity. The cost does not grow with
+//! its history.
 
 use rusqlite::{Connection, params};
 use subagent_model::Activity;
@@ -8,15 +9,12 @@ use super::error::StoreError;
 use super::events::{self, COLUMNS};
 use super::rows::RowId;
 
-/// Events that are looked at.
+/// Maximum number of examined events.
 const MAX_EVENTS: i64 = 1000;
-/// The largest payload that is read. A large one is content, not a summary.
+/// Maximum size of an examined payload in bytes. A larger one is content, not a summary.
 const MAX_PAYLOAD_BYTES: i64 = 64 * 1024;
 
-/// Puts the newest events of a worker together.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Summarizes the newest events of a worker.
 pub(crate) fn recent(connection: &Connection, worker: RowId) -> Result<Activity> {
     let sql = format!(
         "SELECT {COLUMNS} FROM (SELECT * FROM events WHERE worker = ?1 AND internal = 0
@@ -28,7 +26,7 @@ pub(crate) fn recent(connection: &Connection, worker: RowId) -> Result<Activity>
         statement.query(params![worker.0, MAX_EVENTS, MAX_PAYLOAD_BYTES]).map_err(StoreError::from)?;
     let mut recent = Activity::default();
     while let Some(row) = rows.next().map_err(StoreError::from)? {
-        // What cannot be read is left out, as everywhere.
+        // An unreadable row is skipped.
         if let Ok(event) = events::read(row) {
             recent.see(event);
         }

@@ -1,8 +1,6 @@
-//! Removing a worker: one mark, from which on it is nowhere, and then its rows in small pieces, its own row last.
-//!
-//! Must not decide which worker may be removed. What is deleted here has no children left, so that foreign keys are
-//! clean at every commit; the pieces that delete parents are carried out without SQLite's own check, which would read
-//! the whole table of events for each of them.
+//! Removes a worker: a mark hides it at once, then its rows go in pieces, children first. Pieces
+//! that delete parents skip SQLite's foreign key check, which would scan all events. It must not
+//! decide which workers may be removed.
 
 use std::collections::HashSet;
 
@@ -17,12 +15,12 @@ use super::rows::{self, RowId};
 use super::tasks;
 use super::tx::Tx;
 
-/// So many rows are deleted in one transaction ...
+/// Maximum number of rows deleted in one transaction.
 pub(super) const PIECE_ROWS: usize = 200;
-/// ... or rows with about so many bytes (one may have more).
+/// Approximate maximum size in bytes of the rows deleted in one transaction. One row may be larger.
 const PIECE_BYTES: i64 = 1024 * 1024;
 
-/// A worker that is removed, and of which something is left.
+/// A removal whose rows are not all deleted.
 #[derive(Debug, Clone)]
 pub(crate) struct Removal {
     pub(crate) id: RowId,
@@ -30,7 +28,8 @@ pub(crate) struct Removal {
 }
 
 impl Tx<'_> {
-    /// The key of a new worker: above all that were ever given, since somebody may still hold that of a removed one.
+    /// Allocates the key of a new worker. Keys are never reused, because a caller may still hold
+    /// that of a removed worker.
     ///
     /// # Errors
     /// `INTERNAL_ERROR` if a removed worker had this id, `STORAGE_ERROR`.
@@ -48,10 +47,7 @@ impl Tx<'_> {
         Ok(RowId(rows::one(self.connection, sql, [], |row| row.get(0)).map_err(StoreError::from)?))
     }
 
-    /// Marks a stopped worker as removed. Says whether it was there and stopped.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Marks a stopped worker as removed. Returns false if it does not exist or is not stopped.
     pub(crate) fn mark_removed(&self, id: RowId, now: Timestamp) -> Result<bool> {
         let marked = self.execute(
             "UPDATE workers SET removed_at = ?2 WHERE id = ?1 AND state = 'stopped' AND removed_at IS NULL",
@@ -68,9 +64,9 @@ impl Tx<'_> {
     }
 }
 
-/// Whether the caller may remove what belongs to these controllers, and what belongs to nobody in particular (keys of
-/// requests, files that were left): with the handle of an owner if any controller requires one; a handle that came along
-/// must be right in any case.
+/// Checks that the caller may remove data of these controllers, and data without a controller
+/// (request keys, orphaned files). A handle is required if any controller requires one. A given
+/// handle must be valid in any case.
 ///
 /// # Errors
 /// `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
@@ -104,10 +100,7 @@ fn was_removed(connection: &Connection, worker_id: &str) -> Result<bool> {
     Ok(rows::one(connection, sql, [worker_id], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-/// All removals that are not finished, the oldest first.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns all unfinished removals, oldest first.
 pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<Removal>> {
     let sql = "SELECT id, worker_id FROM workers WHERE removed_at IS NOT NULL ORDER BY removed_at, id";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
@@ -118,46 +111,42 @@ pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<Removal>> {
     Ok(found)
 }
 
-/// Whether a worker has a row, also one that is being removed.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether a worker has a row, including one that is being removed.
 pub(crate) fn is_known(connection: &Connection, worker_id: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = ?1)";
     Ok(rows::one(connection, sql, [worker_id], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-/// Which events of a worker are deleted, and how far that is.
+/// A deletion of a worker's events, with its progress.
 #[derive(Debug, Clone)]
 pub(crate) struct Sweep {
     worker: RowId,
     up_to: i64,
-    /// Whether what is still needed stays.
+    /// Whether events that are still needed stay.
     careful: bool,
-    /// Records up to this number, and events up to this one, were looked at.
+    /// Progress: records up to `number` and events up to `seq` were examined.
     number: i64,
     seq: i64,
     records: bool,
 }
 
 impl Sweep {
-    /// All events.
+    /// Deletes all events of a worker.
     pub(crate) const fn all(worker: RowId) -> Self {
         Self { worker, up_to: i64::MAX, careful: false, number: 0, seq: 0, records: true }
     }
 
-    /// Those up to one, but for the worker's start and what open permission requests ask.
+    /// Deletes the events up to `up_to`, except the worker's start and the questions of open
+    /// permission requests.
     pub(crate) const fn up_to(worker: RowId, up_to: i64) -> Self {
         Self { worker, up_to, careful: true, number: 0, seq: 0, records: true }
     }
 }
 
-/// Deletes a piece of the events. Says whether there may be more.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Deletes one piece of the events. Returns whether there may be more.
 pub(crate) fn delete_events(connection: &Connection, sweep: &mut Sweep) -> Result<bool> {
-    // Each event is in one of the two indexes: what is hidden is a record without a kind, and what is none is shown.
+    // Each event is in one of two indexes: hidden events are records without a kind, and all others
+    // are shown.
     let sql = if sweep.records {
         "SELECT seq, number, type, octet_length(payload) FROM events INDEXED BY record_once
          WHERE worker = ?1 AND number > ?2 AND kind IS NULL ORDER BY number LIMIT ?3"
@@ -204,7 +193,7 @@ pub(crate) fn delete_events(connection: &Connection, sweep: &mut Sweep) -> Resul
     Ok(true)
 }
 
-/// The events in which open permission requests were asked.
+/// Returns the events that asked the open permission requests.
 fn asked(connection: &Connection, worker: RowId) -> Result<Vec<i64>> {
     let sql = "SELECT asked_seq FROM approvals WHERE worker = ?1 AND status IN ('pending', 'decided')";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
@@ -212,10 +201,8 @@ fn asked(connection: &Connection, worker: RowId) -> Result<Vec<i64>> {
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// Deletes a piece of what else has references to a worker, but for its turns. Says whether there may be more.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Deletes one piece of all other references to a worker, except its turns. Returns whether there
+/// may be more.
 pub(crate) fn delete_references(connection: &Connection, worker: RowId) -> Result<bool> {
     let mut deleted = 0;
     for table in ["approvals", "handoffs", "queued_turns", "owner_rules", "deliveries"] {
@@ -230,10 +217,8 @@ pub(crate) fn delete_references(connection: &Connection, worker: RowId) -> Resul
     Ok(deleted > 0)
 }
 
-/// Deletes a piece of the turns of a worker of which nothing else is left. Says whether there may be more.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Deletes one piece of a worker's turns, to which nothing else may refer. Returns whether there
+/// may be more.
 pub(crate) fn delete_turns(connection: &Connection, worker: RowId) -> Result<bool> {
     let sql = format!(
         "DELETE FROM turns WHERE id IN (SELECT id FROM turns WHERE worker = ?1 ORDER BY no LIMIT {PIECE_ROWS})"
@@ -245,10 +230,7 @@ pub(crate) fn delete_turns(connection: &Connection, worker: RowId) -> Result<boo
     Ok(deleted > 0)
 }
 
-/// Deletes the row of a removed worker, if nothing refers to it any more. Says whether it did.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Deletes the row of a removed worker if nothing refers to it. Returns whether it did.
 pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bool> {
     let left = connection
         .prepare_cached(
@@ -264,7 +246,7 @@ pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bo
         .and_then(|mut statement| statement.query_row([worker.0], |row| row.get::<_, bool>(0)))
         .map_err(StoreError::from)?;
     if !left {
-        // What it has spent stays in the accounts above it.
+        // The worker's spending stays included in the accounts above it.
         connection
             .prepare_cached("DELETE FROM accounts WHERE scope = 'worker' AND key = ?1")
             .and_then(|mut statement| statement.execute([worker.0]))
@@ -283,10 +265,7 @@ pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bo
     Ok(!left)
 }
 
-/// Gives some free pages back to the file system. Says whether there may be more.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns free pages to the file system. Returns whether there may be more.
 pub(crate) fn give_back(connection: &Connection) -> Result<bool> {
     let free = || connection.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0));
     let before = free().map_err(StoreError::from)?;
@@ -300,23 +279,20 @@ pub(crate) fn give_back(connection: &Connection) -> Result<bool> {
     while steps.next().map_err(StoreError::from)?.is_some() {}
     drop(steps);
     let after = free().map_err(StoreError::from)?;
-    // A database that was made without it never gives anything back.
+    // A database created without incremental vacuum never shrinks.
     Ok(after > 0 && after < before)
 }
 
-/// How much there is of a worker's events: how many are shown, and how many bytes they have.
+/// Number and bytes of a worker's shown events, as counted up to `seen`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Size {
     pub(crate) events: u64,
     pub(crate) bytes: u64,
-    /// Up to here it was counted.
+    /// Sequence number up to which events were counted.
     pub(crate) seen: i64,
 }
 
-/// Counts on; `None` at the end.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Counts the next part; `None` at the end.
 pub(crate) fn measure(connection: &Connection, worker: RowId, so_far: Size) -> Result<Option<Size>> {
     let sql = "SELECT count(*), coalesce(sum(octet_length(payload)), 0), max(seq) FROM (SELECT seq, payload FROM
                events INDEXED BY events_of_worker WHERE worker = ?1 AND internal = 0 AND seq > ?2 ORDER BY seq LIMIT 10000)";

@@ -1,4 +1,4 @@
-//! Why a worker needs nobody to wait for it: the question that its agent asks, or how its last turn ended.
+//! Why a wait for a worker ends: its agent's open question, or the end of its last turn.
 
 use rusqlite::{Connection, OptionalExtension};
 use subagent_protocol::Result;
@@ -9,10 +9,7 @@ use super::events::{COLUMNS, read};
 use super::history::{self, Filter};
 use super::rows::RowId;
 
-/// The event of the oldest question of a worker that is open.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the event of a worker's oldest open question.
 pub(crate) fn open_question(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM approvals a JOIN events e ON e.seq = a.asked_seq LEFT JOIN turns t ON t.id = e.turn
@@ -23,10 +20,7 @@ pub(crate) fn open_question(connection: &Connection, worker: RowId) -> Result<Op
     Ok(statement.query_row([worker.0], read).optional().map_err(StoreError::from)?)
 }
 
-/// The event that ended the last turn of a worker that has ended; `None` also if it is not kept any more.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the event that ended the worker's last finished turn; `None` also if it was deleted.
 pub(crate) fn last_end(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {
     let ends = [EventType::TurnCompleted, EventType::TurnFailed, EventType::TurnCanceled];
     let types = Some(ends.map(|event_type| (event_type, None)).to_vec());

@@ -1,9 +1,6 @@
-//! Putting a backup in the place of the database: checked and made ready under another name, then exchanged in one
-//! step. Only for the holder of `daemon.lock`.
-//!
-//! What must never go back goes on: sequence numbers, the generation, epochs, numbers of turns, and the results of
-//! requests by their key are taken over from the database that is replaced; where that cannot be read they jump further
-//! than anybody can have got.
+//! Replaces the database with a backup in one exchange. Callers must hold `daemon.lock`. Sequence
+//! numbers, generation, epochs, turn numbers and request results never go back: they are carried
+//! over, or jump ahead if the old database is unreadable.
 
 mod carry_over;
 mod exchange;
@@ -32,39 +29,40 @@ use super::error::StoreError;
 use super::open::immutable_uri;
 use super::rows::Cursor;
 
-/// The database of a state dir.
+/// File name of the database in a state dir.
 pub(crate) const DATABASE: &str = "state.db";
 
-/// A backup that was checked and migrated, in a file of the state dir.
+/// A checked and migrated copy of the backup, in a file of the state dir.
 pub(crate) struct Prepared {
     state_dir: PathBuf,
     connection: Connection,
-    /// The schema that the backup had.
+    /// Schema version of the original backup.
     pub(crate) schema: i64,
     file: Unfinished,
 }
 
-/// A worker of the backup that is not stopped in it.
+/// A worker that is not stopped in the backup.
 pub(crate) struct Known {
     pub(crate) worker_id: String,
     pub(crate) cursor: Cursor,
 }
 
-/// What was changed in the backup before it took the place of the database.
+/// Changes that were made to the backup before the exchange.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CarriedOver {
-    /// Whether the numbers go on where the replaced database was; otherwise they have jumped.
+    /// Whether numbers continue from the replaced database; otherwise they jump ahead.
     pub(crate) continued: bool,
-    /// How many ownerships ended.
+    /// Number of ownerships that were ended.
     pub(crate) released: usize,
 }
 
 impl Prepared {
-    /// Copies the backup into the state dir, and checks and migrates the copy. The file itself is only read.
+    /// Copies the backup into the state dir, then checks and migrates the copy. The backup file is
+    /// only read.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{path,error}` for a file that cannot be read or is the database itself; `BACKUP_INVALID{path,
-    /// reason}`; `STORAGE_FULL`, `STORAGE_ERROR`.
+    /// `INVALID_ARGUMENT{path,error}` for an unreadable file or the database itself;
+    /// `BACKUP_INVALID{path,reason}`; `STORAGE_FULL`, `STORAGE_ERROR`.
     pub(crate) fn of(file: &Path, state_dir: &Path, now: Timestamp) -> Result<Self> {
         clear(state_dir, now).map_err(|error| failed(&state_dir.join(DATABASE), &error))?;
         let unfinished = Unfinished(state_dir.join(RESTORING));
@@ -73,10 +71,7 @@ impl Prepared {
         Ok(Self { state_dir: state_dir.to_owned(), connection, schema, file: unfinished })
     }
 
-    /// The workers that are not stopped in it.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Returns the workers that are not stopped.
     pub(crate) fn known(&self) -> Result<Vec<Known>> {
         let sql = "SELECT worker_id, segment, offset, number FROM workers WHERE state <> 'stopped'";
         let read = |row: &rusqlite::Row<'_>| {
@@ -89,10 +84,7 @@ impl Prepared {
         Ok(known.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
     }
 
-    /// The ids of all its workers.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Returns the ids of all workers.
     pub(crate) fn all(&self) -> Result<Vec<String>> {
         let mut statement =
             self.connection.prepare("SELECT worker_id FROM workers").map_err(StoreError::from)?;
@@ -100,8 +92,8 @@ impl Prepared {
         Ok(ids.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
     }
 
-    /// Takes over from the replaced database what must not go back, ends all ownerships, and has the next daemon look
-    /// at these workers: something of them was there after the backup.
+    /// Carries over numbers and results that must not go back, ends all ownerships, and marks the
+    /// workers `to_look_at`, which have later traces on disk, for a check by the next daemon.
     ///
     /// # Errors
     /// `STORAGE_ERROR`, `STORAGE_FULL`.
@@ -134,7 +126,8 @@ impl Prepared {
     }
 
     fn take_over(&mut self, old: &Path) -> rusqlite::Result<()> {
-        // All of it is in one file that nobody else writes to; and a path need not be UTF-8, as a text must.
+        // The replaced database is a single file without a writer. It is passed as a URI, since a
+        // path need not be UTF-8.
         self.connection.execute("ATTACH ?1 AS old", [immutable_uri(old)])?;
         let tx = self.connection.transaction()?;
         let taken = tx.execute_batch(TAKE_OVER).and_then(|()| tx.commit());
@@ -142,10 +135,11 @@ impl Prepared {
         taken.and(detached.map(drop))
     }
 
-    /// Puts it in the place of the database in one step. Gives where the replaced one is kept.
+    /// Puts the copy in place of the database in one step. Returns the path of the replaced
+    /// database, which is kept.
     ///
     /// # Errors
-    /// `STORAGE_ERROR`, `STORAGE_FULL`; the database is the old one then.
+    /// `STORAGE_ERROR`, `STORAGE_FULL`; the old database then stays in place.
     pub(crate) fn take_its_place(self, replaced: &Replaced, now: Timestamp) -> Result<Option<PathBuf>> {
         let Self { state_dir, connection, mut file, .. } = self;
         drop(connection);
@@ -162,7 +156,7 @@ impl Prepared {
         }
         let kept = free_name(&state_dir, now);
         file.name_by_number().map_err(failed)?;
-        // What could not be written into its database must not be taken for the new one's.
+        // A WAL of the old database must not be applied to the new one.
         let exchanged = move_beside(&database, &kept)
             .and_then(|()| synced())
             .and_then(|()| exchange(&file.0, &database, &kept));
@@ -170,11 +164,11 @@ impl Prepared {
             let _ = move_beside(&kept, &database);
             return Err(failed(error));
         }
-        // From here on it is the old one that has this name, if it has not been copied.
+        // After an exchange, this name holds the old database. After a copy, it does not exist.
         let old = file.let_go();
         subagent_failpoint::hit("restore.after_exchange");
         let named = synced().and_then(|()| if old.exists() { fs::rename(&old, &kept) } else { Ok(()) });
-        // Whatever it is called, it is kept.
+        // The old database is kept, even if its rename failed.
         let kept = if named.and_then(|()| synced()).is_err() && old.exists() { old } else { kept };
         subagent_failpoint::hit("restore.after_rename");
         Ok(Some(kept))

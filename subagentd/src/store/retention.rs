@@ -1,6 +1,5 @@
-//! How long things are kept: the mark up to which the events of a worker were deleted, and what lies below it.
-//!
-//! Must not look at a clock: what is old is said by the caller.
+//! Retention: the mark up to which a worker's events were deleted, and the rows below it.
+//! It must not read a clock; callers pass cutoff times.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::ids::EventId;
@@ -12,18 +11,15 @@ use super::removal::PIECE_ROWS;
 use super::rows::{self, RowId};
 use super::tx::Tx;
 
-/// What of a worker's events is kept.
+/// Retention state of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) worker_id: String,
-    /// Events up to this one were deleted, but those that are still needed.
+    /// Events up to this sequence number were deleted, except those still needed.
     pub(crate) expired_seq: i64,
 }
 
-/// What is kept of a worker; `None` if it was removed.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the retention state of a worker; `None` if it was removed.
 pub(crate) fn kept(connection: &Connection, worker: RowId) -> Result<Option<Kept>> {
     let sql = "SELECT worker_id, expired_seq FROM workers WHERE id = ?1 AND removed_at IS NULL";
     let found = connection.prepare_cached(sql).and_then(|mut statement| {
@@ -34,8 +30,8 @@ pub(crate) fn kept(connection: &Connection, worker: RowId) -> Result<Option<Kept
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// Of the events up to a worker's mark (`{mark}`) only those that are still needed: the others may not be deleted yet, and
-/// half of them is worth less than none.
+/// SQL condition that hides events up to a worker's mark (`{mark}`), except those still needed.
+/// Deletion below the mark may be incomplete, and an arbitrary rest must not show.
 pub(super) fn needed(mark: &str) -> String {
     format!(
         "(e.seq > {mark} OR e.type = 'worker.started' OR EXISTS (SELECT 1 FROM approvals a WHERE a.worker = e.worker
@@ -43,18 +39,12 @@ pub(super) fn needed(mark: &str) -> String {
     )
 }
 
-/// Up to which event a worker's were deleted; 0 for one that is not there.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the deletion mark of a worker, 0 for an unknown one.
 pub(super) fn mark(connection: &Connection, worker: RowId) -> Result<i64> {
     Ok(kept(connection, worker)?.map_or(0, |kept| kept.expired_seq))
 }
 
-/// The error for a cursor behind which events were deleted.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the error for a cursor whose next events were deleted.
 pub(crate) fn cursor_expired(
     connection: &Connection,
     worker: RowId,
@@ -74,10 +64,7 @@ pub(crate) fn cursor_expired(
         .with("recommendedCommand", format!("subagent watch --worker-id {}", kept.worker_id)))
 }
 
-/// When this state was restored from a backup, if it was.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns when this state was restored from a backup, if it was.
 pub(crate) fn restored_at(connection: &Connection) -> Result<Option<Timestamp>> {
     Ok(meta(connection, "restored_at")?.map(Timestamp))
 }
@@ -87,21 +74,22 @@ fn meta(connection: &Connection, key: &str) -> Result<Option<i64>> {
     Ok(rows::one(connection, sql, [key], |row| row.get(0)).optional().map_err(StoreError::from)?)
 }
 
-/// What the looks of the retention have seen of the clock, in milliseconds.
+/// Clock observations of the retention runs, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Looks {
-    /// The latest time that was believed.
+    /// Latest time that was accepted.
     trusted: i64,
-    /// The first look in a row that did not believe the clock.
+    /// Time of the first in a row of rejected observations.
     doubted: Option<i64>,
 }
 
 const DAY: i64 = 24 * 3600 * 1000;
-/// So far the clock may go on between two looks.
+/// Maximum accepted clock advance between two runs.
 const BELIEVED: i64 = 7 * DAY;
 
 impl Looks {
-    /// One more look. A clock that is far beyond the last look is believed when it says the same a day later.
+    /// Adds an observation. A clock far ahead of the last one is accepted when it is consistent a
+    /// day later.
     fn again(self, now: i64) -> Self {
         let trusted = self.trusted;
         let after_doubt = self.doubted.map(|doubted| now.saturating_sub(doubted));
@@ -114,22 +102,17 @@ impl Looks {
     }
 }
 
-/// Whether an event with this number is stored of another worker.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether another worker's event has this sequence number.
 pub(crate) fn is_of_another(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE seq = ?2 AND worker <> ?1)";
     Ok(rows::one(connection, sql, params![worker.0, seq], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-/// Up to which event a worker's may be deleted: the end of the turn before its oldest that is open, the latest, or ended
-/// then or later. 0 if there is none: what no old turn follows is kept, however old it is.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the event up to which a worker's events may be deleted: the end of the turn before its
+/// oldest turn that is open, latest, or ended at `cutoff` or later. 0 if there is none, so events
+/// after the last old turn are kept.
 pub(crate) fn expirable(connection: &Connection, worker: RowId, cutoff: Timestamp) -> Result<i64> {
-    // Of a turn whose end was deleted there is no row `e`.
+    // The left join keeps turns whose ending event was deleted.
     let sql = "SELECT coalesce(max(end_seq), 0) FROM turns WHERE worker = ?1 AND no < (
                  SELECT min(t.no) FROM turns t LEFT JOIN events e ON e.seq = t.end_seq
                  WHERE t.worker = ?1 AND (t.status = 'accepted' OR e.at >= ?2
@@ -138,14 +121,12 @@ pub(crate) fn expirable(connection: &Connection, worker: RowId, cutoff: Timestam
 }
 
 impl Tx<'_> {
-    /// Remembers a look of the retention. Says whether the clock is to be believed: nothing that was removed comes back.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores a clock observation. Returns whether the clock is accepted: a deletion cannot be
+    /// undone.
     pub(crate) fn trust_clock(&self, now: Timestamp) -> Result<bool> {
         let trusted = match meta(self.connection, "clock_trusted")? {
             Some(trusted) => trusted,
-            // The first look: what was stored last is the best that is known.
+            // On the first run, the time of the newest event is the best known value.
             None => {
                 rows::one(self.connection, "SELECT at FROM events ORDER BY seq DESC LIMIT 1", [], |row| {
                     row.get(0)
@@ -169,13 +150,11 @@ impl Tx<'_> {
         Ok(looks.doubted.is_none())
     }
 
-    /// Marks the events of a worker up to this one as deleted, and notes which record is the last of them.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Marks a worker's events up to this one as deleted, and stores the number of the last deleted
+    /// record.
     pub(crate) fn mark_expired(&self, worker: RowId, up_to: i64) -> Result<()> {
         self.execute(
-            // The plus has the events looked through from the mark on backwards: a record lies near it.
+            // The unary plus forces a backward scan from the mark, where a record is near.
             "UPDATE workers SET expired_seq = max(expired_seq, ?2), expired_number = max(expired_number, coalesce(
                (SELECT number FROM events WHERE seq <= ?2 AND +worker = ?1 AND +number IS NOT NULL
                 ORDER BY seq DESC LIMIT 1), 0))
@@ -186,10 +165,8 @@ impl Tx<'_> {
     }
 }
 
-/// Deletes a piece of the permission requests below a worker's mark that are over. Says whether there may be more.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Deletes one piece of the closed permission requests below a worker's mark. Returns whether there
+/// may be more.
 pub(crate) fn delete_approvals(connection: &Connection, worker: RowId, mark: i64) -> Result<bool> {
     let sql = format!(
         "DELETE FROM approvals WHERE id IN (SELECT id FROM approvals INDEXED BY approvals_of_worker
@@ -198,12 +175,10 @@ pub(crate) fn delete_approvals(connection: &Connection, worker: RowId, mark: i64
     deleted(connection, &sql, params![worker.0, mark])
 }
 
-/// Deletes a piece of the turns below a worker's mark to which nothing belongs any more. Says whether there may be more.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Deletes one piece of the unreferenced turns below a worker's mark. Returns whether there may be
+/// more.
 pub(crate) fn delete_turns(connection: &Connection, worker: RowId, mark: i64) -> Result<bool> {
-    // Updates that come late may follow until the end of the next turn whose prompt was sent.
+    // Late updates may arrive until the next turn whose prompt was sent has ended.
     let sql = format!(
         "DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t
          WHERE t.worker = ?1 AND t.end_seq <= ?2
@@ -214,10 +189,7 @@ pub(crate) fn delete_turns(connection: &Connection, worker: RowId, mark: i64) ->
     deleted(connection, &sql, params![worker.0, mark])
 }
 
-/// Deletes a piece of the results of requests that were made before. Says whether there may be more.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Deletes one piece of the request results older than `before`. Returns whether there may be more.
 pub(crate) fn delete_requests(connection: &Connection, before: Timestamp) -> Result<bool> {
     let sql = format!(
         "DELETE FROM requests WHERE key IN
@@ -226,10 +198,7 @@ pub(crate) fn delete_requests(connection: &Connection, before: Timestamp) -> Res
     deleted(connection, &sql, [before.0])
 }
 
-/// How many results of requests there are that were made before.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Counts the request results older than `before`.
 pub(crate) fn count_requests(connection: &Connection, before: Timestamp) -> Result<u64> {
     let sql = "SELECT count(*) FROM requests WHERE created_at < ?1";
     let count: i64 = rows::one(connection, sql, [before.0], |row| row.get(0)).map_err(StoreError::from)?;
@@ -245,7 +214,7 @@ fn deleted(connection: &Connection, sql: &str, params: impl rusqlite::Params) ->
 mod tests {
     use super::*;
 
-    /// Whether the clock is believed at each of these days.
+    /// Returns for each day whether the clock is accepted.
     fn believed(days: &[i64]) -> Vec<bool> {
         let mut looks = Looks { trusted: 100 * DAY, doubted: None };
         days.iter()
@@ -259,11 +228,11 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_is_believed_a_day_later() {
         assert_eq!(believed(&[100, 101, 108, 90, 115]), [true; 5]);
-        // Wrong once, and right again.
+        // Wrong once, then right again.
         assert_eq!(believed(&[5000, 5000, 101, 108]), [false, false, true, true]);
-        // A long time without any look.
+        // No run for a long time.
         assert_eq!(believed(&[200, 201, 208]), [false, true, true]);
-        // Wrong in another way each time, or set back to where nothing is old.
+        // Inconsistent errors, or set back to a time when nothing is old.
         assert_eq!(believed(&[5000, 4000, 6000, 0, 101]), [false, false, false, true, true]);
         assert_eq!(believed(&[i64::MAX / DAY, 200]), [false, false]);
     }

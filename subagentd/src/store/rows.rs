@@ -1,4 +1,4 @@
-//! Rows as values.
+//! Value types for database rows.
 
 use rusqlite::{Connection, Params, Row};
 use subagent_protocol::Error;
@@ -14,15 +14,15 @@ use super::worker_names::NewName;
 use crate::core::rate_limit::Parking;
 use crate::core::worker::{Hibernation, Restart, State};
 
-/// The integer key of a row.
+/// Integer primary key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RowId(pub i64);
 
-/// The one row of a query that is asked again and again: `Connection::query_row` would compile it each time, which takes
-/// longer than most of these queries.
+/// Runs a frequent query for one row with a cached statement. `Connection::query_row` would compile
+/// it each time, which takes longer than most of these queries.
 ///
 /// # Errors
-/// SQLite's; `QueryReturnedNoRows` where there is none.
+/// SQLite's errors; `QueryReturnedNoRows` if there is no row.
 pub(super) fn one<T>(
     connection: &Connection,
     sql: &str,
@@ -32,137 +32,137 @@ pub(super) fn one<T>(
     connection.prepare_cached(sql)?.query_row(params, read)
 }
 
-/// How far a journal was taken.
+/// Position in a worker's journal up to which records are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cursor {
-    /// The segment; 0 before the first.
+    /// Segment number; 0 before the first segment.
     pub segment: u64,
-    /// The offset of the next record in it, in bytes.
+    /// Byte offset of the next record in the segment.
     pub offset: u64,
-    /// The number of the last record that was taken.
+    /// Number of the last stored record.
     pub number: u64,
 }
 
-/// An event to be stored.
+/// An event to store.
 #[derive(Debug)]
 pub struct NewEvent<'a> {
-    /// The record's number; `None` for the daemon's own.
+    /// Number of its journal record; `None` for the daemon's own events.
     pub number: Option<u64>,
-    /// The worker's number of the turn.
+    /// Number of the turn within its worker.
     pub turn: Option<u64>,
-    /// When it was written.
+    /// Time at which it was written.
     pub at: Timestamp,
-    /// Its type.
+    /// Type of the event.
     pub event_type: EventType,
-    /// The kind of an update.
+    /// Kind of a progress update.
     pub kind: Option<&'a str>,
-    /// The type of the record; `None` for the daemon's own.
+    /// Type of its journal record; `None` for the daemon's own events.
     pub record: Option<RecordType>,
-    /// The record's body, or the data of the daemon's own.
+    /// Body of the record, or data of the daemon's own event, as JSON.
     pub payload: &'a str,
 }
 
-/// A worker to be stored.
+/// A worker to store.
 #[derive(Debug)]
 pub struct NewWorker {
-    /// Its id.
+    /// Public id of the worker.
     pub worker_id: WorkerId,
-    /// Its controller.
+    /// Key of its controller.
     pub controller: RowId,
-    /// What it is called.
+    /// Name by which users address it.
     pub name: NewName,
-    /// Its label.
+    /// Label shown to users.
     pub label: String,
-    /// The name of its launcher.
+    /// Name of the launcher that starts its agent.
     pub launcher: String,
-    /// Its role.
+    /// Role given at the start.
     pub role: String,
-    /// Where it works.
+    /// Absolute working directory of the agent.
     pub cwd: String,
-    /// Its spec as JSON.
+    /// Start specification as JSON.
     pub spec: String,
-    /// The session id to show before there is one.
+    /// Session id shown until the agent has reported one.
     pub placeholder: String,
-    /// What it is in the rules.
+    /// Initial state of the rules.
     pub state: State,
 }
 
-/// A worker as it is stored.
+/// A worker as stored.
 #[derive(Debug, Clone)]
 pub struct WorkerRow {
-    /// Its key.
+    /// Primary key of the row.
     pub id: RowId,
-    /// Its id.
+    /// Public id of the worker.
     pub worker_id: WorkerId,
-    /// Its controller's key.
+    /// Key of its controller.
     pub controller: RowId,
-    /// Its controller.
+    /// Public id of its controller.
     pub controller_id: ControllerId,
-    /// What it is called.
+    /// Name by which users address it.
     pub name: String,
-    /// Its label.
+    /// Label shown to users.
     pub label: String,
-    /// The name of its launcher.
+    /// Name of the launcher that starts its agent.
     pub launcher: String,
-    /// Its role.
+    /// Role given at the start.
     pub role: String,
-    /// Where it works.
+    /// Absolute working directory of the agent.
     pub cwd: String,
-    /// Its spec as JSON.
+    /// Start specification as JSON.
     pub spec: String,
-    /// The word for its state in the rules (see `workers.rs`).
+    /// Stored word for its state in the rules (see `workers.rs`).
     pub state: String,
-    /// What it should be doing.
+    /// State that the owner wants it to be in.
     pub desired: Desired,
-    /// The session id to show before there is one.
+    /// Session id shown until the agent has reported one.
     pub placeholder: String,
-    /// The agent's session.
+    /// Session id that the agent reported.
     pub session_id: Option<String>,
-    /// How many runtimes it has had.
+    /// Number of runtimes started for this worker.
     pub incarnation: u64,
-    /// The boot in which the last one was started.
+    /// Boot id under which the last runtime was started.
     pub boot_id: Option<String>,
-    /// The last runtime's process.
+    /// Process of the last runtime.
     pub runtime: Option<ProcessId>,
-    /// The last guard's process.
+    /// Process of the last runtime's guard.
     pub guard: Option<ProcessId>,
-    /// The number of its last turn.
+    /// Number of its last turn.
     pub last_turn: u64,
-    /// How far its journal was taken.
+    /// Position up to which its journal is stored.
     pub cursor: Cursor,
-    /// The last error.
+    /// Last error of the worker.
     pub last_error: Option<Error>,
-    /// Created.
+    /// Time at which the worker was created.
     pub created_at: Timestamp,
-    /// Last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// Stopped.
+    /// Time at which it stopped.
     pub stopped_at: Option<Timestamp>,
-    /// Whether a runtime may live, or its journal was not taken to the end.
+    /// Whether a runtime may be alive, or journal records may be missing in the store.
     pub may_live: bool,
-    /// Whether there is a snapshot of it for a successor.
+    /// Whether it has a handoff snapshot.
     pub has_handoff: bool,
-    /// How far a restart is.
+    /// Progress of a restart.
     pub restart: Restart,
-    /// Events up to this one were deleted, but those that are still needed.
+    /// Events up to this sequence number were deleted, except those still needed.
     pub expired_seq: i64,
-    /// What the last starts came to that failed while they restored the session.
+    /// Errors of the last starts that failed while restoring the session.
     pub restore_failures: Vec<String>,
-    /// Whether it hibernates, or is about to.
+    /// Whether it hibernates or is about to.
     pub hibernation: Hibernation,
-    /// Since when it hibernates.
+    /// Time at which hibernation began.
     pub hibernated_at: Option<Timestamp>,
-    /// Why nothing of what waits for it is begun.
+    /// Why its queue is paused.
     pub queue_pause: Option<QueuePause>,
-    /// Whether it waits for the end of a rate limit.
+    /// Whether it waits for a rate limit to end.
     pub parking: Parking,
-    /// Whether it was made for a task.
+    /// Whether it runs a task.
     pub is_task: bool,
-    /// Whether it has given tasks.
+    /// Whether it has submitted tasks.
     pub has_tasks: bool,
 }
 
-/// How far a hibernation is: none, wanted, begun.
+/// Stored words for the hibernation states: none, wanted, begun.
 pub(super) const HIBERNATION: [&str; 3] = ["none", "wanted", "begun"];
 
 pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.controller_id, w.label, w.launcher, \

@@ -1,4 +1,4 @@
-//! The ends of firings, and schedules that do not fire any more because of them.
+//! Ends of firings, and the pauses of schedules that follow.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use subagent_protocol::api::{SchedulePaused, TaskStatus};
@@ -16,24 +16,21 @@ use super::workers;
 use crate::core::Fact;
 use crate::schedule::failures_after;
 
-/// How a firing has ended.
+/// The end of a firing.
 #[derive(Debug, Clone)]
 pub(crate) struct FiringEnd {
     pub(crate) firing: RowId,
-    /// Whether it was started.
+    /// Whether the firing had started its task or turn.
     pub(crate) started: bool,
     pub(crate) status: FiringStatus,
     pub(crate) error: Option<Error>,
-    /// What keeps the schedule from firing again, beside the number of failures.
+    /// Reason to pause the schedule, apart from the number of failures.
     pub(crate) pause: Option<SchedulePause>,
 }
 
-/// The ends of firings whose task or turn has ended and that are not stored as over.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns ends that are not yet stored: of firings whose task or turn has ended.
 pub(crate) fn ended(connection: &Connection) -> Result<Vec<FiringEnd>> {
-    // A worker that was removed has neither; a message that was dropped is nowhere.
+    // A removed worker has neither task nor turn; a dropped message has no row.
     let sql = "SELECT f.id, CASE WHEN f.turn_id IS NOT NULL THEN coalesce(u.status, 'canceled')
                                  WHEN k.worker IS NULL THEN 'canceled' ELSE k.outcome END
                FROM firings f
@@ -69,10 +66,8 @@ fn end(firing: RowId, word: &str) -> Option<FiringEnd> {
 }
 
 impl Tx<'_> {
-    /// Stores the end of a firing, and pauses its schedule if that follows. Gives the event of that with its worker.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the end of a firing, and pauses its schedule if required. Returns the pause event
+    /// with its worker.
     pub(crate) fn end_firing(&mut self, end: &FiringEnd, now: Timestamp) -> Result<Option<(RowId, i64)>> {
         let before = if end.started { FiringStatus::Running } else { FiringStatus::Waiting };
         let error = end.error.as_ref().map(text).transpose()?;
@@ -100,10 +95,8 @@ impl Tx<'_> {
         }
     }
 
-    /// Keeps a schedule from firing. What waits is left out. Gives the event with its worker: that of the newest firing.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Pauses a schedule and skips its waiting firings. Returns the pause event with the worker of
+    /// the newest firing.
     pub(crate) fn pause_schedule(
         &mut self,
         id: RowId,

@@ -1,6 +1,5 @@
-//! Rows of schedules, and of what became of each of their times.
-//!
-//! Must not decide what is due or what starts: that is `schedule`'s. How a firing ends is in `schedule_ends`.
+//! Rows of schedules and of their firings.
+//! It must not decide what is due: `schedule` does. Ends of firings are in `schedule_ends`.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +18,10 @@ use super::tx::Tx;
 use crate::core::Fact;
 use crate::schedule::{Due, Look};
 
-/// Firings of a schedule that are kept.
+/// Number of firings that are kept per schedule.
 const MAX_KEPT: i64 = 1000;
 
-/// When a schedule fires, as it is stored.
+/// Stored times at which a schedule fires.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StoredTimes {
@@ -33,7 +32,7 @@ pub(crate) struct StoredTimes {
     pub(crate) max_failures: u32,
 }
 
-/// A schedule.
+/// A schedule as stored.
 #[derive(Debug, Clone)]
 pub(crate) struct ScheduleRow {
     pub(crate) id: RowId,
@@ -49,7 +48,7 @@ pub(crate) struct ScheduleRow {
     pub(crate) created_at: Timestamp,
 }
 
-/// A firing that is not over.
+/// A waiting or running firing.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenFiring {
     pub(crate) id: RowId,
@@ -99,16 +98,13 @@ fn read(row: &Row<'_>) -> rusqlite::Result<ScheduleRow> {
     })
 }
 
-/// The text of a value in a row.
+/// Serializes a value to the JSON text of a column.
 pub(super) fn text(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value)
         .map_err(|error| Error::new(Code::InvalidArgument, format!("a schedule cannot be stored: {error}")))
 }
 
-/// All schedules, by name.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns all schedules, ordered by name.
 pub(crate) fn all(connection: &Connection) -> Result<Vec<ScheduleRow>> {
     let sql = format!("SELECT {COLUMNS} FROM schedules ORDER BY name");
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
@@ -116,7 +112,7 @@ pub(crate) fn all(connection: &Connection) -> Result<Vec<ScheduleRow>> {
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// The schedule with this name.
+/// Finds a schedule by name.
 ///
 /// # Errors
 /// `SCHEDULE_NOT_FOUND{schedule}`, `STORAGE_ERROR`.
@@ -130,10 +126,7 @@ pub(crate) fn named(connection: &Connection, name: &str) -> Result<ScheduleRow> 
     })
 }
 
-/// The times after this one about which something was done.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the scheduled times after `after` that have a firing in any status.
 pub(crate) fn fired(connection: &Connection, id: RowId, after: Timestamp) -> Result<BTreeSet<Timestamp>> {
     let sql = "SELECT at FROM firings WHERE schedule = ?1 AND at > ?2 AND manual = 0";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
@@ -141,10 +134,7 @@ pub(crate) fn fired(connection: &Connection, id: RowId, after: Timestamp) -> Res
     Ok(found.and_then(Iterator::collect).map_err(StoreError::from)?)
 }
 
-/// The firings that are not over, oldest first.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the unfinished firings, oldest first.
 pub(crate) fn open(connection: &Connection) -> Result<Vec<OpenFiring>> {
     let sql = "SELECT id, schedule, status, worker_id, turn_id FROM firings
                WHERE status IN ('waiting', 'running') ORDER BY at, id";
@@ -161,10 +151,7 @@ pub(crate) fn open(connection: &Connection) -> Result<Vec<OpenFiring>> {
     Ok(statement.query_map([], read).and_then(Iterator::collect).map_err(StoreError::from)?)
 }
 
-/// The newest firings of a schedule, newest first.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the newest firings of a schedule, newest first.
 pub(crate) fn log(connection: &Connection, schedule: &ScheduleRow, limit: u32) -> Result<Vec<FiringView>> {
     firings(
         connection,
@@ -174,10 +161,7 @@ pub(crate) fn log(connection: &Connection, schedule: &ScheduleRow, limit: u32) -
     )
 }
 
-/// One firing.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns one firing by its key.
 pub(crate) fn firing(connection: &Connection, schedule: &str, id: RowId) -> Result<Option<FiringView>> {
     Ok(firings(connection, schedule, "id = ?1", [id.0])?.pop())
 }
@@ -215,7 +199,7 @@ fn firings(
 }
 
 impl Tx<'_> {
-    /// Adds a schedule.
+    /// Stores a new schedule.
     ///
     /// # Errors
     /// `NAME_TAKEN{name}`, `STORAGE_ERROR`.
@@ -240,20 +224,14 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Removes a schedule and what is kept of its firings. What they have started goes on.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Removes a schedule and its firings. Tasks and turns that it started continue.
     pub(crate) fn delete_schedule(&self, id: RowId) -> Result<()> {
         self.execute("DELETE FROM firings WHERE schedule = ?1", [id.0])?;
         self.execute("DELETE FROM schedules WHERE id = ?1", [id.0])?;
         Ok(())
     }
 
-    /// Lets a schedule fire again, from now on.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Resumes a paused schedule. It fires only at later times.
     pub(crate) fn resume_schedule(&self, id: RowId, now: Timestamp) -> Result<()> {
         self.execute(
             "UPDATE schedules SET paused = NULL, error = NULL, failures = 0, cursor = ?2
@@ -263,10 +241,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Stores what a look at the clock has led to. Firings that fire wait until they are started.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the result of a clock check. Due firings wait until they are started.
     pub(crate) fn store_look(&self, id: RowId, look: &Look, now: Timestamp) -> Result<()> {
         for due in &look.fire {
             self.insert_firing(id, due, FiringStatus::Waiting, None, now)?;
@@ -308,10 +283,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds a firing that a person asks for. It gets the first time from now on that no other firing has.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Adds a firing that a person requested, at the first time from `now` without a firing (in
+    /// milliseconds).
     pub(crate) fn insert_manual_firing(&self, id: RowId, now: Timestamp) -> Result<RowId> {
         let mut at = now.0;
         let sql = "INSERT OR IGNORE INTO firings (schedule, at, manual, left_out, status, created_at)
@@ -322,10 +295,10 @@ impl Tx<'_> {
         Ok(RowId(self.connection.last_insert_rowid()))
     }
 
-    /// Stores that a firing has its task or its turn, in the transaction that stores that.
+    /// Stores the task or turn of a firing, in the transaction that stores that task or turn.
     ///
     /// # Errors
-    /// `INVALID_WORKER_STATE` if it does not wait any more; `STORAGE_ERROR`.
+    /// `INVALID_WORKER_STATE` if the firing is not waiting; `STORAGE_ERROR`.
     pub(crate) fn start_firing(
         &mut self,
         firing: RowId,

@@ -1,14 +1,14 @@
-//! The tables, and the steps from one version of them to the next.
+//! The table definitions, and the migrations between their versions.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 /// `PRAGMA application_id` of our databases: "SubA".
 pub const APPLICATION_ID: i64 = 0x5375_6241;
 
-/// The newest schema; the number of migrations.
+/// Newest schema version; equals the number of migrations.
 pub const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Step n makes version n + 1 of version n. A step that was released is never changed.
+/// Migration n turns version n into version n + 1. A released migration is never changed.
 const MIGRATIONS: &[&str] = &[
     include_str!("schema/001.sql"),
     include_str!("schema/002.sql"),
@@ -34,7 +34,7 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Whether the tables are exactly those of the newest schema.
+/// Whether the tables match the newest schema exactly.
 pub(super) fn is_current(connection: &Connection) -> rusqlite::Result<bool> {
     let mut empty = Connection::open_in_memory()?;
     migrate(&mut empty)?;

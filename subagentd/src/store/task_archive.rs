@@ -1,6 +1,5 @@
-//! Which tasks are over for good: they are kept, and hidden; their names are free.
-//!
-//! Must not look at a clock: what time it is is said by the caller.
+//! Archives tasks that are over: they are kept but hidden, and their names become free.
+//! It must not read a clock; callers pass the time.
 
 use rusqlite::{Connection, params};
 use subagent_protocol::Result;
@@ -13,16 +12,16 @@ use super::rows::{self, WORKER_COLUMNS};
 use super::tx::Tx;
 
 const HOUR: i64 = 3_600_000;
-/// What has not ended and has lost its root is given so long.
+/// Retention of an unfinished task after its root was removed.
 const ORPHANED: i64 = 7 * 24 * HOUR;
 
-/// Until when a task that has ended can be gone on with.
+/// SQL for the time until which an ended task can be continued.
 fn until() -> String {
     format!("t.completed_at + {HOUR} * coalesce(json_extract(t.terms, '$.ttlHours'), {TTL_HOURS})")
 }
 
-/// What is to be archived at `?1`: what has ended for long, if nothing below it is open and nothing of it is to be told; and
-/// what goes on without a root for long.
+/// SQL condition for tasks to archive at `?1`: ended tasks past their time without open tasks below
+/// and without a result still to deliver, and orphaned tasks.
 fn is_over() -> String {
     format!(
         "t.archived_at IS NULL AND (
@@ -38,28 +37,19 @@ fn is_over() -> String {
 }
 
 impl Tx<'_> {
-    /// Archives what is to be. Says how many tasks these were.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Archives all due tasks. Returns their number.
     pub(crate) fn archive_tasks(&self, now: Timestamp) -> Result<usize> {
         self.execute(&format!("UPDATE tasks AS t SET archived_at = ?1 WHERE {}", is_over()), params![now.0])
     }
 }
 
-/// Whether something is to be archived.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether a task is due for archiving.
 pub(crate) fn any_over(connection: &Connection, now: Timestamp) -> Result<bool> {
     let sql = format!("SELECT EXISTS (SELECT 1 FROM tasks t WHERE {})", is_over());
     Ok(rows::one(connection, &sql, [now.0], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-/// The workers of tasks that were archived after their end and are not stopped yet.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the workers of ended and archived tasks that are still to be stopped.
 pub(crate) fn to_stop(connection: &Connection) -> Result<Vec<WorkerRow>> {
     let sql = format!(
         "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
@@ -71,10 +61,7 @@ pub(crate) fn to_stop(connection: &Connection) -> Result<Vec<WorkerRow>> {
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// When the next task that has ended is old enough.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the time at which the next ended task becomes due.
 pub(crate) fn next_due(connection: &Connection) -> Result<Option<Timestamp>> {
     let sql =
         format!("SELECT min({}) FROM tasks t WHERE outcome IS NOT NULL AND archived_at IS NULL", until());

@@ -1,6 +1,5 @@
-//! Why the present run of a task ends early, and violations that are noticed after its end.
-//!
-//! What follows from a cause is `core::task`'s to say.
+//! Stores why the current run of a task ends early, and violations that are noticed after its end.
+//! The consequences of a cause are decided in `core::task`.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::ids::{TurnId, WorkerId};
@@ -12,7 +11,8 @@ use super::tasks::{self, parent_turn};
 use super::tx::{Tx, signed};
 
 impl Tx<'_> {
-    /// Notes why the present run of a task ends early, and of one that has completed that its agent broke a rule in it.
+    /// Stores why the current run of a task ends early. For a completed task, only a policy
+    /// violation of its last run is stored.
     pub(super) fn note_cause(&self, id: RowId, error: &Error, turn: Option<u64>) -> Result<()> {
         let text = serde_json::to_string(error).map_err(|error| StoreError::BadRow(error.to_string()))?;
         self.execute(
@@ -24,7 +24,7 @@ impl Tx<'_> {
     }
 }
 
-/// A task that had completed when a violation of its last run was noticed.
+/// A completed task with a violation that was noticed later.
 pub(super) struct LateViolation {
     pub(super) task_id: WorkerId,
     pub(super) name: String,
@@ -33,7 +33,7 @@ pub(super) struct LateViolation {
     pub(super) error: Error,
 }
 
-/// The task of a worker, if it is such a one.
+/// Returns the worker's task if it is completed and has such a violation.
 pub(super) fn completed_with_cause(connection: &Connection, id: RowId) -> Result<Option<LateViolation>> {
     let sql = format!(
         "SELECT w.worker_id, t.name, t.runs, t.cause, {} FROM tasks t JOIN workers w ON w.id = t.worker

@@ -1,6 +1,5 @@
-//! The end of a task, in the transaction of what it follows from, and what is due to its parent because of it.
-//!
-//! What a task has come to is the rules' to say (`core::task`).
+//! Ends a task in the transaction of the cause, and stores the result due to its parent.
+//! The outcome of a task is decided in `core::task`.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
@@ -20,27 +19,28 @@ use super::tx::{Tx, signed};
 use crate::core::task::{self, LastTurn, beginning, event_of};
 use crate::core::{Fact, Worker};
 
-/// No more of a result is kept, in bytes.
+/// Maximum size of a stored result in bytes.
 const MOST_RESULT: usize = 1024 * 1024;
-/// What stands at the end of one that was longer.
+/// Appended to a result that was cut.
 const CUT: &str = "\n[cut here: the rest is in the events of the task]";
-/// Of a result so much is told in an event, in characters.
+/// Maximum length of the result's summary in an event, in characters.
 const SUMMARY_CHARS: usize = 1_000;
 
-/// A task that somebody has ended, or is ending: who asked for that, a limit, or what is above it.
+/// SQL condition for a parent `p` that was ended, or is being ended, by a request, a limit, or a
+/// worker above it.
 const WAS_ENDED: &str = "(p.ending IS NOT NULL OR (p.outcome IS NULL AND p.why IS NOT NULL)
      OR p.outcome IN ('cancelled', 'timed_out', 'max_iterations_reached'))";
 
-/// The same of a task that has ended.
+/// Same as [`WAS_ENDED`], for an outcome.
 const fn was_ended(outcome: TaskStatus) -> bool {
     matches!(outcome, TaskStatus::Cancelled | TaskStatus::TimedOut | TaskStatus::MaxIterationsReached)
 }
 
-/// The end of a turn as it is stored.
+/// A stored end of a turn.
 pub(super) struct Ended {
     pub(super) no: u64,
     pub(super) status: TurnStatus,
-    /// Data of the event that ended it.
+    /// Data of the ending event.
     data: Value,
 }
 
@@ -51,11 +51,8 @@ impl Ended {
 }
 
 impl Tx<'_> {
-    /// Ends the task of a worker, if this is what the worker has come to. To be called after whatever may have done it. One
-    /// whose result has to meet a schema is not completed before that was looked at.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Ends the worker's task if its state implies an outcome. Call it after any change that may do
+    /// so. A task with a result schema completes only after its result was checked.
     pub fn settle_task(
         &mut self,
         id: RowId,
@@ -66,10 +63,8 @@ impl Tx<'_> {
         self.settle(id, worker, None, now, added)
     }
 
-    /// The same of one whose result was looked at: it fits its schema, or does not for this reason.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Same as [`Self::settle_task`] after the schema check; `refused` has the reason if the result
+    /// does not match.
     pub(crate) fn settle_judged(
         &mut self,
         id: RowId,
@@ -124,7 +119,8 @@ impl Tx<'_> {
             params![id.0, outcome.as_str(), text, result, now.0],
         )?;
         if open.why.is_some() || was_ended(outcome) {
-            // It is not woken by what it has left: that would begin another run, with its limits anew.
+            // A result of its own tasks must not wake it: that would begin a new run with fresh
+            // limits.
             self.tell_no_ends(id)?;
         }
         let mut data = match outcome {
@@ -139,8 +135,8 @@ impl Tx<'_> {
         self.make_due(id, &open, outcome, &result, error.as_ref())
     }
 
-    /// Fails a task that had completed when a violation of its last run was noticed. A parent that was told the end already is
-    /// told nothing more; its stream has the event.
+    /// Fails a completed task with a late violation. A parent that already received the result gets
+    /// no second message, but its stream has the event.
     fn fail_completed(&mut self, id: RowId, now: Timestamp, added: &mut Vec<(EventType, i64)>) -> Result<()> {
         let Some(late) = task_causes::completed_with_cause(self.connection, id)? else { return Ok(()) };
         let text =
@@ -161,13 +157,14 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// A worker is not told any more what has come of its tasks: it would go on because of that.
+    /// Discards the undelivered results of a worker's tasks, which would wake it again.
     pub(super) fn tell_no_ends(&self, parent: RowId) -> Result<()> {
         self.execute("DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL", [parent.0])?;
         Ok(())
     }
 
-    /// The end of a background task is told to its parent, as long as there is one that can hear it and was not ended itself.
+    /// Queues a background task's result for its parent, unless the parent is gone or was ended
+    /// itself.
     fn make_due(
         &self,
         id: RowId,
@@ -177,7 +174,7 @@ impl Tx<'_> {
         error: Option<&Error>,
     ) -> Result<()> {
         let (TaskMode::Background, Some(parent)) = (open.mode, open.parent) else { return Ok(()) };
-        // Who is above it had it ended, and is not woken by that.
+        // The parent side requested this end, so it is not woken by it.
         if open.why.is_some() {
             return Ok(());
         }
@@ -204,10 +201,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes the turn that tells an end. Whoever comes second tells nothing.
+    /// Stores the turn that delivers a result. A second delivery is refused.
     ///
     /// # Errors
-    /// `TURN_NOT_QUEUED` if it was told, `STORAGE_ERROR`.
+    /// `TURN_NOT_QUEUED` if it was already delivered, `STORAGE_ERROR`.
     pub(crate) fn deliver(&self, due: &Due, turn_id: &TurnId) -> Result<()> {
         subagent_failpoint::hit("task_delivery.before_commit");
         let noted = self.execute(
@@ -221,7 +218,7 @@ impl Tx<'_> {
     }
 }
 
-/// An end that a parent has not been told.
+/// A result not yet delivered to the parent.
 #[derive(Debug, Clone)]
 pub(crate) struct Due {
     pub(crate) task: RowId,
@@ -232,10 +229,7 @@ pub(crate) struct Due {
     pub(crate) text: String,
 }
 
-/// What a parent has not been told, in the order of its tasks.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the undelivered results for a parent, in order of its tasks.
 pub(crate) fn due(connection: &Connection, parent: RowId) -> Result<Vec<Due>> {
     let sql = "SELECT task, run, task_id, name, status, text FROM task_deliveries
                WHERE parent = ?1 AND turn_id IS NULL ORDER BY task, run";
@@ -253,13 +247,13 @@ pub(crate) fn due(connection: &Connection, parent: RowId) -> Result<Vec<Due>> {
     Ok(found.and_then(Iterator::collect).map_err(StoreError::from)?)
 }
 
-/// Whether the end of a task is due to somebody.
+/// Whether a result of this task is still to be delivered.
 pub(super) fn is_due(connection: &Connection, task: RowId) -> Result<bool> {
     let sql = "SELECT count(*) FROM task_deliveries WHERE task = ?1 AND turn_id IS NULL";
     Ok(count(connection, sql, [task.0])? > 0)
 }
 
-/// The last turn of the present run, if it has ended.
+/// Returns the last turn of the current run, if it has ended.
 pub(super) fn last_turn(connection: &Connection, id: RowId, first: u64) -> Result<Option<Ended>> {
     let sql = "SELECT t.no, t.status, e.payload FROM turns t LEFT JOIN events e ON e.seq = t.end_seq
                WHERE t.worker = ?1 AND t.no >= ?2 AND t.status <> 'accepted' ORDER BY t.no DESC LIMIT 1";

@@ -1,8 +1,6 @@
-//! Reads the stream of a worker with the tasks below it: its own events and those of the tasks that reach it
-//! ([`EventType::reaches_ancestors`](subagent_protocol::event::EventType::reaches_ancestors)), or all of theirs, in one order.
-//!
-//! Nothing is stored for that. Of each worker the next event is looked up in an index, and the lowest number of them goes
-//! first: a page costs as much as it has events, however many there are of others, or of what is not wanted.
+//! Reads a worker's stream with the tasks below it: its own events, and those of tasks that reach
+//! ancestors, or all. The join is not stored. The lowest next sequence number, found by index,
+//! comes first, so a page costs only its own events.
 
 use std::collections::HashSet;
 
@@ -18,18 +16,18 @@ use super::retention;
 use super::rows::{self, RowId};
 use super::tasks::count;
 
-/// The tasks below the worker `?1`; of a root also where one between them was removed.
+/// The tasks below the worker `?1`. For a root, also those below a removed task.
 pub(super) const BELOW: &str = "below (worker) AS (
        SELECT worker FROM tasks WHERE parent = ?1
        UNION SELECT t.worker FROM workers r CROSS JOIN tasks t ON t.controller = r.controller AND t.root = r.id WHERE r.id = ?1
        UNION SELECT t.worker FROM below b CROSS JOIN tasks t ON t.parent = b.worker)";
 
-/// The condition of the index `task_events`, word by word.
+/// The condition of the partial index `task_events`; SQLite requires the same words.
 const REACHES_ANCESTORS: &str =
     "x.kind IS NULL AND (x.type BETWEEN 'subagent.' AND 'subagent/' OR x.type BETWEEN 'approval.' AND 'approval/'
      OR x.type BETWEEN 'elicitation.' AND 'elicitation/' OR x.type = 'policy.violated')";
 
-/// The first event of a worker after another one; `told`: of those that reach its ancestors.
+/// SQL for a worker's first event after another. `told` selects those that reach its ancestors.
 fn first(worker: &str, after: &str, told: bool) -> String {
     let (index, which) = match told {
         true => ("task_events", REACHES_ANCESTORS),
@@ -41,8 +39,8 @@ fn first(worker: &str, after: &str, told: bool) -> String {
     )
 }
 
-/// The events of a page: `?1` whose, `?2` behind which, `?3` up to which, `?4` how many, `?5` whether all of those below, `?6`
-/// what a large payload is.
+/// SQL for a page. Parameters: `?1` worker, `?2` lower bound (exclusive), `?3` upper bound, `?4`
+/// limit, `?5` all events of tasks below, `?6` size of a large payload.
 fn sql() -> String {
     let any = |worker: &str, after: &str| {
         let (all, told) = (first(worker, after, false), first(worker, after, true));
@@ -65,17 +63,17 @@ fn sql() -> String {
     )
 }
 
-/// A page of what a worker's stream has with the tasks below it.
+/// A page of the joined stream.
 #[derive(Debug)]
 pub(crate) struct JoinedPage<T> {
-    /// The events; of its numbers, `seen` is the last event's that was looked at.
+    /// The events; `seen` is the number of the last examined one.
     pub(crate) page: EventPage<T>,
-    /// Whether a task is open: something may still be told of it.
+    /// Whether a task is open, so that more of its events may follow.
     pub(crate) open: bool,
 }
 
-/// The next page: what `each` makes of its events, and of what is known of the task if it is not the worker's own. Of the
-/// tasks, what was deleted is left out.
+/// Reads the next page and maps each event with `each`, which gets the task's data for an event of
+/// a task. Deleted events of tasks are left out.
 ///
 /// # Errors
 /// As [`events::page`].
@@ -129,7 +127,7 @@ fn events_of_page<T>(
     Ok(page)
 }
 
-/// Whose event it is.
+/// The task of an event.
 struct Task {
     worker_id: WorkerId,
     path: Vec<String>,
@@ -151,10 +149,7 @@ fn task_of(row: &rusqlite::Row<'_>) -> Result<Task> {
     Ok(read().map_err(|error: rusqlite::Error| StoreError::from(error))?)
 }
 
-/// The workers of all tasks below a worker.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the workers of all tasks below a worker.
 pub(crate) fn below(connection: &Connection, worker: RowId) -> Result<HashSet<RowId>> {
     let sql = format!("WITH RECURSIVE {BELOW} SELECT worker FROM below");
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
@@ -171,10 +166,7 @@ fn is_one_open(connection: &Connection, worker: RowId) -> Result<bool> {
     Ok(count(connection, &sql, [worker.0])? > 0)
 }
 
-/// Whether this event is in the stream of a worker because of a task below it.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether this event belongs to a task below the worker.
 pub(crate) fn is_of_one(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
     let sql = format!(
         "WITH RECURSIVE {BELOW} SELECT count(*) FROM events e WHERE e.seq = ?2 AND e.internal = 0
@@ -183,10 +175,7 @@ pub(crate) fn is_of_one(connection: &Connection, worker: RowId, seq: i64) -> Res
     Ok(count(connection, &sql, params![worker.0, seq])? > 0)
 }
 
-/// Whether an event with this number, which is nobody's, may have been of a task below a worker: so old ones were deleted.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether an unknown sequence number may be that of a deleted event of a task below the worker.
 pub(crate) fn may_have_been_of_one(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
     let sql = format!(
         "WITH RECURSIVE {BELOW} SELECT count(*) FROM below b CROSS JOIN workers w ON w.id = b.worker

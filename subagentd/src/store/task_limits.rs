@@ -1,6 +1,5 @@
-//! What the prompts of a task may use and have used, and which of its calls are steps of the open one.
-//!
-//! What counts and what follows is `core::task_limits`'.
+//! Limits and consumption of a task's prompts, and the steps of its open prompt.
+//! The rules are in `core::task_limits`.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::Result;
@@ -15,7 +14,7 @@ use super::words;
 use crate::core::budget::Account;
 
 impl Tx<'_> {
-    /// The task of this worker, if it has one, is given another prompt.
+    /// Resets the step counter for a new prompt of the worker's task, if it has one.
     pub(super) fn begin_prompt(&self, worker: RowId, account: &Account, now: i64) -> Result<()> {
         self.execute(
             "UPDATE tasks SET steps = 0, ran_before = ?2 WHERE worker = ?1",
@@ -24,10 +23,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes how many steps the open prompt of a task has made.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the number of steps of a task's open prompt.
     pub(crate) fn count_steps(&self, worker: RowId, steps: u64) -> Result<()> {
         self.execute(
             "UPDATE tasks SET tool_calls = tool_calls + ?2 - steps, steps = ?2 WHERE worker = ?1 AND steps < ?2",
@@ -37,10 +33,7 @@ impl Tx<'_> {
     }
 }
 
-/// The name of the task of this worker, and what it keeps to; `None`: it has none.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns name and terms of the worker's task; `None` if it has none.
 pub(crate) fn terms(connection: &Connection, worker: RowId) -> Result<Option<(String, TaskTerms)>> {
     let sql = "SELECT name, terms FROM tasks WHERE worker = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
@@ -55,10 +48,7 @@ pub(crate) fn terms(connection: &Connection, worker: RowId) -> Result<Option<(St
     found.map(read).transpose()
 }
 
-/// For how many milliseconds the worker of a task had run when the present or last prompt was begun.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the running time of the worker, in milliseconds, at the start of its last prompt.
 pub(crate) fn ran_before(connection: &Connection, worker: RowId) -> Result<u64> {
     let sql = "SELECT ran_before FROM tasks WHERE worker = ?1";
     let found = connection
@@ -67,11 +57,8 @@ pub(crate) fn ran_before(connection: &Connection, worker: RowId) -> Result<u64> 
     Ok(found.map_err(StoreError::from)?.unsigned_abs())
 }
 
-/// Shows the id of each call that this turn has spoken of, as long as somebody wants more. Each record is read by itself:
-/// there may be any number of them.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Passes the id of each tool call in this turn to `wants_more`, until it returns false. Records
+/// are read one at a time, since their number is unbounded.
 pub(crate) fn calls(
     connection: &Connection,
     worker: RowId,

@@ -1,4 +1,5 @@
-//! Whose turn it is: how many tasks of a tree run, which of them wait for a place, and who is to be told of a change.
+//! The slots of a task tree: running tasks, tasks that wait for a slot, and workers to notify of a
+//! change.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::{Code, Error, Result};
@@ -10,18 +11,19 @@ use super::tasks::{HAS_SCHEMA, count};
 use super::tasks_below;
 use super::tx::Tx;
 
-/// A task has a place while it has an open turn, and waits for no task of its own: else parents that wait for their tasks
-/// could take all places. None of its turns waits for what somebody else has go on.
+/// SQL condition for tasks that hold a slot: they have an open turn and no foreground task of their
+/// own. Otherwise parents that wait for their tasks could hold all slots. A task that a manager
+/// continued does not count as waited for.
 const ACTIVE: &str = "t.outcome IS NULL AND w.state IN ('turn', 'local', 'stopping')
      AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.worker AND c.mode = 'foreground' AND c.outcome IS NULL
                        AND c.parent_turn IS NOT NULL)";
-/// A task whose next turn only needs a place.
+/// SQL condition for a task whose next turn only needs a slot.
 const WAITS: &str =
     "t.outcome IS NULL AND t.why IS NULL AND w.state IN ('idle', 'error') AND w.queue_pause IS NULL
      AND w.parked_until IS NULL
      AND EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = t.worker)";
 
-/// The tree of a task, and how many of it may run.
+/// The tree of a task and its maximum number of running tasks.
 struct Tree {
     controller: i64,
     root: Option<i64>,
@@ -46,7 +48,8 @@ fn active(connection: &Connection, tree: &Tree, but: RowId) -> Result<i64> {
 }
 
 impl Tx<'_> {
-    /// Whether a task that waits may have its turn: there is a place for it, and for all that have waited for longer.
+    /// Checks that a waiting task may start its turn: a slot is free for it and for all tasks that
+    /// have waited longer.
     ///
     /// # Errors
     /// `WORKER_BUSY` if not, `STORAGE_ERROR`.
@@ -67,47 +70,44 @@ impl Tx<'_> {
 
 #[cfg(test)]
 impl Tx<'_> {
-    /// Makes the first task one that has a place, of whose worker nobody knows.
+    /// Makes the first task hold a slot that its worker does not know of.
     pub(crate) fn pretend_active(&self) -> Result<()> {
         self.execute("UPDATE workers SET state = 'turn' WHERE id = (SELECT min(worker) FROM tasks)", [])?;
         self.pretend_task("outcome = NULL")
     }
 
-    /// Has this stand in the row of the first task.
+    /// Sets columns in the row of the first task.
     pub(crate) fn pretend_task(&self, set: &str) -> Result<()> {
         self.execute(&format!("UPDATE tasks SET {set} WHERE worker = (SELECT min(worker) FROM tasks)"), [])?;
         Ok(())
     }
 }
 
-/// What a worker's actor is to do about tasks, and whom it is to wake.
+/// The tasks that a worker's actor has to act on, and the workers to notify.
 #[derive(Debug, Default)]
 pub(crate) struct Concern {
-    /// Of a task: how it stands.
+    /// State of the worker's own task, if it has one.
     pub(crate) own: Option<OwnTask>,
-    /// Ends that its worker has not been told.
+    /// Results not yet delivered to the worker.
     pub(crate) due: Vec<task_ends::Due>,
-    /// Those that have something to look at.
+    /// Workers that have something to examine.
     pub(crate) ring: Vec<RowId>,
 }
 
-/// How the task of a worker stands.
+/// State of a worker's task.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnTask {
-    /// Whether its present run is over.
+    /// Whether its current run is over.
     pub(crate) ended: bool,
-    /// Why its end is wanted, if nothing ends it yet.
+    /// Why it should end, unless it is ending already.
     pub(crate) unwanted: Option<String>,
-    /// Whether its result has to meet a schema.
+    /// Whether its result has to match a schema.
     pub(crate) has_schema: bool,
 }
 
-/// What concerns a worker.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the tasks that concern a worker.
 pub(crate) fn concern(connection: &Connection, id: RowId) -> Result<Concern> {
-    // What has an ending is being ended already.
+    // A task with an `ending` is already ending.
     let sql = format!(
         "SELECT outcome IS NOT NULL, CASE WHEN ending IS NULL AND outcome IS NULL THEN why END, {HAS_SCHEMA}, parent
          FROM tasks t WHERE worker = ?1"
@@ -133,10 +133,7 @@ pub(crate) fn concern(connection: &Connection, id: RowId) -> Result<Concern> {
     Ok(concern)
 }
 
-/// Of the tree of a task those that can have a place now.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the tasks of the same tree that can take a slot now.
 pub(crate) fn next(connection: &Connection, task: RowId) -> Result<Vec<RowId>> {
     let Some(tree) = tree(connection, task)? else { return Ok(Vec::new()) };
     let free = tree.most - active(connection, &tree, RowId(0))?;

@@ -1,6 +1,5 @@
-//! Which archived tasks may be removed, and what keeps the others.
-//!
-//! Must not look at a clock, and removes nothing: that is `removal`'s.
+//! Finds archived tasks that may be removed, and the reasons that keep others.
+//! It must not read a clock or remove rows; `removal` does.
 
 use rusqlite::{Connection, params};
 use subagent_protocol::time::Timestamp;
@@ -10,18 +9,15 @@ use super::error::StoreError;
 use super::rows::RowId;
 use super::tasks::{self, TaskQuery, TaskRow};
 
-/// An archived task.
+/// An archived task that may be pruned.
 #[derive(Debug)]
 pub(crate) struct Archived {
     pub(crate) task: TaskRow,
-    /// Whether something below it goes on.
+    /// Whether a task below it is unfinished.
     pub(crate) is_above: bool,
 }
 
-/// The tasks that were archived up to then, the oldest first.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the tasks archived up to `up_to`, oldest first.
 pub(crate) fn archived(connection: &Connection, up_to: Timestamp) -> Result<Vec<Archived>> {
     let query = TaskQuery { archived: true, ..TaskQuery::default() };
     let sql = "WITH RECURSIVE below (worker) AS (
@@ -41,10 +37,10 @@ pub(crate) fn archived(connection: &Connection, up_to: Timestamp) -> Result<Vec<
     Ok(found)
 }
 
-/// Refuses a task that goes on, or has something below it that does.
+/// Checks that neither the task nor any task below it is unfinished.
 ///
 /// # Errors
-/// `WORKER_BUSY`, `STORAGE_ERROR`.
+/// `WORKER_BUSY` if one is unfinished, `STORAGE_ERROR`.
 pub(crate) fn may_go(connection: &Connection, task: RowId) -> Result<()> {
     let sql = "WITH RECURSIVE below (worker) AS (
                  SELECT ?1 UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)

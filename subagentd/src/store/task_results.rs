@@ -1,6 +1,5 @@
-//! The result of a task that has to meet a schema, between the end of its last turn and what is made of it.
-//!
-//! Nothing is stored of that time: whoever comes next finds the same. Whether a result fits is not decided here.
+//! Results with a schema, between the end of the last turn and the schema check.
+//! This interval is not stored; it is derived from the rows. The check itself is not here.
 
 use rusqlite::Connection;
 use subagent_protocol::api::TaskStatus;
@@ -13,20 +12,20 @@ use super::{task_limits, tasks};
 use crate::core::Worker;
 use crate::core::task::{self, LastTurn};
 
-/// A result that is to be held against its schema.
+/// A result to check against its schema.
 #[derive(Debug)]
 pub(crate) struct Unjudged {
     pub(crate) schema: serde_json::Value,
     pub(crate) text: String,
-    /// Whether the agent was asked for it once more already.
+    /// Whether the agent was already asked to repeat it.
     pub(crate) asked_again: bool,
 }
 
 impl Tx<'_> {
-    /// Notes that the present run of a task is asked once more. Whoever comes second does not ask.
+    /// Stores that the current run is asked to repeat its result. A second request is refused.
     ///
     /// # Errors
-    /// `TURN_NOT_QUEUED` if it was, `STORAGE_ERROR`.
+    /// `TURN_NOT_QUEUED` if it was already asked, `STORAGE_ERROR`.
     pub(crate) fn ask_again(&self, id: RowId) -> Result<()> {
         let noted = self.execute(
             "UPDATE tasks SET asked_again = 1 WHERE worker = ?1 AND outcome IS NULL AND asked_again = 0",
@@ -39,10 +38,7 @@ impl Tx<'_> {
     }
 }
 
-/// The result of the task of this worker, if nothing but its schema is between it and its end.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the result of the worker's task, if only the schema check remains before its end.
 pub(crate) fn unjudged(connection: &Connection, id: RowId, worker: &Worker) -> Result<Option<Unjudged>> {
     let Some(open) = tasks::open(connection, id)?.filter(|open| open.has_schema) else { return Ok(None) };
     let Some(ended) = last_turn(connection, id, open.first_turn)? else { return Ok(None) };

@@ -1,6 +1,6 @@
-//! Rows of tasks: making one, looking at them, and what is kept of one that goes on after its end.
-//!
-//! Must not decide who may give or see a task. How one ends is in `task_ends`, whose turn it is in `task_places`.
+//! Rows of tasks: creation, reads, and continuing an ended one.
+//! It must not decide who may submit or see a task. Ends are in `task_ends`, slots in
+//! `task_places`.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
@@ -20,25 +20,25 @@ use super::workers;
 use crate::core::Fact;
 use crate::core::task::{TaskEnding, folded, made_name};
 
-/// A task to be stored with its worker.
+/// A task to store with its worker.
 #[derive(Debug, Clone)]
 pub(crate) struct NewTask {
-    /// The worker whose task it is; `None`: a manager's.
+    /// The worker that submitted it; `None` for a manager.
     pub(crate) parent: Option<RowId>,
     pub(crate) controller: RowId,
     pub(crate) limits: TaskLimits,
-    /// Without one it is made of the description.
+    /// Without a name, one is derived from the description.
     pub(crate) name: Option<String>,
     pub(crate) agent: Option<String>,
     pub(crate) description: String,
     pub(crate) prompt: String,
     pub(crate) mode: TaskMode,
-    /// Its terms, as JSON.
+    /// Terms of the task as JSON.
     pub(crate) terms: String,
     pub(crate) metadata: Value,
 }
 
-/// Where a task stands in its tree.
+/// The position of a task in its tree.
 struct Place {
     parent_id: Option<String>,
     parent_turn: Option<i64>,
@@ -46,12 +46,12 @@ struct Place {
     root: Option<i64>,
     root_id: Option<String>,
     depth: u32,
-    /// The names from the root to the parent.
+    /// Names from the root to the parent.
     path: Vec<String>,
 }
 
 impl Tx<'_> {
-    /// Stores the task of a new worker. Gives its name.
+    /// Stores the task of a new worker. Returns its name.
     ///
     /// # Errors
     /// `TASK_DEPTH_LIMIT{limit,depth}`, `TASK_LIMIT{limit}`, `TASK_NAME_TAKEN{name}`, `STORAGE_ERROR`.
@@ -186,7 +186,7 @@ impl Tx<'_> {
         }
     }
 
-    /// What a step means to the task of its worker, if it has one.
+    /// Applies a fact to the worker's task, if it has one.
     pub(super) fn store_task_fact(&self, id: RowId, fact: &Fact, now: Timestamp) -> Result<()> {
         match fact {
             Fact::TaskEnding(ending) => {
@@ -204,7 +204,7 @@ impl Tx<'_> {
             Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. } => {
                 self.go_on(id)?;
                 self.execute(
-                    // What is begun behind an end was said after it.
+                    // A turn that begins after an end was requested later than that end.
                     "UPDATE tasks SET ending = NULL, cause = NULL, started_at = coalesce(started_at, ?2) WHERE worker = ?1",
                     params![id.0, now.0],
                 )?;
@@ -212,7 +212,7 @@ impl Tx<'_> {
             Fact::TurnClosed { no, status, .. } => {
                 self.end_tasks_below(id, Unwanted::after(*status), Some(*no))?
             }
-            // Nobody hears it any more; what came of the tasks can still be read.
+            // A stopped worker receives no results. They stay readable in its tasks.
             Fact::DesiredStop => {
                 self.end_tasks_below(id, Unwanted::All, None)?;
                 self.tell_no_ends(id)?;
@@ -222,13 +222,13 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Whether nothing of what waits for a worker begins before somebody says so.
+    /// Whether the worker's queue is paused.
     fn is_paused(&self, id: RowId) -> Result<bool> {
         let sql = "SELECT count(*) FROM workers WHERE id = ?1 AND queue_pause IS NOT NULL";
         Ok(count(self.connection, sql, [id.0])? > 0)
     }
 
-    /// A task that has ended has something to do again that can begin: another run of it begins.
+    /// Begins another run of an ended task whose worker has startable work.
     pub(super) fn go_on(&self, id: RowId) -> Result<()> {
         self.execute(
             "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
@@ -240,10 +240,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Has a task be one of the parent's present turn, if it is the parent who takes it up, and says whether somebody waits for it.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Sets the mode of a continued task. If the parent continues it, the task joins the parent's
+    /// current turn.
     pub(crate) fn take_up_task(&self, id: RowId, mode: Option<TaskMode>, by_parent: bool) -> Result<()> {
         self.execute(
             "UPDATE tasks SET mode = coalesce(?2, mode),
@@ -256,20 +254,14 @@ impl Tx<'_> {
     }
 }
 
-/// Whether the task of a worker, if it has one, is over or is to end.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether the worker's task, if it has one, has ended or is to end.
 pub(crate) fn is_over(connection: &Connection, id: RowId) -> Result<bool> {
     let sql = "SELECT count(*) FROM tasks
                WHERE worker = ?1 AND (outcome IS NOT NULL OR ending IS NOT NULL OR why IS NOT NULL)";
     Ok(count(connection, sql, [id.0])? > 0)
 }
 
-/// The worker whose task this is, if it is one's.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the worker that submitted this task, if a worker did.
 pub(crate) fn parent(connection: &Connection, task: RowId) -> Result<Option<RowId>> {
     let found =
         rows::one(connection, "SELECT parent FROM tasks WHERE worker = ?1", [task.0], |row| row.get(0));
@@ -282,7 +274,7 @@ pub(super) fn count(connection: &Connection, sql: &str, params: impl rusqlite::P
     Ok(statement.query_row(params, |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-/// A task as it is stored, with what is looked up of its worker.
+/// A task as stored, with values looked up from its worker.
 #[derive(Debug, Clone)]
 pub(crate) struct TaskRow {
     pub(crate) task_id: WorkerId,
@@ -308,30 +300,30 @@ pub(crate) struct TaskRow {
     pub(crate) completed_at: Option<Timestamp>,
     pub(crate) archived_at: Option<Timestamp>,
     pub(crate) launcher: String,
-    /// Of an open turn: whether its prompt may have been written.
+    /// For an open turn: whether its prompt may have been sent.
     pub(crate) open: Option<bool>,
-    /// Whether somebody has to answer a question.
+    /// Whether a question is open.
     pub(crate) asks: bool,
     pub(crate) details: Details,
-    /// The tokens that its worker has used itself, as far as they are known.
+    /// Tokens used by its own worker, if known.
     pub(crate) tokens: Option<u64>,
     /// Whether its agent ever had a session.
     pub(crate) had_session: bool,
-    /// Whether something waits for its worker.
+    /// Whether its worker has queued messages.
     pub(crate) waits: bool,
-    /// The parent's turn that gave it, or has it go on.
+    /// The parent's turn that submitted or continued it.
     pub(crate) parent_turn: Option<TurnId>,
-    /// When something was last told of it or its worker.
+    /// Time of the last change of the task or its worker.
     pub(crate) updated_at: Timestamp,
 }
 
 impl TaskRow {
-    /// How far it is.
+    /// Derives the status that users see.
     pub(crate) fn status(&self) -> TaskStatus {
         match (self.outcome, self.open, self.asks) {
             (Some(outcome), ..) => outcome,
             (None, None, _) if self.waits => TaskStatus::Queued,
-            // Its last turn is over, and what came of it is being looked at.
+            // Its last turn has ended, and the result is being checked.
             (None, None, _) => TaskStatus::Running,
             (None, Some(_), true) => TaskStatus::WaitingApproval,
             (None, Some(false), false) => TaskStatus::Spawning,
@@ -384,13 +376,13 @@ impl TaskRow {
     }
 }
 
-/// Whether the result of a task `t` has to meet a schema.
+/// SQL condition: the result of a task `t` has to match a schema.
 pub(super) const HAS_SCHEMA: &str = "coalesce(json_type(t.terms, '$.resultSchema'), 'null') <> 'null'";
 
-/// Whether a task `t` is in no list.
+/// SQL condition: a task `t` is hidden from lists.
 pub(super) const HIDDEN: &str = "coalesce(t.terms ->> '$.inspectable', 1) = 0";
 
-/// The turn of the parent of a task `t` that gave it, or has it go on.
+/// SQL for the id of the parent's turn that submitted or continued a task `t`.
 macro_rules! parent_turn {
     () => {
         "(SELECT u.turn_id FROM turns u WHERE u.worker = t.parent AND u.no = t.parent_turn)"
@@ -415,25 +407,22 @@ const SELECT: &str = concat!(
      FROM tasks t JOIN workers w ON w.id = t.worker"
 );
 
-/// Which tasks.
+/// A filter for tasks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TaskQuery {
-    /// Those of this parent.
+    /// Only tasks of this parent.
     pub(crate) parent: Option<String>,
-    /// Those below this root.
+    /// Only tasks below this root.
     pub(crate) root: Option<String>,
-    /// Those that are archived, or those that are not and that somebody sees in a list.
+    /// Archived tasks; `false` selects unarchived tasks that are not hidden.
     pub(crate) archived: bool,
-    /// All of them, whatever becomes of them.
+    /// All tasks, including archived and hidden ones.
     pub(crate) all: bool,
 }
 
-/// Tasks, the oldest first.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the matching tasks, oldest first.
 pub(crate) fn list(connection: &Connection, query: &TaskQuery) -> Result<Vec<TaskRow>> {
-    // Of a prompt a list has the beginning, and of a result nothing.
+    // A list has only the beginning of a prompt, and no result.
     let select = SELECT.replace("t.prompt", "substr(t.prompt, 1, 1000)").replace("t.result", "NULL");
     let sql = format!(
         "{select} WHERE w.removed_at IS NULL AND (?1 IS NULL OR t.parent_id = ?1) AND (?2 IS NULL OR t.root_id = ?2)
@@ -446,10 +435,7 @@ pub(crate) fn list(connection: &Connection, query: &TaskQuery) -> Result<Vec<Tas
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// The workers of tasks that are in no list.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the workers of tasks that are hidden from lists.
 pub(crate) fn hidden(connection: &Connection) -> Result<std::collections::HashSet<i64>> {
     let mut statement = connection
         .prepare_cached(&format!("SELECT worker FROM tasks t WHERE {HIDDEN}"))
@@ -458,10 +444,8 @@ pub(crate) fn hidden(connection: &Connection) -> Result<std::collections::HashSe
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// The workers for which the daemon gave a task to the agent of this definition, and the id of the task.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the workers for which the daemon itself submitted a task to this agent definition, with
+/// the task id.
 pub(crate) fn of_agent(connection: &Connection, agent: &str) -> Result<Vec<(WorkerRow, String)>> {
     let sql = "SELECT t.parent_id, w.worker_id FROM tasks t JOIN workers w ON w.id = t.worker
                WHERE t.agent = ?1 AND t.parent_id IS NOT NULL AND t.terms ->> '$.endsSilently' AND w.removed_at IS NULL ORDER BY t.worker";
@@ -477,10 +461,7 @@ pub(crate) fn of_agent(connection: &Connection, agent: &str) -> Result<Vec<(Work
     Ok(given)
 }
 
-/// The tasks that somebody may mean by this id or name: those of one parent, or of all.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Finds tasks by id or name, among those of one parent or among all.
 pub(crate) fn find(connection: &Connection, parent: Option<&WorkerId>, wanted: &str) -> Result<Vec<TaskRow>> {
     let sql = format!(
         "{SELECT} WHERE w.removed_at IS NULL AND (?1 IS NULL OR t.parent_id = ?1)
@@ -493,20 +474,15 @@ pub(crate) fn find(connection: &Connection, parent: Option<&WorkerId>, wanted: &
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// The task of a worker.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the task of a worker.
 pub(crate) fn of_worker(connection: &Connection, worker: &str) -> Result<Option<TaskRow>> {
     let sql = format!("{SELECT} WHERE w.worker_id = ?1 AND w.removed_at IS NULL");
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     Ok(statement.query_row([worker], TaskRow::read).optional().map_err(StoreError::from)?)
 }
 
-/// How a worker is called in the paths of the tasks below it: as a task by its name, else by its label.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the worker's name in the paths of tasks below it: the task name, else the label, else
+/// the id.
 pub(crate) fn name_in_a_path(connection: &Connection, worker: &WorkerRow) -> Result<String> {
     let named =
         rows::one(connection, "SELECT name FROM tasks WHERE worker = ?1", [worker.id.0], |row| row.get(0));
@@ -515,7 +491,7 @@ pub(crate) fn name_in_a_path(connection: &Connection, worker: &WorkerRow) -> Res
     Ok(named.or_else(label).unwrap_or_else(|| worker.worker_id.to_string()))
 }
 
-/// What is stored of a task that goes on.
+/// Stored fields of an unfinished task.
 pub(super) struct OpenTask {
     pub(super) task_id: WorkerId,
     pub(super) parent: Option<RowId>,
@@ -526,13 +502,13 @@ pub(super) struct OpenTask {
     pub(super) first_turn: u64,
     pub(super) ending: Option<TaskEnding>,
     pub(super) why: Option<String>,
-    /// Why its present run ends early.
+    /// Why its current run ends early.
     pub(super) cause: Option<Error>,
     pub(super) has_schema: bool,
     pub(super) asked_again: bool,
 }
 
-/// The task of a worker, if it goes on.
+/// Returns the worker's task if it is unfinished.
 pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask>> {
     let sql = format!(
         "SELECT w.worker_id, t.parent, t.name, t.mode, t.runs, t.first_turn, t.ending, t.why, {HAS_SCHEMA}, t.asked_again, t.cause,
@@ -569,10 +545,7 @@ pub(super) fn error(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Erro
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// Deletes what is stored of the task of a removed worker, and of what was told of it.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Deletes the task of a removed worker and its undelivered results.
 pub(super) fn delete(connection: &Connection, id: RowId) -> Result<()> {
     for sql in ["DELETE FROM task_deliveries WHERE task = ?1", "DELETE FROM tasks WHERE worker = ?1"] {
         let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;

@@ -1,6 +1,5 @@
-//! What the end of a worker's turn, and its stop, mean for the tasks below it (M9), and which of them are over for good.
-//!
-//! Nothing is ended here: their ends are wanted from then on, and each task's own worker carries that out.
+//! Effects of a turn's end or a stop on the tasks below the worker (M9).
+//! It only stores that their end is wanted; each task's own worker carries it out.
 
 use rusqlite::{Connection, params};
 use subagent_protocol::Result;
@@ -10,17 +9,17 @@ use super::error::StoreError;
 use super::rows::RowId;
 use super::tx::{Tx, signed};
 
-/// Which tasks of a worker are not wanted any more.
+/// Selects the tasks of a worker that are not wanted any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unwanted {
-    /// Those that somebody waited for in its turn.
+    /// Foreground tasks of its turn.
     Foreground,
-    /// All.
+    /// All tasks below it.
     All,
 }
 
 impl Unwanted {
-    /// After a turn with this end.
+    /// Returns the selection after a turn with this end.
     pub(super) const fn after(status: TurnStatus) -> Self {
         match status {
             TurnStatus::Canceled => Self::All,
@@ -37,8 +36,8 @@ impl Unwanted {
 }
 
 impl Tx<'_> {
-    /// The ends of these tasks of a worker are wanted, whose `turn` has ended, and of all that is below them. Also below one
-    /// that has ended, or was removed, some may go on.
+    /// Stores that the selected tasks of a worker, whose `turn` has ended, and all tasks below them
+    /// should end. This includes tasks below an ended or removed one.
     pub(super) fn end_tasks_below(&self, parent: RowId, which: Unwanted, turn: Option<u64>) -> Result<()> {
         self.execute(
             "WITH RECURSIVE below (worker) AS (
@@ -54,10 +53,7 @@ impl Tx<'_> {
     }
 }
 
-/// The tasks below a worker whose ends are wanted.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the tasks below a worker that should end.
 pub(crate) fn wanted_below(connection: &Connection, parent: RowId) -> Result<Vec<RowId>> {
     let sql = "WITH RECURSIVE below (worker) AS (
                  SELECT worker FROM tasks WHERE parent = ?1

@@ -1,4 +1,4 @@
-//! The store on real files: what is committed together, what is never given twice, what is left alone.
+//! Tests of the store on real files: atomicity, unique numbers, and foreign databases.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn a_sequence_number_is_never_given_twice() {
             let add = store.write(Durability::Progress, 1, move |tx| tx.insert_event(worker, &event("{}")));
             given.push(add.await.unwrap());
         }
-        // The newest rows are lost, as by a retention that has caught up or a power loss.
+        // The newest rows are lost, as after retention or a power loss.
         let delete = |tx: &mut Tx<'_>| tx.execute("DELETE FROM events", []).map(|_| ());
         store.write(Durability::Full, 1, delete).await.unwrap();
         store.close().await;
@@ -110,7 +110,7 @@ async fn progress_is_synced_by_itself() {
     };
     let before = syncs().await.unwrap();
     store.write(Durability::Progress, 1, move |tx| tx.insert_event(worker, &event("{}"))).await.unwrap();
-    // Such a commit writes nothing, and so syncs nothing.
+    // This commit writes nothing, so it syncs nothing.
     store.write(Durability::Full, 1, move |tx| tx.update_processes(worker, None, None)).await.unwrap();
     let synced = async {
         while syncs().await.unwrap() == before {
@@ -168,7 +168,7 @@ async fn names_with_a_meaning_in_uris_are_only_names() {
     assert!(path.metadata().unwrap().len() > 0);
 }
 
-/// How SQLite would look for the last events of these types.
+/// Returns SQLite's query plan for the last events of these types.
 async fn plan_of(store: &Store, hint: &str, condition: &str) -> String {
     let sql = format!(
         "EXPLAIN QUERY PLAN SELECT e.payload FROM events e {hint} WHERE e.worker = 1 AND e.internal = 0 {condition}
@@ -252,13 +252,13 @@ async fn an_owner_who_cannot_be_looked_up_just_now_is_not_taken_for_nobody() {
     store.close().await;
     drop(store);
     restore::may_replace(dir.path(), &OwnerCheck(None)).unwrap();
-    // Whoever has the database to itself lets nobody read.
+    // An exclusive lock prevents all reads.
     let other = Connection::open(&path).unwrap();
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE").unwrap();
     let error = restore::may_replace(dir.path(), &OwnerCheck(None)).unwrap_err();
     assert_eq!(error.code, Code::StorageError, "{error}");
     drop(other);
-    // What is no database any more has no owner.
+    // A damaged database has no owner.
     std::fs::write(&path, "damaged".repeat(2000)).unwrap();
     restore::may_replace(dir.path(), &OwnerCheck(None)).unwrap();
 }
@@ -288,12 +288,12 @@ async fn what_a_killed_restore_had_begun_in_the_one_file_is_taken_back_by_whoeve
     let (store, _) = with_worker(&path).await;
     store.close().await;
     drop(store);
-    // As in the middle of a change that the one file takes: the database and its rollback journal.
+    // The state during a change in rollback mode: the database and its hot journal.
     let killed = tempfile::tempdir().unwrap();
     let database = killed.path().join(restore::DATABASE);
     let writer = Connection::open(&path).unwrap();
     writer.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).unwrap();
-    // Without waiting for the disk the journal counts at once.
+    // Without syncs, the journal counts as complete at once.
     writer
         .execute_batch("PRAGMA synchronous = OFF; BEGIN IMMEDIATE; UPDATE workers SET label = 'half'")
         .unwrap();

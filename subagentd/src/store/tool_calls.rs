@@ -1,5 +1,5 @@
-//! The tool calls of a turn: its end closes them, and a new daemon has its rules know them. What an open one is, is decided
-//! in `protocol`.
+//! Tool calls of a turn: its end closes open ones, and a new daemon loads them into its rules.
+//! `protocol` defines when a call is open.
 
 use rusqlite::{Connection, params};
 use subagent_protocol::Result;
@@ -13,15 +13,12 @@ use super::rows::{self, NewEvent, RowId};
 use super::tx::{Tx, signed};
 use super::words;
 
-/// No more of a turn is looked through: this happens in the one thread that writes.
+/// Limits on what is read of one turn: this runs on the writer thread.
 const MOST_RECORDS: i64 = 20_000;
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 
 impl Tx<'_> {
-    /// Adds an event for each tool call that is open in this turn, which is about to end.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Adds a closing event for each tool call that is open in this turn, which is about to end.
     pub(super) fn close_tool_calls(&mut self, id: RowId, turn: u64, now: Timestamp) -> Result<()> {
         for data in self.open_tool_calls(id, turn)? {
             self.insert_event(
@@ -47,10 +44,8 @@ impl Tx<'_> {
     }
 }
 
-/// Shows what an agent has told of its calls in this turn: first what it has asked for, then all the rest in its order.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Passes the agent's reports about its calls in this turn to `see`: permission requests first,
+/// then all others in order.
 pub(crate) fn told(
     connection: &Connection,
     id: RowId,

@@ -1,6 +1,5 @@
-//! What was said in the tasks that nobody sees in a list, for the result of the task above them.
-//!
-//! Must not decide who may read it.
+//! Transcripts of hidden tasks, for the result of the task above them.
+//! It must not decide who may read them.
 
 use rusqlite::{Connection, params};
 use subagent_protocol::Result;
@@ -13,15 +12,12 @@ use super::tasks::{self, HIDDEN};
 use super::words::MESSAGE_TYPES;
 use crate::core::transcript::Transcript;
 
-/// So many tasks are told of; a tree has 100 of them, unless the config says otherwise.
+/// Maximum number of included tasks. A tree has at most 100, unless the config says otherwise.
 const MOST_TASKS: i64 = 100;
-/// So many events of each are looked through.
+/// Maximum number of examined events per task.
 const MOST_EVENTS: i64 = 50_000;
 
-/// The keys of the tasks below this one, however far, that are in no list; the oldest first.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns all hidden tasks below this one, at any depth, oldest first.
 pub(crate) fn hidden_below(connection: &Connection, task: &str) -> Result<Vec<(RowId, tasks::TaskRow)>> {
     let sql = format!(
         "WITH RECURSIVE below (worker) AS (
@@ -43,10 +39,7 @@ pub(crate) fn hidden_below(connection: &Connection, task: &str) -> Result<Vec<(R
     Ok(rows)
 }
 
-/// What was said to the agent of a task and by it, and what it called, as far as that is kept.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the prompts, replies and tool calls of a task, as far as they are kept.
 pub(crate) fn transcript(connection: &Connection, id: RowId, mut of: Transcript) -> Result<String> {
     let sql = format!(
         "SELECT {COLUMNS} FROM (SELECT * FROM events WHERE worker = ?1 AND internal = 0 ORDER BY seq LIMIT ?2) e

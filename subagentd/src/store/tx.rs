@@ -1,4 +1,4 @@
-//! The transaction that a job of the writer sees: statements about single rows, no rules.
+//! The transaction that a writer job gets: statements about single rows, no rules.
 
 use std::sync::LazyLock;
 
@@ -14,12 +14,12 @@ use super::error::StoreError;
 use super::rows::{self, NewEvent, RowId};
 use super::words;
 
-/// When a request with a key was carried out.
+/// Whether a request with an idempotency key was executed or replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Once {
-    /// In this transaction.
+    /// Executed in this transaction.
     Now,
-    /// In an earlier one.
+    /// Executed in an earlier transaction; the stored result is returned.
     Before,
 }
 
@@ -28,30 +28,30 @@ pub struct Tx<'a> {
     pub(super) connection: &'a Connection,
     pub(super) next_seq: &'a mut i64,
     pub(super) failed: bool,
-    /// Whether it overwrote something that may be a secret: an earlier copy of it may be in the WAL.
+    /// Whether it erased a possible secret, with an earlier copy in the WAL.
     pub(super) forgets: bool,
-    /// Its newest events that others wait for.
+    /// The newest events that others wait for.
     pub(super) notices: Notices,
-    /// The definition that came with the turn that was opened in it, until it is taken.
+    /// Agent definition of the turn that was opened in this transaction, until it is taken.
     pub(super) agent: Option<String>,
     events: Events<'a>,
 }
 
-/// What the events of a transaction have in common: they are many, and are inserted one by one.
+/// Cached lookups for inserting many events.
 #[derive(Default)]
 struct Events<'a> {
     insert: Option<CachedStatement<'a>>,
-    /// The turn that was looked up last: whose, its number, its key.
+    /// Worker, number and key of the turn that was looked up last.
     turn: Option<(RowId, u64, i64)>,
-    /// Whose records are being taken, and the number of the last one that was.
+    /// Worker whose records are being stored, and the number of its last stored record.
     records: Option<(RowId, u64)>,
 }
 
-/// The newest events that reach the ancestors of their workers; 0 for none.
+/// The newest events that reach their workers' ancestors; 0 for none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Notices {
     pub(super) told: i64,
-    /// Of these, the newest question.
+    /// The newest question among these.
     pub(super) asked: i64,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Tx<'a> {
 }
 
 impl Tx<'_> {
-    /// The connection, for queries that see what this transaction has changed.
+    /// The connection, for queries that see this transaction's changes.
     #[must_use]
     pub fn connection(&self) -> &Connection {
         self.connection
@@ -87,11 +87,11 @@ impl Tx<'_> {
         Ok(statement.execute(params).map_err(StoreError::from)?)
     }
 
-    /// Begins to take records of a worker: those behind `number`, up to which all were taken.
+    /// Begins to store a worker's records after `number`, up to which all are stored.
     ///
     /// # Errors
-    /// `STORAGE_ERROR`; so it is when others were taken by now. Together with the cursor that is stored in the same
-    /// transaction this is what keeps a record from being stored twice.
+    /// `STORAGE_ERROR`, also if the stored position differs. Together with the cursor, updated in
+    /// the same transaction, this prevents storing a record twice.
     pub fn begin_records(&mut self, worker: RowId, number: u64) -> Result<()> {
         let mut statement = self
             .connection
@@ -106,10 +106,11 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds an event and gives its sequence number.
+    /// Inserts an event and returns its sequence number.
     ///
     /// # Errors
-    /// `STORAGE_ERROR`; a record that was added before is one, and so is one of a worker whose records were not begun.
+    /// `STORAGE_ERROR`, also for a record that is already stored or whose worker has no
+    /// [`Self::begin_records`].
     pub fn insert_event(&mut self, worker: RowId, event: &NewEvent<'_>) -> Result<i64> {
         self.is_next(worker, event)?;
         let turn = match event.turn {
@@ -145,11 +146,11 @@ impl Tx<'_> {
         Ok(seq)
     }
 
-    /// Adds events of one worker, and gives the sequence number of the last one. Pieces of text, of which there are many, go
-    /// in together.
+    /// Inserts events of one worker and returns the last sequence number. Pieces of text, the bulk
+    /// of all events, are inserted many per statement.
     ///
     /// # Errors
-    /// As those of [`Self::insert_event`].
+    /// Those of [`Self::insert_event`].
     pub fn insert_events(&mut self, worker: RowId, mut events: &[NewEvent<'_>]) -> Result<Option<i64>> {
         let mut last = None;
         while let Some(first) = events.first() {
@@ -167,7 +168,7 @@ impl Tx<'_> {
         Ok(last)
     }
 
-    /// Adds pieces of text that differ in their numbers and payloads alone.
+    /// Inserts pieces of text that differ only in number and payload.
     fn insert_pieces(&mut self, worker: RowId, pieces: &[NewEvent<'_>], sql: &str) -> Result<i64> {
         let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
             return Err(StoreError::BadRow("no pieces of text".to_owned()).into());
@@ -198,7 +199,7 @@ impl Tx<'_> {
         Ok(seq + count - 1)
     }
 
-    /// Whether a record is behind all that were taken.
+    /// Checks that a record follows all stored ones.
     fn is_next(&mut self, worker: RowId, event: &NewEvent<'_>) -> Result<()> {
         let Some(number) = event.number else { return Ok(()) };
         match &mut self.events.records {
@@ -213,7 +214,7 @@ impl Tx<'_> {
         }
     }
 
-    /// The key of a turn, if it has a row.
+    /// Returns the key of a turn, if it has a row.
     fn turn_key(&mut self, worker: RowId, no: u64) -> Result<Option<i64>> {
         match self.events.turn {
             Some((of, known, key)) if (of, known) == (worker, no) => return Ok(Some(key)),
@@ -229,11 +230,11 @@ impl Tx<'_> {
         Ok(key)
     }
 
-    /// Carries out a change unless a request with this key was carried out before: then its result counts. Says which
-    /// of the two it was.
+    /// Executes a change, or returns the stored result of an earlier request with this key. The
+    /// second value says which.
     ///
     /// # Errors
-    /// `IDEMPOTENCY_CONFLICT` if that request was another one; those of the change.
+    /// `IDEMPOTENCY_CONFLICT` if the key belongs to a different request; errors of the change.
     pub fn once<T: Serialize + DeserializeOwned>(
         &mut self,
         key: Option<&(String, String)>,
@@ -250,19 +251,16 @@ impl Tx<'_> {
         Ok((result, Once::Now))
     }
 
-    /// The result that an earlier request with this key had.
+    /// Returns the stored result of an earlier request with this key.
     ///
     /// # Errors
-    /// `IDEMPOTENCY_CONFLICT` if that request was another one.
+    /// `IDEMPOTENCY_CONFLICT` if the key belongs to a different request.
     pub fn recall(&self, key: &str, fingerprint: &str) -> Result<Option<String>> {
         recall(self.connection, key, fingerprint)
     }
 
-    /// Keeps a result for repetitions of the request. A newer one takes its place: of an ownership that was granted
-    /// again only the last counts.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores a result for repeated requests, replacing an earlier one. If an ownership was granted
+    /// again, only the last grant counts.
     pub fn remember(&self, key: &str, fingerprint: &str, response: &str, now: Timestamp) -> Result<()> {
         self.execute(
             "INSERT INTO requests (key, fingerprint, response, created_at) VALUES (?1, ?2, ?3, ?4)
@@ -272,10 +270,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Raises the generation of the daemon, at least above this one, and gives it.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Raises the daemon's generation to a value greater than `above` and the stored one, and
+    /// returns it.
     pub fn raise_generation(&self, above: u64) -> Result<u64> {
         self.execute("UPDATE meta SET value = max(value, ?1) + 1 WHERE key = 'generation'", [signed(above)])?;
         let generation: i64 =
@@ -287,8 +283,8 @@ impl Tx<'_> {
     }
 }
 
-/// Statements for so many pieces of text at once, the longest first: what it costs to begin and to end one is shared, and the
-/// place where the next row goes is still known.
+/// Statements that insert several pieces of text at once, longest first. They share the cost of a
+/// statement, and SQLite keeps its position in the b-tree.
 static PIECES: LazyLock<[(usize, String); 2]> =
     LazyLock::new(|| [64, 16].map(|count| (count, insert_pieces(count))));
 
@@ -300,7 +296,8 @@ fn insert_pieces(count: usize) -> String {
     format!("INSERT INTO events ({columns}) VALUES {}", rows.join(", "))
 }
 
-/// Whether this is a piece of text that differs from the first one only by its payload and by being so many numbers later.
+/// Whether this is a piece of text that differs from `first` only in its payload and in a number
+/// that is `index` higher.
 fn is_piece_after(first: &NewEvent<'_>, event: &NewEvent<'_>, index: u64) -> bool {
     event.event_type == EventType::ProgressMessage
         && event.kind == Some(update::MESSAGE)
@@ -314,10 +311,10 @@ const INSERT_EVENT: &str =
     "INSERT INTO events (seq, worker, number, turn, at, type, kind, record, internal, payload)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
-/// The result that an earlier request with this key had.
+/// Returns the stored result of an earlier request with this key.
 ///
 /// # Errors
-/// `IDEMPOTENCY_CONFLICT` if that request was another one.
+/// `IDEMPOTENCY_CONFLICT` if the key belongs to a different request.
 pub(crate) fn recall(connection: &Connection, key: &str, fingerprint: &str) -> Result<Option<String>> {
     let found: Option<(String, String)> =
         rows::one(connection, "SELECT fingerprint, response FROM requests WHERE key = ?1", [key], |row| {
@@ -333,7 +330,7 @@ pub(crate) fn recall(connection: &Connection, key: &str, fingerprint: &str) -> R
     }
 }
 
-/// The refusal of a request whose key is another one's.
+/// The error for a key that belongs to a different request.
 pub(crate) fn used_for_another(key: &str) -> Error {
     Error::new(
         Code::IdempotencyConflict,
@@ -342,7 +339,7 @@ pub(crate) fn used_for_another(key: &str) -> Error {
     .with("key", key)
 }
 
-/// Numbers of turns and records fit: they count up from 1.
+/// Turn and record numbers fit into `i64`: they count up from 1.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,6 @@
-//! The name under which a copy of the database is made, and what may be replaced by one.
-//!
-//! Several daemons may copy into one folder. The name says which process made the file, so that what a killed one has
-//! left is removed by the next, and only that.
+//! Temporary files for copies of the database, and the check for files that a copy may replace.
+//! Several daemons may copy into one folder. The name identifies the process, so only files of dead
+//! processes are removed.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _};
@@ -13,15 +12,14 @@ use subagent_config::proc;
 
 use super::schema;
 
-/// Begins and ends the name.
+/// Prefix and suffix of the file name.
 const BEGIN: &str = ".subagent-backup.";
 const END: &str = ".unfinished";
-/// How a database file begins: <https://sqlite.org/fileformat2.html#the_database_header>.
+/// Header of a database file: <https://sqlite.org/fileformat2.html#the_database_header>.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const APPLICATION_ID: std::ops::Range<usize> = 68..72;
 
-/// Makes an empty file that nobody else writes to, readable for its owner alone: SQLite would make it readable for
-/// whoever the mask allows.
+/// Creates an empty file with mode 0600 and a unique name. SQLite would apply the umask instead.
 pub(super) fn make(folder: &Path) -> io::Result<PathBuf> {
     remove_left(folder);
     let pid = nix::unistd::getpid().as_raw();
@@ -33,7 +31,8 @@ pub(super) fn make(folder: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether this regular file is empty or a database of ours. Nothing waits, whatever it has become meanwhile.
+/// Whether this regular file is empty or one of our databases. Never blocks, even if the file is
+/// replaced by a pipe.
 pub(super) fn is_empty_or_ours(file: &Path) -> io::Result<bool> {
     let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(file)?;
     let meta = opened.metadata()?;
@@ -46,7 +45,7 @@ pub(super) fn is_empty_or_ours(file: &Path) -> io::Result<bool> {
     Ok(meta.is_file() && (head.is_empty() || is_ours()))
 }
 
-/// Removes what processes have left that are gone.
+/// Removes unfinished copies of dead processes.
 fn remove_left(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -58,7 +57,7 @@ fn remove_left(folder: &Path) {
     }
 }
 
-/// Which process has made a file of this name, and when that was started.
+/// Returns pid and start time of the process that created a file with this name.
 fn maker(name: &str) -> Option<(i32, u64)> {
     let mut parts = name.strip_prefix(BEGIN)?.strip_suffix(END)?.split('-');
     let maker = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);

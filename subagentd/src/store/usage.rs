@@ -1,6 +1,5 @@
-//! What turns have used, kept with them in the transaction of what says so.
-//!
-//! What a report means is `core::budget`'s.
+//! Token and cost usage of turns, stored in the transaction of the report.
+//! The meaning of a report is defined in `core::budget`.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::Value;
@@ -16,7 +15,7 @@ use crate::core::budget::{Account, Priced};
 use crate::core::usage::UsedTurn;
 
 impl Tx<'_> {
-    /// Keeps the tokens of a turn.
+    /// Stores the tokens of a turn.
     pub(super) fn store_tokens(
         &self,
         worker: RowId,
@@ -29,7 +28,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds what was reported before the first turn to that turn.
+    /// Charges the cost reported before the first turn to that turn.
     pub(super) fn charge_first_turn(&self, worker: RowId, before: &Account) -> Result<()> {
         match before.cost_before_turns() {
             Some(money) => self.charge_last_turn(worker, &money, false),
@@ -37,7 +36,8 @@ impl Tx<'_> {
         }
     }
 
-    /// Adds what was reported to the last turn, and marks the turns before it that the report includes.
+    /// Charges a reported cost to the last turn, and marks the earlier turns that the report
+    /// includes as priced.
     pub(super) fn charge_turns(&self, worker: RowId, priced: Option<Priced>) -> Result<()> {
         let Some(Priced { money, settled }) = priced else { return Ok(()) };
         if settled > 0 {
@@ -57,16 +57,13 @@ impl Tx<'_> {
     }
 }
 
-/// All turns of workers that are not removed, or those that began then or later. Each goes to `see`.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Passes all turns of existing workers to `see`, or those that began at `since` or later.
 pub(crate) fn turns(
     connection: &Connection,
     since: Option<Timestamp>,
     see: &mut dyn FnMut(UsedTurn),
 ) -> Result<()> {
-    // The beginning of a turn may be deleted before the turn is.
+    // The start event of a turn may be deleted before the turn.
     let sql = "SELECT w.worker_id, w.name, w.launcher,
                  CASE WHEN t.status <> 'accepted' THEN t.model WHEN json_valid(w.details) THEN w.details ->> 'model' END,
                  coalesce(m.at, e.at), t.dispatched <> 'no', t.status <> 'accepted', t.tokens, t.counts, t.cost,
@@ -82,10 +79,8 @@ pub(crate) fn turns(
     Ok(())
 }
 
-/// When the open turn of a worker began, or else its last one ended; `None` if there was no turn or that is not kept.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns when the worker's open turn began, else when its last turn ended; `None` if there is
+/// none or it was deleted.
 pub(crate) fn last_turn_at(connection: &Connection, worker: RowId) -> Result<Option<Timestamp>> {
     let sql = "SELECT e.at FROM turns t
                JOIN events e ON e.seq = CASE t.status WHEN 'accepted' THEN t.message_seq ELSE t.end_seq END

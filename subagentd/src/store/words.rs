@@ -1,29 +1,29 @@
-//! The words of an event's row. Nearly all rows are pieces of an agent's text, and the three words of these would take more
-//! place than all their numbers: each is stored as an empty text. Rows of schema 1 have the words themselves.
+//! Stored words of an event. Most rows are pieces of text: their three words are stored as empty
+//! texts to save space. Rows of schema 1 have full words.
 
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::RecordType;
 use subagent_protocol::update;
 
-/// How the type of a piece of text is stored, for SQL.
+/// SQL list of the stored words for a piece of text.
 pub(super) const MESSAGE_TYPES: &str = "('', 'progress.message')";
 
-/// How a type is stored.
+/// Encodes an event type.
 pub(super) fn of_type(event_type: EventType) -> &'static str {
     if event_type == EventType::ProgressMessage { "" } else { event_type.as_str() }
 }
 
-/// The type that is stored so.
+/// Decodes an event type.
 pub(super) fn event_type(word: &str) -> Option<EventType> {
     if word.is_empty() { Some(EventType::ProgressMessage) } else { EventType::parse(word) }
 }
 
-/// How a kind is stored.
+/// Encodes an update's kind.
 pub(super) fn of_kind(kind: &str) -> &str {
     if kind == update::MESSAGE { "" } else { kind }
 }
 
-/// The kind that is stored so. One that is empty, and none of a message, is from 0.1.0, where an agent could say no word.
+/// Decodes a kind. Version 0.1.0 accepted empty kinds from agents; these decode to `unknown`.
 pub(super) fn kind(word: &str, event_type: EventType) -> String {
     match word {
         "" if event_type == EventType::ProgressMessage => update::MESSAGE,
@@ -33,12 +33,12 @@ pub(super) fn kind(word: &str, event_type: EventType) -> String {
     .to_owned()
 }
 
-/// How the type of a record is stored.
+/// Encodes a record type.
 pub(super) fn of_record(record: RecordType) -> &'static str {
     if record == RecordType::Update { "" } else { record.as_str() }
 }
 
-/// The type of a record that is stored so.
+/// Decodes a record type.
 pub(super) fn record(word: &str) -> Option<RecordType> {
     if word.is_empty() { Some(RecordType::Update) } else { RecordType::parse(word) }
 }

@@ -1,6 +1,5 @@
-//! Names of workers, and the workers that an address can mean.
-//!
-//! Must not check who asks.
+//! Names of workers, and resolution of addresses to workers.
+//! It must not check permissions.
 
 use std::collections::HashSet;
 
@@ -14,21 +13,21 @@ use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
 
-/// An ambiguous address names at most this many of the workers that it fits.
+/// Maximum number of candidates in the error for an ambiguous address.
 const MAX_CANDIDATES: usize = 10;
 
-/// What a new worker is called.
+/// How a new worker is named.
 #[derive(Debug, Clone)]
 pub enum NewName {
-    /// This name, which a person chose.
+    /// A name that a person chose.
     Chosen(String),
-    /// The name of its launcher with the smallest free number.
+    /// The launcher's name with the smallest free number.
     OfLauncher,
-    /// The name of its task, which is not known yet.
+    /// The name of its task, which is assigned later.
     OfTask,
 }
 
-/// A worker that an ambiguous address fits.
+/// A worker that matches an ambiguous address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) worker_id: WorkerId,
@@ -36,7 +35,7 @@ pub(crate) struct Candidate {
 }
 
 impl Tx<'_> {
-    /// The name of a new worker; `None` for one whose task gives it.
+    /// Returns the name of a new worker; `None` if its task provides it later.
     ///
     /// # Errors
     /// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
@@ -51,10 +50,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Names the worker of a task like the task, with a number if another worker has that name.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Names a task's worker after the task, with a number if the name is taken.
     pub(super) fn name_after_task(&self, id: RowId, task: &str) -> Result<()> {
         let name = worker_name::of_text(task, "task");
         let name = match holder(self.connection, &name)? {
@@ -64,7 +60,7 @@ impl Tx<'_> {
         self.set_name(id, &name)
     }
 
-    /// Gives a worker another name.
+    /// Renames a worker.
     ///
     /// # Errors
     /// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
@@ -73,10 +69,7 @@ impl Tx<'_> {
         self.set_name(id, name)
     }
 
-    /// Labels a worker that was given no label.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Sets the label of a worker that was started without one.
     pub(crate) fn label_unlabeled(&self, id: RowId, label: &str) -> Result<()> {
         self.execute(
             "UPDATE workers SET label = ?2 WHERE id = ?1 AND label IN (?3, ?4)",
@@ -107,7 +100,7 @@ impl Tx<'_> {
 
     fn numbered_name(&self, name: &str, first: u64) -> Result<String> {
         let base = worker_name::base(name);
-        // The keys that begin with the base and a hyphen: the character after the hyphen is the dot.
+        // Keys that begin with the base and a hyphen: the character after the hyphen is the dot.
         let sql = "SELECT name_key FROM workers
                    WHERE name_key >= ?1 || '-' AND name_key < ?1 || '.' AND removed_at IS NULL";
         let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
@@ -121,7 +114,7 @@ impl Tx<'_> {
     }
 }
 
-/// The worker with this name.
+/// Returns the worker with this name.
 fn holder(connection: &Connection, name: &str) -> Result<Option<(RowId, String)>> {
     let sql = "SELECT id, worker_id FROM workers WHERE name_key = ?1 AND removed_at IS NULL";
     let found =
@@ -129,20 +122,14 @@ fn holder(connection: &Connection, name: &str) -> Result<Option<(RowId, String)>
     Ok(found.optional().map_err(StoreError::from)?)
 }
 
-/// The id of the worker with this name.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the id of the worker with this name.
 pub(crate) fn by_name(connection: &Connection, name: &str) -> Result<Option<String>> {
     Ok(holder(connection, name)?.map(|(_, worker_id)| worker_id))
 }
 
-/// The workers whose ids begin like this, and are not removed; at most [`MAX_CANDIDATES`].
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns up to [`MAX_CANDIDATES`] existing workers whose ids begin with `prefix`, newest first.
 pub(crate) fn by_id_prefix(connection: &Connection, prefix: &str) -> Result<Vec<Candidate>> {
-    // All characters of an id come before `g`.
+    // All characters of an id sort before `g`.
     let sql = "SELECT worker_id, coalesce(name, worker_id) FROM workers
                WHERE worker_id >= ?1 AND worker_id < ?1 || 'g' AND removed_at IS NULL
                ORDER BY id DESC LIMIT ?2";
@@ -154,10 +141,7 @@ pub(crate) fn by_id_prefix(connection: &Connection, prefix: &str) -> Result<Vec<
     Ok(found.and_then(Iterator::collect).map_err(StoreError::from)?)
 }
 
-/// The worker that changed last, if there is one.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the id of the worker that changed last, apart from workers of delegated tasks.
 pub(crate) fn changed_last(connection: &Connection) -> Result<Option<String>> {
     let sql = "SELECT worker_id FROM workers WHERE removed_at IS NULL
                AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.worker = workers.id AND t.parent IS NOT NULL)

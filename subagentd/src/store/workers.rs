@@ -1,4 +1,4 @@
-//! Rows of workers, turns and approvals, and how the rules' state is kept in them.
+//! Rows of workers, turns and approvals, and the rules' state in them.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::event::EventType;
@@ -17,7 +17,7 @@ use crate::core::queue::Queue;
 use crate::core::worker::{Cancel, Fact, Hibernation, Link, LocalTurn, Restart, State, Turn, Worker};
 
 impl Tx<'_> {
-    /// Adds a worker that is to be started.
+    /// Inserts a worker that is to be started.
     ///
     /// # Errors
     /// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
@@ -47,10 +47,7 @@ impl Tx<'_> {
         Ok(id)
     }
 
-    /// Writes the rules' state and how far the journal was taken.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the rules' state and the journal position.
     pub fn update_worker(&self, id: RowId, worker: &Worker, cursor: Cursor, now: Timestamp) -> Result<()> {
         let (hibernation, idle_seconds) = match worker.hibernation {
             Hibernation::None => (rows::HIBERNATION[0], 0),
@@ -83,10 +80,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes how far the journal was taken.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the journal position.
     pub fn update_cursor(&self, id: RowId, cursor: Cursor) -> Result<()> {
         self.execute(
             "UPDATE workers SET segment = ?2, offset = ?3, number = ?4 WHERE id = ?1",
@@ -95,10 +89,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes that a new runtime is about to be started: from now on one may live.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores that a new runtime is about to start. From now on it may be alive.
     pub fn begin_incarnation(&self, id: RowId, incarnation: u64, boot_id: &str) -> Result<()> {
         self.execute(
             "UPDATE workers SET incarnation = ?2, boot_id = ?3, may_live = 1, runtime_pid = NULL,
@@ -108,10 +99,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes that the last runtime is gone and everything that it wrote was taken.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores that the last runtime is gone and its journal is completely stored.
     pub fn end_incarnation(&self, id: RowId) -> Result<()> {
         self.execute(
             "UPDATE workers SET may_live = 0, runtime_pid = NULL, runtime_start = NULL WHERE id = ?1",
@@ -120,10 +108,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes the processes of the runtime. Where they stand already nothing is changed, so nothing is synced.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the runtime's processes. Unchanged values cause no write and no sync.
     pub fn update_processes(
         &self,
         id: RowId,
@@ -140,49 +125,34 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes how the worker is run from now on.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the start specification for later runtimes.
     pub fn update_spec(&self, id: RowId, spec: &str) -> Result<()> {
         self.execute("UPDATE workers SET spec = ?2 WHERE id = ?1", params![id.0, spec])?;
         Ok(())
     }
 
-    /// How the worker is run, as JSON.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Returns the start specification as JSON.
     pub fn spec(&self, id: RowId) -> Result<String> {
         let spec =
             rows::one(self.connection, "SELECT spec FROM workers WHERE id = ?1", [id.0], |row| row.get(0));
         Ok(spec.map_err(StoreError::from)?)
     }
 
-    /// Writes the agent's session.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the agent's session id.
     pub fn update_session(&self, id: RowId, session_id: &str) -> Result<()> {
         self.execute("UPDATE workers SET session_id = ?2 WHERE id = ?1", params![id.0, session_id])?;
         Ok(())
     }
 
-    /// Writes what the last starts came to that failed while they restored the session.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the errors of the last starts that failed while restoring the session.
     pub fn update_restore_failures(&self, id: RowId, failures: &[String]) -> Result<()> {
         let text = (!failures.is_empty()).then(|| serde_json::json!(failures).to_string());
         self.execute("UPDATE workers SET restore_failures = ?2 WHERE id = ?1", params![id.0, text])?;
         Ok(())
     }
 
-    /// Stores what follows from a step of the rules. `asked_seq` is the event of the record that the step was for.
-    /// Gives the sequence numbers of the events that it added.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the facts of a step of the rules. `asked_seq` is the event of the record that caused
+    /// the step. Returns the added events with their sequence numbers.
     pub fn store_facts(
         &mut self,
         id: RowId,
@@ -313,7 +283,7 @@ impl Tx<'_> {
                     payload: &data.to_string(),
                 };
                 let seq = self.insert_event(id, &event)?;
-                // What was said to the agent in a recovered turn is not known.
+                // The prompt of a recovered turn is unknown.
                 let recovered = *event_type == EventType::TurnStarted && data["recovered"] == true;
                 if *event_type == EventType::MessageSent || recovered {
                     self.execute(
@@ -337,10 +307,10 @@ impl Tx<'_> {
     }
 }
 
-/// All workers, or those of one controller, newest first.
+/// Returns all workers, or those of one controller, newest first.
 ///
 /// # Errors
-/// `STORAGE_ERROR`. A row that cannot be read is left out and reported in the log: it must not hide the others.
+/// `STORAGE_ERROR`. An unreadable row is skipped and logged, so that it does not hide the others.
 pub(crate) fn list(connection: &Connection, controller_id: Option<&str>) -> Result<Vec<WorkerRow>> {
     let sql = format!(
         "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
@@ -361,10 +331,7 @@ pub(crate) fn list(connection: &Connection, controller_id: Option<&str>) -> Resu
     Ok(workers)
 }
 
-/// One worker; `None` also for one that was removed.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Finds a worker by its public id; `None` also for a removed one.
 pub(crate) fn get(connection: &Connection, worker_id: &str) -> Result<Option<WorkerRow>> {
     let sql = format!(
         "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
@@ -374,10 +341,7 @@ pub(crate) fn get(connection: &Connection, worker_id: &str) -> Result<Option<Wor
     Ok(statement.query_row([worker_id], WorkerRow::read).optional().map_err(StoreError::from)?)
 }
 
-/// One worker by its key; `None` also for one that was removed.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Finds a worker by its key; `None` also for a removed one.
 pub(crate) fn by_id(connection: &Connection, id: RowId) -> Result<Option<WorkerRow>> {
     let sql = format!(
         "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
@@ -387,10 +351,10 @@ pub(crate) fn by_id(connection: &Connection, id: RowId) -> Result<Option<WorkerR
     Ok(statement.query_row([id.0], WorkerRow::read).optional().map_err(StoreError::from)?)
 }
 
-/// The rules' state of a worker. Of its runtime nothing is known: `link` is [`Link::None`].
+/// Loads the rules' state of a worker. The runtime is unknown then: `link` is [`Link::None`].
 ///
 /// # Errors
-/// `STORAGE_ERROR`, also for rows that contradict each other.
+/// `STORAGE_ERROR`, also for contradicting rows.
 pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
     let turn = rows::one(
         connection,
@@ -471,7 +435,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
     })
 }
 
-/// An open turn as it is loaded.
+/// An open turn, by its executor.
 enum Open {
     Runtime(Turn),
     Local(LocalTurn),
@@ -493,22 +457,16 @@ fn restart_word(restart: Restart) -> &'static str {
     Restart::WORDS.iter().find(|(known, _)| *known == restart).map_or("none", |(_, word)| word)
 }
 
-/// Whether the record with this number is the guard's proof: the runtime ended in order.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Whether the record with this number is the guard's proof that the runtime ended in order.
 pub(crate) fn is_proof(connection: &Connection, worker: RowId, number: u64) -> Result<bool> {
-    // Of a piece of progress the number is in no index.
+    // Records of progress are in no index by number.
     let sql = "SELECT record = 'ended' FROM events WHERE worker = ?1 AND number = ?2 AND kind IS NULL";
     let proof = rows::one(connection, sql, params![worker.0, signed(number)], |row| row.get(0)).optional();
     Ok(proof.map_err(StoreError::from)?.unwrap_or(false))
 }
 
-/// Whether records of the worker are missing at all, and whether since the message of its open turn: one of those may
-/// have been of its prompt.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns whether records of the worker are missing at all, and whether since the message of its
+/// open turn. The latter may concern its prompt.
 pub(crate) fn gaps(connection: &Connection, worker: RowId) -> Result<(bool, bool)> {
     let sql = "SELECT max(e.seq) IS NOT NULL, coalesce(max(e.seq) > (SELECT message_seq FROM turns t
                  WHERE t.worker = ?1 AND t.status = 'accepted'), 0)
@@ -518,18 +476,15 @@ pub(crate) fn gaps(connection: &Connection, worker: RowId) -> Result<(bool, bool
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// A turn as it is stored.
+/// A turn as stored.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnRow {
     pub(crate) turn_id: TurnId,
-    /// The event that ended it.
+    /// Sequence number of its ending event.
     pub(crate) end_seq: Option<i64>,
 }
 
-/// The turn with this id.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Finds a turn of a worker by its id.
 pub(crate) fn turn(connection: &Connection, worker: RowId, turn_id: &str) -> Result<Option<TurnRow>> {
     let mut statement = connection
         .prepare_cached("SELECT turn_id, end_seq FROM turns WHERE worker = ?1 AND turn_id = ?2")
@@ -540,7 +495,7 @@ pub(crate) fn turn(connection: &Connection, worker: RowId, turn_id: &str) -> Res
     Ok(row.optional().map_err(StoreError::from)?)
 }
 
-/// The data of the message of a turn.
+/// Returns the data of a turn's message.
 ///
 /// # Errors
 /// `STORAGE_ERROR`, also when there is none.
@@ -550,7 +505,7 @@ pub(crate) fn message(connection: &Connection, worker: RowId, no: u64) -> Result
         .map_err(StoreError::from)?)
 }
 
-/// A question as it is stored.
+/// A question as stored.
 #[derive(Debug, Clone)]
 pub(crate) struct ApprovalRow {
     pub(crate) request_id: RequestId,
@@ -558,22 +513,20 @@ pub(crate) struct ApprovalRow {
     pub(crate) turn_id: Option<TurnId>,
     pub(crate) status: ApprovalStatus,
     pub(crate) asked_at: Timestamp,
-    /// Who asks: a record of the runtime, or an event of the daemon's own.
+    /// Executor of the asking turn: the runtime, or the daemon itself.
     pub(crate) carrier: Carrier,
-    /// Body of the record `approvalRequested` or `elicitationRequested`, or the event's data.
+    /// Body of the record `approvalRequested` or `elicitationRequested`, or data of the daemon's
+    /// event.
     pub(crate) asked: String,
 }
 
-/// One approval of a worker (`request_id`), or all of its pending ones, oldest first.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns one question of a worker (`request_id`), or all pending ones, oldest first.
 pub(crate) fn approvals(
     connection: &Connection,
     worker: RowId,
     request_id: Option<&str>,
 ) -> Result<Vec<ApprovalRow>> {
-    // Each finds its rows by an index: the id's, or that of the few that are open.
+    // Each condition has an index: that of the id, or the partial index of open questions.
     let which = match request_id {
         Some(_) => "a.request_id = ?2",
         None => "a.status IN ('pending', 'decided') AND a.status = 'pending' AND a.held = 0 AND ?2 IS NULL",

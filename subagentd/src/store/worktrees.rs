@@ -1,6 +1,5 @@
 //! Rows of git worktrees.
-//!
-//! Must not know git, or what becomes of a worktree when its worker ends.
+//! It must not run git, or decide the fate of a worktree when its worker ends.
 
 use std::collections::HashSet;
 
@@ -20,7 +19,7 @@ use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::{removal, workers};
 
-/// A worktree as it is stored.
+/// A worktree as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WorktreeRow {
     pub(crate) id: RowId,
@@ -30,7 +29,7 @@ pub(crate) struct WorktreeRow {
     pub(crate) worktree: Worktree,
     pub(crate) setup: Setup,
     pub(crate) created_at: Timestamp,
-    /// When a landing was begun whose end is not stored.
+    /// Start of a landing whose end is not stored.
     pub(crate) landing_at: Option<Timestamp>,
 }
 
@@ -53,7 +52,7 @@ impl WorktreeRow {
         })
     }
 
-    /// The worktree as it is shown, without its contents.
+    /// The worktree as shown to users, without its contents.
     pub(crate) fn view(self) -> WorktreeView {
         let Self { worker_id, state, worktree, created_at, .. } = self;
         let Worktree { name, repository, main, path, branch, base, source_branch, with_changes, sandbox } =
@@ -92,7 +91,7 @@ fn text(value: &impl Serialize) -> Result<String> {
 }
 
 impl Tx<'_> {
-    /// Adds the worktree of a new worker.
+    /// Stores the worktree of a new worker.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a path that is not UTF-8, `STORAGE_ERROR`.
@@ -119,10 +118,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes what has become of a worktree.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the state of a worktree.
     pub(crate) fn update_worktree(&self, row: &WorktreeRow, now: Timestamp) -> Result<()> {
         self.execute(
             "UPDATE worktrees SET state = ?2, worktree = ?3, updated_at = ?4, landing_at = ?5 WHERE id = ?1",
@@ -131,10 +127,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Gives a worktree to another worker, which goes on in it.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Assigns a worktree to another worker, which continues in it.
     pub(crate) fn move_worktree(&self, id: RowId, worker_id: &WorkerId, now: Timestamp) -> Result<()> {
         self.execute(
             "UPDATE worktrees SET worker_id = ?2, state = ?3, updated_at = ?4 WHERE id = ?1",
@@ -143,38 +136,26 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets a worktree that is gone. Returns whether it was known.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Deletes the row of a removed worktree. Returns whether it existed.
     pub(crate) fn delete_worktree(&self, id: RowId) -> Result<bool> {
         Ok(self.execute("DELETE FROM worktrees WHERE id = ?1", [id.0])? > 0)
     }
 
-    /// Writes where a worker works.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Stores the working directory of a worker.
     pub(crate) fn update_cwd(&self, id: RowId, cwd: &str) -> Result<()> {
         self.execute("UPDATE workers SET cwd = ?2 WHERE id = ?1", params![id.0, cwd])?;
         Ok(())
     }
 }
 
-/// The names of all worktrees.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the names of all worktrees.
 pub(crate) fn names(connection: &Connection) -> Result<HashSet<String>> {
     let mut statement = connection.prepare_cached("SELECT name FROM worktrees").map_err(StoreError::from)?;
     let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// All worktrees, the newest first.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns all worktrees, newest first.
 pub(crate) fn list(connection: &Connection) -> Result<Vec<WorktreeRow>> {
     let sql = format!("SELECT {COLUMNS} FROM worktrees ORDER BY id DESC");
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
@@ -182,26 +163,17 @@ pub(crate) fn list(connection: &Connection) -> Result<Vec<WorktreeRow>> {
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// The worktree of a worker.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the worktree of a worker.
 pub(crate) fn of_worker(connection: &Connection, worker_id: &str) -> Result<Option<WorktreeRow>> {
     one(connection, "worker_id", worker_id)
 }
 
-/// The worktree with this name.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the worktree with this name.
 pub(crate) fn by_name(connection: &Connection, name: &str) -> Result<Option<WorktreeRow>> {
     one(connection, "name", name)
 }
 
-/// Those whose landing a daemon has begun and not finished.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns worktrees with an unfinished landing.
 pub(crate) fn landing(connection: &Connection) -> Result<Vec<WorktreeRow>> {
     let mut rows = list(connection)?;
     rows.retain(|row| row.state == WorktreeState::Landing);
@@ -213,7 +185,7 @@ fn one(connection: &Connection, column: &str, value: &str) -> Result<Option<Work
     Ok(rows::one(connection, &sql, [value], WorktreeRow::read).optional().map_err(StoreError::from)?)
 }
 
-/// Refuses a caller that may not change this worktree.
+/// Checks that the caller may change this worktree.
 pub(crate) fn check_owner(connection: &Connection, owner: &OwnerCheck, row: &WorktreeRow) -> Result<()> {
     if workers::get(connection, row.worker_id.as_str())?.is_some() {
         return controllers::check_owner_of(connection, owner, &row.controller_id);
@@ -221,10 +193,11 @@ pub(crate) fn check_owner(connection: &Connection, owner: &OwnerCheck, row: &Wor
     removal::check_owner_of_all(connection, owner, &[row.controller_id.clone()].into())
 }
 
-/// The state of a worktree after a landing that left it in place: `ready` while it has a worker, else `kept`.
+/// Returns the state of a worktree after a landing that left it in place: `ready` while its worker
+/// runs, else `kept`.
 pub(crate) fn after_landing(connection: &Connection, row: &WorktreeRow) -> Result<WorktreeState> {
     let worker = workers::get(connection, row.worker_id.as_str())?;
-    // A worker that is being stopped has no look at it after the landing.
+    // A worker that is stopping does not update it after the landing.
     let is_live = worker.is_some_and(|worker| worker.state != "stopped" && worker.desired == Desired::Run);
     Ok(if is_live { WorktreeState::Ready } else { WorktreeState::Kept })
 }

@@ -1,11 +1,6 @@
-//! The one thread that writes: natural batching, no timer while it has work.
-//!
-//! It takes what has arrived as soon as it is free and commits it as one transaction, at most [`BATCH_WEIGHT`]
-//! events. A batch with a change of state commits with `synchronous=FULL`, one of progress alone with `NORMAL`;
-//! at latest [`SYNC_AFTER`] later a FULL commit follows. Sequence numbers come from blocks that were reserved by
-//! a FULL commit, so that none is ever given twice, not even after a power loss.
-//!
-//! Chores are small transactions that nobody waits for. After each of them goes whatever has arrived since.
+//! The single writer thread. It commits waiting jobs as one transaction ([`BATCH_WEIGHT`]). A batch
+//! with a state change syncs (`FULL`); progress alone syncs within [`SYNC_AFTER`]. Sequence numbers
+//! come from blocks reserved by a synced commit, so none is reused, even after a power loss.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -22,38 +17,39 @@ use super::error::StoreError;
 use super::tx::{Notices, Tx};
 use super::words::MESSAGE_TYPES;
 
-/// How much goes into one transaction, in events.
+/// Maximum size of a transaction in events.
 const BATCH_WEIGHT: usize = 256;
-/// How long progress may stay unsynced.
+/// Maximum time for which progress may stay unsynced.
 const SYNC_AFTER: Duration = Duration::from_secs(1);
-/// How many sequence numbers are reserved at a time.
+/// Number of sequence numbers reserved at a time.
 const SEQ_BLOCK: i64 = 65_536;
-/// A batch is begun only with so many left; no batch gives more.
+/// Minimum number of reserved numbers when a batch begins; no batch uses more.
 const SEQ_MARGIN: i64 = 8_192;
-/// The WAL is checkpointed when nothing waits and it has so many pages (4 KiB each) ...
+/// WAL size, in pages of 4 KiB, at which an idle writer checkpoints.
 const CHECKPOINT_PAGES_IDLE: i32 = 1_000;
-/// ... and whatever waits when it has so many.
+/// WAL size, in pages of 4 KiB, at which the writer checkpoints even with waiting jobs.
 const CHECKPOINT_PAGES_ALWAYS: i32 = 16_384;
 
-/// What must be true of a transaction before anyone hears of it.
+/// The guarantee that a transaction gives before its result is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// It survives the death of any process; after a power loss its tail may be missing.
+    /// Survives the death of any process; a power loss may undo the newest commits.
     Progress,
-    /// It survives a power loss.
+    /// Survives a power loss.
     Full,
 }
 
 type Finish = Box<dyn FnOnce(std::result::Result<(), &Error>) + Send>;
-/// Runs a job in a transaction; without one (it could not be begun) the job is only told so.
+/// Runs a job in a transaction. `None` reports that no transaction could begin.
 type Run = Box<dyn FnOnce(Option<&mut Tx<'_>>) -> Finish + Send>;
 
-/// Whether SQLite looks after references from other tables.
+/// Whether SQLite checks foreign keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum References {
-    /// Yes.
+    /// SQLite checks foreign keys as usual.
     Checked,
-    /// The job has made sure itself that what it deletes has none: looking for them may mean to read a whole table.
+    /// The job itself ensures that no row refers to what it deletes. SQLite's check might scan a
+    /// whole table.
     KnownToBeNone,
 }
 
@@ -78,7 +74,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// `left_behind`: there was a WAL, whose writer had died.
+    /// Starts the writer thread. `left_behind`: a WAL exists whose writer has died.
     pub(super) fn start(mut connection: Connection, left_behind: bool) -> Result<Self> {
         let reserved: i64 = connection
             .query_row(
@@ -88,7 +84,7 @@ impl Writer {
             )
             .map_err(StoreError::from)?;
         let reserved = if subagent_failpoint::sabotaged("seq.again") {
-            // What nobody has any more, although somebody has seen it.
+            // Simulates reuse of lost numbers that a client may have seen.
             let newest = "SELECT coalesce(max(seq), 0) FROM events";
             connection.query_row(newest, [], |row| row.get(0)).map_err(StoreError::from)?
         } else {
@@ -150,11 +146,11 @@ impl Writer {
             let finish: Finish = Box::new(move |committed| {
                 let result = match (committed, result) {
                     (Err(error), Ok(_)) => Err(error.clone()),
-                    // Never run: what kept it from that is the reason.
+                    // The job never ran; the transaction's error is the reason.
                     (Err(error), Err(own)) if own.code == Code::DaemonNotRunning => Err(error.clone()),
                     (_, result) => result,
                 };
-                // Whoever asked may have gone; what was committed stays.
+                // The caller may be gone; the commit stands.
                 let _ = answer.send(result);
             });
             finish
@@ -170,11 +166,11 @@ impl Writer {
     {
         let (answer, answered) = oneshot::channel();
         let chore = Box::new(move |connection: &mut Connection| {
-            // Whoever asked may have gone; what was committed stays.
+            // The caller may be gone; the commit stands.
             let _ = answer.send(carry_out(connection, references, job));
         });
         self.hand_over(Work::Chore(chore))?;
-        // One that was not begun when the store was closed is dropped.
+        // Chores that have not begun when the store closes are dropped.
         answered.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }
 
@@ -196,21 +192,21 @@ impl Writer {
 
 struct WriterState {
     connection: Connection,
-    /// How many pages the WAL had after the last commit: those since it was begun anew.
+    /// Pages in the WAL after the last commit, since its last reset.
     wal_pages: Arc<AtomicI32>,
-    /// Whether something was written to it: a commit that changes nothing writes and syncs nothing.
+    /// Whether the last commit wrote to the WAL. A commit without changes writes and syncs nothing.
     wrote: Arc<AtomicBool>,
-    /// The newest event that reaches the ancestors of its worker.
+    /// Sequence number of the newest event that reaches its worker's ancestors.
     told: watch::Sender<i64>,
-    /// The newest question.
+    /// Sequence number of the newest question.
     asked: watch::Sender<i64>,
     next_seq: i64,
     reserved: i64,
-    /// Since when there is progress that no FULL commit has covered.
+    /// Time of the first commit of progress that no FULL commit has covered.
     unsynced: Option<Instant>,
-    /// Whether the WAL may hold what was overwritten since and may be a secret.
+    /// Whether the WAL may hold an erased secret.
     forgets: bool,
-    /// What is done when nothing else has arrived.
+    /// Transactions that run when no job waits.
     chores: VecDeque<Chore>,
 }
 
@@ -230,7 +226,7 @@ impl WriterState {
                 Ok(Work::Job(job)) => {
                     let idle = self.batch(job, inbox);
                     self.checkpoint(idle);
-                    // However much arrives, the chores come to their end.
+                    // Chores make progress even under constant load.
                     self.chore();
                 }
                 Ok(Work::Chore(chore)) => self.chores.push_back(chore),
@@ -251,7 +247,7 @@ impl WriterState {
         subagent_failpoint::hit("last_checkpoint.after_write");
     }
 
-    /// Commits `first` and what else has arrived. Says whether nothing is waiting any more.
+    /// Commits `first` and all waiting jobs up to the limit. Returns whether no job is waiting.
     fn batch(&mut self, first: Job, inbox: &mpsc::Receiver<Work>) -> bool {
         let mut weight = first.weight;
         let mut durability = first.durability;
@@ -274,7 +270,7 @@ impl WriterState {
         let durability = if self.is_overdue() { Durability::Full } else { durability };
         let mut finishes = Vec::with_capacity(jobs.len());
         let result = self.transaction(durability, &mut jobs, &mut finishes);
-        // Those that were not run any more fail with the rest.
+        // Jobs that did not run fail with the rest.
         finishes.extend(jobs.into_iter().map(|job| (job.run)(None)));
         let result = result.map_err(|error| Error::from(StoreError::from(error)));
         if let Err(error) = &result {
@@ -290,7 +286,7 @@ impl WriterState {
         self.unsynced.is_some_and(|since| since.elapsed() >= SYNC_AFTER)
     }
 
-    /// One chore, if there is any.
+    /// Runs one chore, if there is one.
     fn chore(&mut self) {
         if let Some(chore) = self.chores.pop_front() {
             chore(&mut self.connection);
@@ -320,17 +316,17 @@ impl WriterState {
             drop(job_tx);
             finishes.push(finish);
             if savepoint.is_autocommit() {
-                // SQLite has rolled everything back (a full disk, an I/O error). Going on would begin another
-                // transaction and commit a part of this one.
+                // SQLite has rolled back everything (full disk, I/O error). Continuing would commit
+                // only a part of the batch in a new transaction.
                 return Err(rolled_back());
             }
-            // A savepoint that is dropped without a commit is rolled back.
+            // Dropping a savepoint without a commit rolls it back.
             if !failed {
                 savepoint.commit()?;
             }
         }
         if subagent_failpoint::sabotaged("store.forget_events") {
-            // What somebody may have seen already.
+            // Simulates losing events that a client may have seen.
             let sql = format!("DELETE FROM events WHERE type IN {MESSAGE_TYPES} AND seq < ?1");
             tx.execute(&sql, [self.next_seq - 20])?;
         }
@@ -339,14 +335,14 @@ impl WriterState {
         tx.commit()?;
         let wrote = self.wrote.load(Ordering::Relaxed);
         subagent_failpoint::hit("store.after_commit");
-        // Before the clients of the transaction are answered.
+        // Watchers are notified before the callers get their results.
         for (sender, newest) in [(&self.told, notices.told), (&self.asked, notices.asked)] {
             if newest > 0 {
                 sender.send_replace(newest);
             }
         }
         match durability {
-            // Nothing is synced, and so neither is the progress before it.
+            // Nothing was synced, so earlier progress stays unsynced.
             _ if !wrote => {}
             Durability::Full => self.unsynced = None,
             Durability::Progress => {
@@ -369,7 +365,7 @@ impl WriterState {
         Ok(())
     }
 
-    /// A FULL commit that covers the progress before it: syncing the WAL syncs all of it.
+    /// Syncs earlier progress with a FULL commit: syncing the WAL covers all of it.
     fn sync(&mut self) {
         let checked = check("sync.before_commit");
         let result =
@@ -409,8 +405,8 @@ impl WriterState {
 }
 
 impl WriterState {
-    /// Takes all of the WAL into the database, so that nothing of it is left beside. Whether nobody was in the way: nobody
-    /// is waited for, it is tried again.
+    /// Moves the whole WAL into the database and truncates it. Returns false if a reader was in the
+    /// way; the caller tries again later.
     fn empty_wal(&self) -> bool {
         let patience = |time| self.connection.busy_timeout(time);
         let emptied = check("forget.before_write").and_then(|()| patience(Duration::ZERO)).and_then(|()| {
@@ -424,7 +420,7 @@ impl WriterState {
     }
 }
 
-/// A failpoint in front of something that SQLite does: `error` there is an I/O error of its own.
+/// A failpoint before an SQLite call: its `error` action causes an I/O error.
 fn check(name: &str) -> rusqlite::Result<()> {
     subagent_failpoint::check(name).map_err(|error| {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
@@ -437,7 +433,7 @@ fn carry_out<T>(
     references: References,
     job: impl FnOnce(&Connection) -> Result<T>,
 ) -> Result<T> {
-    // Neither can be changed inside a transaction.
+    // Neither setting can change inside a transaction.
     set_synchronous(connection, Durability::Progress).map_err(StoreError::from)?;
     let unchecked = references == References::KnownToBeNone;
     if unchecked {
@@ -465,7 +461,7 @@ fn rolled_back() -> rusqlite::Error {
 }
 
 fn set_synchronous(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
-    // It cannot be changed inside a transaction.
+    // The setting cannot change inside a transaction.
     connection.execute_batch(match durability {
         Durability::Full => "PRAGMA synchronous = FULL",
         Durability::Progress => "PRAGMA synchronous = NORMAL",

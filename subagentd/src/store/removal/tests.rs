@@ -1,4 +1,4 @@
-//! Pieces of a removal beside other work, on a real file.
+//! Removal in pieces beside other work, on a real file.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,7 +27,8 @@ fn new_worker(number: u8, controller: RowId) -> NewWorker {
     }
 }
 
-/// A store with two stopped workers, the first of which has so many events: shown and hidden records, and own ones.
+/// A store with two stopped workers. The first has `events` events: shown and hidden records, and
+/// the daemon's own.
 async fn with_events(path: &Path, events: u32) -> (Store, RowId, RowId) {
     let store = Store::open(path).unwrap();
     let workers = store.write(Durability::Full, 1, move |tx| {
@@ -52,7 +53,7 @@ async fn with_events(path: &Path, events: u32) -> (Store, RowId, RowId) {
     (store, first, other)
 }
 
-/// All that the janitor does with the rows of a removed worker; gives the pieces.
+/// Deletes the rows of a removed worker as the janitor does. Returns the number of pieces.
 async fn delete_rows(store: &Store, worker: RowId) -> usize {
     let (mut sweep, mut more, mut pieces) = (Sweep::all(worker), true, 0);
     while more {
@@ -98,7 +99,7 @@ async fn a_removed_worker_is_nowhere_at_once_and_its_rows_go_in_pieces() {
     let before = size().await;
     while store.chore(References::Checked, give_back).await.unwrap() {}
     assert!(size().await < before / 2);
-    // References are checked again.
+    // Foreign keys are checked again.
     let orphan = store.write(Durability::Full, 1, |tx| tx.execute("UPDATE workers SET controller = 77", []));
     assert_eq!(orphan.await.unwrap_err().code, Code::StorageError);
 }
@@ -124,7 +125,7 @@ async fn what_has_arrived_goes_before_the_next_piece() {
     let (store, worker, _) = with_events(&dir.path().join("state.db"), 20_000).await;
     assert!(mark(&store, worker).await);
     let left = || number(&store, "SELECT count(*) FROM events");
-    // All pieces are handed over at once; whatever comes after them does not wait for more than one.
+    // All pieces are submitted at once. A later write waits for at most one of them.
     let mut all = Vec::new();
     for _ in 0..100 {
         let mut sweep = Sweep::all(worker);
@@ -150,7 +151,7 @@ async fn what_has_arrived_goes_before_the_next_piece() {
 async fn the_mark_stops_before_what_is_needed() {
     let dir = tempfile::tempdir().unwrap();
     let (store, worker, _) = with_events(&dir.path().join("state.db"), 0).await;
-    // Turns of three days, each with four events: begin, message, a permission request, the end.
+    // Turns on three days, each with four events: start, message, permission request, end.
     let add = store.write(Durability::Full, 1, |tx| {
         let sql = "DELETE FROM approvals; DELETE FROM events; DELETE FROM turns;
             WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 3)
@@ -189,7 +190,8 @@ async fn the_mark_stops_before_what_is_needed() {
         .await
         .unwrap()
     {}
-    // The start, what the open request asks with its turn, the turn to which late updates may belong, the latest.
+    // Kept: the start, the open request with its turn, the turn that late updates may belong to,
+    // the latest turn.
     let text = "SELECT group_concat(seq) || ';' || (SELECT group_concat(no) FROM turns) FROM
                 (SELECT seq FROM events ORDER BY seq)";
     let found = store
@@ -199,7 +201,7 @@ async fn the_mark_stops_before_what_is_needed() {
     assert_eq!(number(&store, "SELECT count(*) FROM approvals").await, 2);
 }
 
-/// How long a FULL commit takes while the rows of a removed worker are deleted, against a time when nothing is.
+/// Compares the duration of FULL commits during a removal with that of an idle store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement, of minutes"]
 async fn how_long_others_wait_during_a_large_removal() {
@@ -236,7 +238,7 @@ async fn commits(store: &Store, until: Option<&tokio::task::JoinHandle<()>>) -> 
     let mut ticks = tokio::time::interval(Duration::from_millis(1));
     while until.map_or(times.len() < 2000, |task| !task.is_finished()) {
         ticks.tick().await;
-        // A key that is known already would change nothing, and nothing would be synced.
+        // A known key would change nothing, and nothing would be synced.
         let key = format!("{} {}", until.is_some(), times.len());
         let begun = Instant::now();
         store.write(Durability::Full, 1, move |tx| tx.remember(&key, "a", "1", NOW)).await.unwrap();

@@ -1,4 +1,5 @@
-//! What of the replaced database goes on in the backup, and what can be true of the rows after a restore.
+//! Values carried over from the replaced database, and the corrections that rows need after a
+//! restore.
 
 use rusqlite::{Connection, params};
 use subagent_protocol::ids::InstanceId;
@@ -6,11 +7,11 @@ use subagent_protocol::time::Timestamp;
 
 use crate::store::tx::signed;
 
-/// Added to numbers that must not go back where nobody can say how far they had got.
+/// Added to monotonic numbers when their last value cannot be read.
 const JUMP: i64 = 1_000_000_000;
 
-/// Everything here only ever raises or adds. A controller that the backup does not know keeps its id and epochs, unless
-/// its workspace belongs to another one in the backup.
+/// Only raises numbers and adds rows. A controller missing in the backup keeps its id and epochs,
+/// unless its workspace belongs to another controller in the backup.
 pub(super) const TAKE_OVER: &str = "
     UPDATE meta SET value = max(value, (SELECT o.value FROM old.meta o WHERE o.key = meta.key))
      WHERE key IN ('seq_reserved', 'generation', 'syncs', 'worker_key');
@@ -48,7 +49,7 @@ pub(super) fn jump(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// An ownership of nobody, so that the next one has a higher epoch than any that was given.
+/// Inserts an ended ownership with an epoch above all earlier ones.
 pub(super) fn jump_epoch(
     connection: &Connection,
     controller: i64,
@@ -63,7 +64,8 @@ pub(super) fn jump_epoch(
     Ok(())
 }
 
-/// Brings the rows to what can be true of them after a restore.
+/// Corrects rows whose state may have changed since the backup. Returns the number of ended
+/// ownerships.
 pub(super) fn settle(
     connection: &Connection,
     to_look_at: &[String],
@@ -71,24 +73,24 @@ pub(super) fn settle(
 ) -> rusqlite::Result<usize> {
     let released =
         connection.execute("UPDATE owners SET released_at = ?1 WHERE released_at IS NULL", [now.0])?;
-    // Whether it was sent since nobody can tell, so it must not be sent again.
+    // The prompt may have been sent since the backup, so it must not be sent again.
     connection.execute(
         "UPDATE turns SET dispatched = 'maybe' WHERE status = 'accepted' AND dispatched = 'no' AND carrier = 'acp-stdio'",
         [],
     )?;
-    // The same of what waits in it: somebody has to look first.
+    // A queued message may have been sent too, so the queue pauses for a person to check it.
     connection.execute(
         "UPDATE workers SET queue_pause =
            CASE WHEN EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = workers.id) THEN 'restored' END",
         [],
     )?;
-    // What is older than the backup was delivered, or is no news any more.
+    // Pending notifications are older than the backup: delivered already, or no longer news.
     connection.execute(
         "UPDATE deliveries SET status = 'dropped', error = 'a backup was restored', changed_at = ?1
          WHERE status = 'pending'",
         [now.0],
     )?;
-    // The backup does not know which of their times have fired since.
+    // The backup does not know which times have fired since.
     connection.execute("UPDATE schedules SET paused = 'restored' WHERE paused IS NULL", [])?;
     connection
         .execute("UPDATE firings SET status = 'skipped', ended_at = ?1 WHERE status = 'waiting'", [now.0])?;
@@ -96,7 +98,7 @@ pub(super) fn settle(
         "UPDATE delivery_cursor SET seq = max(seq, (SELECT coalesce(max(seq), 0) FROM events));
          UPDATE hook_cursors SET seq = max(seq, (SELECT coalesce(max(seq), 0) FROM events));",
     )?;
-    // The next daemon draws its conclusions from the locks and the journals of those.
+    // The next daemon checks the locks and journals of these workers.
     connection.execute(
         "UPDATE workers SET may_live = 1 WHERE state <> 'stopped' AND id IN
            (SELECT worker FROM turns WHERE status = 'accepted' AND carrier = 'acp-stdio')",

@@ -1,4 +1,4 @@
-//! The one step in which the new database takes the place of the old one.
+//! Exchanges the old database for the new one.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,8 +8,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use subagent_config::state_dir::RESTORING_DATABASE;
 
-/// Exchanges two files in one step, so that there is a whole database under the name at any moment. Where the file
-/// system cannot, `kept` is a copy of the old one afterwards, and `new` is gone.
+/// Exchanges two files atomically, so that the name holds a complete database at any time. Without
+/// file system support, `kept` becomes a copy of the old database and `new` is moved.
 pub(super) fn exchange(new: &Path, database: &Path, kept: &Path) -> io::Result<()> {
     let exchanged = subagent_failpoint::check("restore.before_rename").and_then(|()| {
         renameat_with(CWD, new, CWD, database, RenameFlags::EXCHANGE).map_err(io::Error::from)
@@ -24,7 +24,8 @@ fn is_not_offered(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP))
 }
 
-/// The old one is copied first, under a name that the next restore clears: what is kept is whole.
+/// Copies the old database first, under a name that the next restore clears, so `kept` is always
+/// complete.
 fn replace(new: &Path, database: &Path, kept: &Path) -> io::Result<()> {
     let unfinished = database.with_file_name(RESTORING_DATABASE);
     let copied = subagent_failpoint::check("restore.before_copy")

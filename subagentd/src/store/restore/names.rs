@@ -1,5 +1,6 @@
-//! The names that a restore gives: to the copy that is made ready, to the database that it replaces, and to what SQLite
-//! keeps beside each. Nothing here looks into a database.
+//! File names used by a restore: for the prepared copy, the replaced database, and SQLite's files
+//! beside each.
+//! It must not open a database.
 
 use std::fs;
 use std::io;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use subagent_config::state_dir::{REPLACED_DATABASE, RESTORING_DATABASE as RESTORING};
 use subagent_protocol::time::Timestamp;
 
-/// The file, which goes unless it has taken its place.
+/// The prepared copy. Dropping it deletes the file, unless it was released.
 pub(super) struct Unfinished(pub(super) PathBuf);
 
 impl Drop for Unfinished {
@@ -21,8 +22,8 @@ impl Drop for Unfinished {
 }
 
 impl Unfinished {
-    /// Gives it a name that says which file it is, so that it is told from the old database after the exchange,
-    /// whoever dies when.
+    /// Renames the file to include its own inode number. After a crash this shows whether the name
+    /// holds the new database or, after the exchange, the old one.
     pub(super) fn name_by_number(&mut self) -> io::Result<()> {
         let number = fs::metadata(&self.0)?.ino();
         let named = self.0.with_file_name(format!("{RESTORING}-{number}"));
@@ -36,8 +37,8 @@ impl Unfinished {
     }
 }
 
-/// Removes what a restore has left that was killed. What has the name of another file is the database that it had just
-/// replaced: that is kept.
+/// Removes the files of a killed restore. A file whose inode differs from its name is a replaced
+/// database and is kept.
 pub(super) fn clear(state_dir: &Path, now: Timestamp) -> io::Result<()> {
     discard(&state_dir.join(RESTORING));
     for entry in fs::read_dir(state_dir)? {
@@ -54,7 +55,7 @@ pub(super) fn clear(state_dir: &Path, now: Timestamp) -> io::Result<()> {
     Ok(())
 }
 
-/// A name for the replaced database that nothing has.
+/// Returns an unused name for the replaced database.
 pub(super) fn free_name(state_dir: &Path, now: Timestamp) -> PathBuf {
     let time = now.to_string().replace([':', '+'], "-");
     let name = |again: u32| match again {
@@ -64,8 +65,8 @@ pub(super) fn free_name(state_dir: &Path, now: Timestamp) -> PathBuf {
     (0..).map(name).find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_else(|| name(0))
 }
 
-/// Gives what lies beside a database the names that belong to another one. The index of a WAL is nobody's: whoever opens
-/// the database makes it anew.
+/// Renames SQLite's files beside a database to match another database name. The WAL index is
+/// deleted: SQLite rebuilds it.
 pub(super) fn move_beside(from: &Path, to: &Path) -> io::Result<()> {
     let _ = fs::remove_file(beside(from, INDEX));
     for end in BESIDE.into_iter().filter(|end| *end != INDEX) {
@@ -77,7 +78,7 @@ pub(super) fn move_beside(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a database that nobody uses, with what is beside it.
+/// Deletes an unused database and the files beside it.
 fn discard(path: &Path) {
     let _ = fs::remove_file(path);
     discard_beside(path);
@@ -89,7 +90,7 @@ pub(super) fn discard_beside(path: &Path) {
     }
 }
 
-/// What SQLite makes beside a database.
+/// Suffixes of SQLite's files beside a database.
 const BESIDE: [&str; 3] = ["-wal", INDEX, "-journal"];
 const INDEX: &str = "-shm";
 

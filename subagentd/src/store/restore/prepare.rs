@@ -1,4 +1,5 @@
-//! A backup becomes a database of today: copied, checked and migrated under another name. The file itself is only read.
+//! Turns a backup into a current database: copies, checks and migrates it. The backup file is only
+//! read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -14,7 +15,7 @@ use crate::store::error::StoreError;
 use crate::store::open::{BUSY_TIMEOUT, Identity, read_identity, wal_path};
 use crate::store::schema;
 
-/// How much of it is copied at once.
+/// Block size of the copy, in bytes.
 const COPY_BYTES: usize = 1024 * 1024;
 
 pub(super) fn copy(file: &Path, state_dir: &Path, to: &Path) -> Result<()> {
@@ -70,7 +71,8 @@ pub(super) fn copy(file: &Path, state_dir: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks the copy of a backup, and brings it to the schema of today.
+/// Checks the copy of a backup and migrates it to the current schema. Returns also its original
+/// schema version.
 pub(super) fn ready(file: &Path, path: &Path) -> Result<(Connection, i64)> {
     let invalid = |reason: String| {
         let message = format!("{} cannot be restored: {reason}", file.display());
@@ -113,7 +115,7 @@ fn is_full(error: &rusqlite::Error) -> bool {
 pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        // For what is attached.
+        // `ATTACH` takes a URI.
         | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;

@@ -1,4 +1,5 @@
-//! The database that is replaced: whether it may be, and what it can still say. It is changed only to lie in one file.
+//! The database to be replaced: who may replace it, and how much of it is readable. It is changed
+//! only to become one file.
 
 use std::fs;
 use std::io;
@@ -13,24 +14,24 @@ use crate::store::error::StoreError;
 use crate::store::open::{Identity, allow, read_identity};
 use crate::store::{OwnerCheck, controllers, open_for_reading, schema};
 
-/// What the database that is replaced can still say.
+/// Readability of the replaced database.
 pub(crate) enum Replaced {
-    /// There is none.
     None,
-    /// Everything.
+    /// All tables are readable.
     Readable,
-    /// Nothing: it is damaged.
+    /// The database is damaged.
     Damaged,
 }
 
-/// Whether the caller may replace this database: with a handle that is current for all that has workers.
+/// Checks that the caller may replace this database. The handle must be valid for each controller
+/// with workers.
 ///
 /// # Errors
-/// `INVALID_CONTROLLER_HANDLE`; `STORAGE_ERROR` if it cannot be read just now. A damaged database forbids nothing, and
-/// neither does one of another program here.
+/// `INVALID_CONTROLLER_HANDLE`; `STORAGE_ERROR` if the database cannot be read now. A damaged or
+/// foreign database forbids nothing.
 pub(crate) fn may_replace(state_dir: &Path, owner: &OwnerCheck) -> Result<()> {
     let database = state_dir.join(DATABASE);
-    // SQLite removes the WAL of an empty database as soon as it looks at it.
+    // SQLite deletes the WAL of an empty database as soon as it opens it.
     if !fs::metadata(&database).is_ok_and(|meta| meta.len() > 0) {
         return Ok(());
     }
@@ -49,7 +50,7 @@ pub(crate) fn may_replace(state_dir: &Path, owner: &OwnerCheck) -> Result<()> {
     }
 }
 
-/// Whether SQLite finds no damage; also if it cannot look.
+/// Whether SQLite finds no damage. True also if the check itself fails.
 fn is_sound(connection: &Connection) -> bool {
     match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0)) {
         Ok(said) => said == "ok",
@@ -57,18 +58,18 @@ fn is_sound(connection: &Connection) -> bool {
     }
 }
 
-/// Writes everything of the replaced database into its one file, in the schema of today, so that nothing beside it is
-/// taken for the new one's, and all that must go on can be read from it.
+/// Migrates the replaced database to the current schema and folds all data into its one file. No
+/// file beside it can then be mistaken for the new database's.
 ///
 /// # Errors
-/// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`; `STORAGE_ERROR` if another program keeps it locked for longer
-/// than `BUSY_TIMEOUT`.
+/// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`; `STORAGE_ERROR` if another program keeps it locked for
+/// longer than `BUSY_TIMEOUT`.
 pub(crate) fn settle_replaced(state_dir: &Path) -> Result<Replaced> {
     let database = state_dir.join(DATABASE);
     match fs::metadata(&database) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Replaced::None),
         Err(error) => return Err(failed(&database, &error)),
-        // Something has taken its content away. SQLite would remove its WAL as soon as it looks at it.
+        // Its content was truncated. Opening it would make SQLite delete its WAL.
         Ok(meta) if meta.len() == 0 => return Ok(Replaced::Damaged),
         Ok(_) => {}
     }
@@ -87,30 +88,30 @@ pub(crate) fn settle_replaced(state_dir: &Path) -> Result<Replaced> {
     }
 }
 
-/// Whether this says what the database is, and not what hinders just now.
+/// Whether the error shows damage and not a temporary obstacle.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => {
             matches!(failure.code, ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
-                // A table or a column is not there.
+                // A table or column is missing.
                 || failure.extended_code == rusqlite::ffi::SQLITE_ERROR
         }
         rusqlite::Error::SqlInputError { error, .. } => error.extended_code == rusqlite::ffi::SQLITE_ERROR,
-        // A row that every database of ours has.
+        // A row that all our databases have is missing.
         rusqlite::Error::QueryReturnedNoRows => true,
         _ => false,
     }
 }
 
-/// `STORAGE_ERROR` or `STORAGE_FULL` about the database that was to be replaced.
+/// Returns `STORAGE_ERROR` or `STORAGE_FULL` for the replaced database.
 pub(super) fn of_database(database: &Path, error: rusqlite::Error) -> Error {
     Error::from(StoreError::from(error)).with("stateDbPath", database.display().to_string())
 }
 
 fn into_one_file(database: &Path) -> rusqlite::Result<()> {
     let mut connection = open(database)?;
-    // From the first look on nobody else reads it. SQLite waits for readers to end there, and would not wait for one in
-    // `journal_mode`: somebody who looks into the database for a moment would fail the restore.
+    // The exclusive lock keeps readers out from the first query on. SQLite waits for readers there,
+    // but would not when `journal_mode` changes: a short read would then fail the restore.
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     schema::migrate(&mut connection)?;
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;

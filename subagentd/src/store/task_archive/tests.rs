@@ -1,4 +1,4 @@
-//! Which tasks are archived, and when, on a real file.
+//! Tests which tasks are archived, and when, on a real file.
 
 use super::*;
 use crate::store::tasks_below::tests::{NOW, Planted, below, planted, root};
@@ -6,7 +6,7 @@ use crate::store::{Durability, RowId, Store, StoreError};
 
 const DAY: i64 = 24 * HOUR;
 
-/// Looks after so long; gives what is archived then.
+/// Archives `later` milliseconds after `NOW`. Returns the keys of all archived tasks.
 async fn look(store: &Store, later: i64) -> Vec<i64> {
     let now = Timestamp(NOW.0 + later);
     let any = store.read(move |connection| any_over(connection, now)).await.unwrap();

@@ -1,10 +1,10 @@
-//! Who is told of an end, on a real file.
+//! Tests who receives the result of a task, on a real file.
 
 use super::*;
 use crate::store::tasks_below::tests::{NOW, below, planted, root};
 use crate::store::{Durability, Store};
 
-/// A root, its background task 2, and 3 in the background below that, with this done to them.
+/// A root with background task 2, which has background task 3, after the SQL `change`.
 async fn tree(folder: &tempfile::TempDir, change: &'static str) -> Store {
     let all = vec![root(1), below(1, 2, "background"), below(2, 3, "background")];
     let store = planted(&folder.path().join("state.db"), all).await;
@@ -14,7 +14,7 @@ async fn tree(folder: &tempfile::TempDir, change: &'static str) -> Store {
     store
 }
 
-/// Has a task settle, with nothing left to do.
+/// Settles a task whose worker has nothing left to do.
 async fn settle(store: &Store, task: i64) {
     let settle =
         move |tx: &mut Tx<'_>| tx.settle_task(RowId(task), &Worker::without_runtime(), NOW, &mut Vec::new());

@@ -1,4 +1,5 @@
-//! M10: what is told of tasks is read in one order with the worker's own events, on a real file.
+//! Tests the joined stream (M10): events of tasks and of the worker itself, in one order, on a real
+//! file.
 
 use proptest::prelude::*;
 use subagent_protocol::event::EventType;
@@ -8,7 +9,7 @@ use super::*;
 use crate::store::tasks_below::tests::{NOW, Planted, below, planted, root};
 use crate::store::{Durability, NewEvent, Store, Tx};
 
-/// One root with tasks two deep, and another worker with a task.
+/// A root with tasks two levels deep, and another worker with a task.
 fn tree() -> Vec<Planted> {
     vec![
         root(1),
@@ -20,7 +21,7 @@ fn tree() -> Vec<Planted> {
     ]
 }
 
-/// A worker, what is stored of it, and how long that is.
+/// Worker, kind and payload length of a stored event.
 type Shape = (u8, u8, usize);
 
 fn event(kind: u8, payload: &str) -> NewEvent<'_> {
@@ -37,7 +38,7 @@ fn event(kind: u8, payload: &str) -> NewEvent<'_> {
     NewEvent { number: None, turn: None, at: Timestamp(5), event_type, kind, record: None, payload }
 }
 
-/// Stores events; gives their numbers.
+/// Stores events. Returns their sequence numbers.
 async fn stored(store: &Store, shapes: Vec<Shape>) -> Vec<i64> {
     let insert = move |tx: &mut Tx<'_>| {
         let seqs = shapes.iter().map(|(worker, kind, length)| {
@@ -49,7 +50,7 @@ async fn stored(store: &Store, shapes: Vec<Shape>) -> Vec<i64> {
     store.write(Durability::Progress, 1, insert).await.unwrap()
 }
 
-/// All events of a worker's stream after a cursor, page by page.
+/// Reads all events of a worker's stream after a cursor, page by page.
 async fn read(store: &Store, worker: i64, all: bool, from: i64, up_to: i64) -> Vec<(i64, bool)> {
     let (mut after, mut floor, mut found) = (from, 0, Vec::new());
     loop {
@@ -168,7 +169,7 @@ async fn m10_events_of_a_task_that_were_deleted_or_whose_worker_was_removed_are_
         [first, mark, own].into_iter().map(of).collect::<Result<Vec<_>>>()
     });
     assert_eq!(cursors.await.unwrap(), [(false, true), (true, false), (false, false)]);
-    // A task between them that is gone cuts nothing off.
+    // A missing task between them hides nothing.
     store
         .write(Durability::Full, 1, |tx| tx.execute("DELETE FROM tasks WHERE worker = 2", []))
         .await
@@ -184,7 +185,7 @@ async fn m10_events_of_a_task_that_were_deleted_or_whose_worker_was_removed_are_
 #[test]
 fn m10_the_index_holds_what_reaches_ancestors() {
     let connection = Connection::open_in_memory().unwrap();
-    // A wrapped event is made while it is read.
+    // Wrapped events are built at read time and never stored.
     for event_type in EventType::ALL.iter().filter(|event_type| **event_type != EventType::SubagentEvent) {
         let sql = format!(
             "SELECT {} FROM (SELECT NULL AS kind, ?1 AS type) x",

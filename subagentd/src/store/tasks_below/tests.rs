@@ -1,4 +1,4 @@
-//! M9: which tasks below a worker are not wanted any more, on a real file.
+//! Tests which tasks below a worker are not wanted any more (M9), on a real file.
 
 use subagent_protocol::ids::{ControllerId, TurnId, WorkerId};
 use subagent_protocol::state::{Carrier, Dispatched};
@@ -11,7 +11,7 @@ use crate::store::{Durability, NewName, NewWorker, Store, task_ends};
 
 pub(in crate::store) const NOW: Timestamp = Timestamp(1_000);
 
-/// A worker with this key; below another one it has a task.
+/// A worker to insert. With a parent it has a task.
 pub(in crate::store) struct Planted {
     pub(in crate::store) key: u8,
     pub(in crate::store) parent: Option<u8>,
@@ -74,7 +74,8 @@ pub(in crate::store) async fn planted(path: &std::path::Path, all: Vec<Planted>)
     store
 }
 
-/// Has the first worker's turn end so, or (`None`) has it stopped; gives those whose ends are wanted.
+/// Ends the first worker's turn with `end`, or stops it (`None`). Returns the tasks that should
+/// end.
 async fn wanted_after(all: Vec<Planted>, end: Option<TurnStatus>) -> Vec<i64> {
     let folder = tempfile::tempdir().unwrap();
     let store = planted(&folder.path().join("state.db"), all).await;
@@ -95,7 +96,7 @@ async fn wanted_in(store: &Store, end: Option<TurnStatus>) -> Vec<i64> {
     wanted.into_iter().map(|id| id.0).collect()
 }
 
-/// One of each mode, with one of each mode below it.
+/// One task per mode, each with one task per mode below it.
 fn tree() -> Vec<Planted> {
     vec![
         root(1),
@@ -161,7 +162,7 @@ async fn m9_tasks_of_others_go_on() {
     assert_eq!(wanted_after(forest, Some(TurnStatus::Canceled)).await, Vec::<i64>::new());
 }
 
-/// What worker 2 is told of the end of worker 3, with this stored of its own task.
+/// Returns how many results of task 3 are due to worker 2, whose own task has the columns `own`.
 async fn told_to(own: &'static str, end: &'static [Fact]) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let tree = vec![root(1), below(1, 2, "background"), below(2, 3, "background"), below(2, 4, "background")];
@@ -202,7 +203,7 @@ async fn m9_with_the_end_of_a_task_from_outside_goes_what_it_was_not_told_yet() 
     let store = planted(&folder.path().join("state.db"), tree).await;
     let ended = |tx: &mut Tx<'_>| {
         let worker = crate::core::Worker::without_runtime();
-        // Nothing was done: that is a task that was canceled.
+        // Without any work done, the task counts as canceled.
         tx.settle_task(RowId(3), &worker, NOW, &mut Vec::new())?;
         tx.settle_task(RowId(2), &worker, NOW, &mut Vec::new())
     };

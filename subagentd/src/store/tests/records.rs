@@ -1,4 +1,4 @@
-//! Records of a worker's journal: none is stored twice, and many at once are stored like one after the other.
+//! Tests of journal records: none is stored twice, and a batch equals single inserts.
 
 use proptest::prelude::*;
 use rusqlite::StatementStatus;
@@ -6,7 +6,7 @@ use subagent_protocol::record::RecordType;
 
 use super::*;
 
-/// A record that is a piece of text, or another one.
+/// A record: a piece of text, or a plan.
 fn record(number: u64, turn: Option<u64>, at: i64, is_piece: bool, payload: &str) -> NewEvent<'_> {
     let (event_type, kind) = match is_piece {
         true => (EventType::ProgressMessage, "message"),
@@ -23,7 +23,7 @@ fn record(number: u64, turn: Option<u64>, at: i64, is_piece: bool, payload: &str
     }
 }
 
-/// Takes these records of a worker, as the journal is taken in.
+/// Stores these records of a worker as journal ingestion does.
 async fn take(store: &Store, worker: RowId, after: u64, numbers: Vec<u64>) -> Result<()> {
     let take = move |tx: &mut Tx<'_>| {
         tx.begin_records(worker, after)?;
@@ -41,11 +41,11 @@ async fn no_record_is_stored_twice_whatever_is_in_the_index() {
     let (store, worker) = with_worker(&dir.path().join("state.db")).await;
     take(&store, worker, 0, (1..=100).collect()).await.unwrap();
     for (after, numbers) in [
-        // Again, from the middle on, and from behind a gap.
+        // Repeated, from the middle, and after a gap.
         (0, (1..=100).collect()),
         (60, (61..=70).collect()),
         (101, vec![102]),
-        // Behind the cursor, and not in order.
+        // Behind the cursor, and out of order.
         (100, vec![100]),
         (100, vec![101, 103, 102]),
         (100, (101..=164).chain(120..=190).collect()),
@@ -60,7 +60,7 @@ async fn no_record_is_stored_twice_whatever_is_in_the_index() {
     assert_eq!(seqs(&store).await.len(), 150);
 }
 
-/// All of each row but its sequence number.
+/// All columns of each row except its sequence number.
 async fn rows(store: &Store) -> Vec<String> {
     let query = |connection: &Connection| -> Result<Vec<String>> {
         let sql =
@@ -73,10 +73,10 @@ async fn rows(store: &Store) -> Vec<String> {
     store.read(query).await.unwrap()
 }
 
-/// How far a record is behind the one before, and the rest of it.
+/// Deltas of a record to the one before, and its other fields.
 type Shape = (bool, bool, bool, bool, u8);
 
-/// Stores the records of these shapes, together or one by one; gives the rows.
+/// Stores records of these shapes, as a batch or one by one. Returns the rows.
 async fn stored(shapes: Vec<Shape>, together: bool) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let (store, worker) = with_worker(&dir.path().join("state.db")).await;
@@ -114,7 +114,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
     #[test]
     fn many_records_at_once_are_stored_like_one_after_the_other(shapes in proptest::collection::vec(
-        // Mostly pieces of one turn, of one moment, without a gap.
+        // Mostly pieces of the same turn and time, without gaps.
         (proptest::bool::weighted(0.03), proptest::bool::weighted(0.97), proptest::bool::weighted(0.03),
          proptest::bool::weighted(0.03), any::<u8>()), 0..300)
     ) {

@@ -1,4 +1,4 @@
-//! Names on a real store: which one a new worker gets, and what an address fits.
+//! Tests of names on a real store: the name of a new worker, and address matching.
 
 use std::path::Path;
 
