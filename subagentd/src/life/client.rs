@@ -1,6 +1,6 @@
-//! One request to another daemon of the same state dir: to stop it, or to ask it how its workers are.
-//!
-//! Must not start a daemon or try again; that is the CLI's business.
+//! Sends one request to another daemon of the same state dir: to stop it, or to check its workers'
+//! health.
+//! It must not start a daemon or retry; the CLI does.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,13 +16,14 @@ use subagent_protocol::api::{DaemonInfo, Envelope, header};
 use subagent_protocol::{Code, Error, PROTOCOL, Result};
 use tokio::net::UnixStream;
 
-/// The answers to the requests made here are small.
+/// Maximum size of an answer. The requests made here have small ones.
 const MOST_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// Sends one request and gives the `data` of the answer.
+/// Sends one request and returns the `data` of the answer.
 ///
 /// # Errors
-/// The daemon's own error; `DAEMON_NOT_RUNNING` if nobody is there, `DAEMON_UNRESPONSIVE` if nobody answers in `time`.
+/// The daemon's own error; `DAEMON_NOT_RUNNING` if no process accepts, `DAEMON_UNRESPONSIVE`
+/// without an answer in `time`.
 pub(super) fn request(
     daemon: &DaemonInfo,
     method: Method,
@@ -45,7 +46,7 @@ pub(super) fn request(
     })
 }
 
-/// What to do about a daemon that does not answer.
+/// Returns the next step for a daemon that does not answer.
 pub(super) fn advice(pid: i32) -> String {
     if proc::is_stopped(pid) {
         format!(
@@ -69,7 +70,7 @@ async fn exchange(daemon: &DaemonInfo, method: Method, path: &str, body: Option<
     let stream = UnixStream::connect(socket).await.map_err(|cause| not_running(&cause))?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|cause| not_running(&cause))?;
-    // Ends with the runtime, which is this request's alone.
+    // The task ends with the runtime, which serves only this request.
     tokio::spawn(connection);
     let mut request = Request::builder()
         .method(method)
@@ -77,7 +78,7 @@ async fn exchange(daemon: &DaemonInfo, method: Method, path: &str, body: Option<
         .header(HOST, "localhost")
         .header(CONTENT_TYPE, "application/json")
         .header(header::PROTOCOL, PROTOCOL);
-    // It was read from the folder that it names.
+    // `daemon.json` was read from the state dir that it names.
     if let Some(folder) = &daemon.state_folder {
         request = request.header(header::STATE_DIR, folder.to_string());
     }

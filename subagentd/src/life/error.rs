@@ -1,4 +1,4 @@
-//! How what goes wrong at the start becomes an error that a user can act on.
+//! Turns failures of the start into errors that a user can act on.
 
 use std::fmt::Display;
 use std::io;
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use subagent_protocol::{Code, Error};
 
-/// The daemon cannot start, and no better code says why.
+/// The error for a failed start without a more specific code.
 pub(super) fn start_failed(what: &str, cause: &dyn Display) -> Error {
     Error::new(Code::DaemonStartFailed, format!("the daemon cannot start: {what}: {cause}"))
         .with("error", cause.to_string())
 }
 
-/// The same with the file that is in the way.
+/// Same as [`start_failed`], with the file that is in the way.
 pub(super) fn at_path(what: &str, path: &Path, cause: &io::Error) -> Error {
     let shown = path.display().to_string();
     let advice = format!(

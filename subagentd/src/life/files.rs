@@ -1,4 +1,5 @@
-//! The small files of the state dir that the daemon's life is about: their names, and writing them in one step.
+//! Small files of the state dir that belong to the daemon's lifecycle: their names, and atomic
+//! writes.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -12,26 +13,27 @@ use subagent_config::runtime_dir::REMEMBERED;
 use subagent_config::state_identity::announces;
 use subagent_protocol::api::DaemonInfo;
 
-/// Held by the daemon for its whole life; the only proof that one runs.
+/// Lock held by the daemon for its whole life; the only proof that one runs.
 pub const DAEMON_LOCK: &str = "daemon.lock";
-/// Held by whoever starts or replaces a daemon, until that one is ready.
+/// Lock held while a daemon is started or replaced, until it is ready.
 pub const START_LOCK: &str = "start.lock";
-/// Where clients find the daemon ([`DaemonInfo`]).
+/// File in which clients find the daemon's socket ([`DaemonInfo`]).
 pub const DAEMON_INFO: &str = "daemon.json";
-/// What `subagentd run` says of itself to people and monitors.
+/// Status of `subagentd run` for people and monitors.
 pub const STATUS_FILE: &str = "subagentd-status.json";
 
-/// Replaces a file in one step; only we can read it. Only the holder of `daemon.lock` writes, so the temporary name
-/// needs no chance in it. Nothing is synced: after a power cut all of these are out of date anyway.
+/// Replaces a file atomically, with mode 0600. Only the holder of `daemon.lock` writes, so the
+/// temporary name needs no random part. Nothing is synced: after a power loss these files are
+/// outdated anyway.
 ///
 /// # Errors
-/// When the directory cannot be written.
+/// The directory cannot be written.
 pub(super) fn replace(state_dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     replace_unless(state_dir, name, content, || subagent_failpoint::check("announcement.before_rename"))
 }
 
-/// Writes down which folder the sockets are in, for a daemon that is started from a shell where another one would be
-/// chosen. It is written while no worker of this daemon has a file there yet.
+/// Stores the folder of the sockets for a later daemon that is started from a shell with another
+/// runtime dir. At this point no worker of this daemon has a file there.
 pub(super) fn remember_sockets(state_dir: &Path, folder: &Path) {
     let content = folder.as_os_str().as_bytes();
     if regular::read(&state_dir.join(REMEMBERED)).is_ok_and(|found| found == content) {
@@ -44,7 +46,7 @@ pub(super) fn remember_sockets(state_dir: &Path, folder: &Path) {
     }
 }
 
-/// As [`replace`], if nothing speaks against it right before the last step.
+/// Same as [`replace`], unless `refused` fails right before the rename.
 pub(super) fn replace_unless(
     state_dir: &Path,
     name: &str,
@@ -64,8 +66,8 @@ pub(super) fn replace_unless(
     written
 }
 
-/// What a running daemon says of itself in `daemon.json`, kept as it is for as long as it runs: clients find it in no
-/// other way.
+/// The content of `daemon.json` of a running daemon, restored when it changes: clients have no
+/// other way to find it.
 #[derive(Debug)]
 pub(super) struct Announcement {
     state_dir: PathBuf,
@@ -73,10 +75,10 @@ pub(super) struct Announcement {
 }
 
 impl Announcement {
-    /// Writes the file.
+    /// Writes `daemon.json`.
     ///
     /// # Errors
-    /// When the state dir cannot be written.
+    /// The state dir cannot be written.
     pub(super) fn write(state_dir: &Path, info: &DaemonInfo) -> io::Result<Self> {
         let content = serde_json::to_vec_pretty(info)?;
         subagent_failpoint::check("announcement.before_write")?;
@@ -85,8 +87,8 @@ impl Announcement {
         Ok(Self { state_dir: state_dir.to_owned(), content })
     }
 
-    /// Says that the daemon ends in order. A failure is told by the log: until the file is removed, it then looks as if
-    /// the daemon died.
+    /// Announces an orderly end. A failure is logged: until the file is removed, the daemon then
+    /// looks crashed.
     pub(super) fn ending(mut self, info: &DaemonInfo) {
         let written = subagent_failpoint::check("announcement.before_ending").and_then(|()| {
             self.content = serde_json::to_vec_pretty(&DaemonInfo { ending: true, ..info.clone() })?;
@@ -102,7 +104,7 @@ impl Announcement {
         self.state_dir.join(DAEMON_INFO)
     }
 
-    /// Writes the file again if it is gone or was changed; says whether it had to.
+    /// Writes the file again if it is missing or changed. Returns whether it did.
     pub(super) fn restore(&self) -> bool {
         if regular::read(&self.path()).is_ok_and(|content| content == self.content) {
             return false;
@@ -120,13 +122,13 @@ impl Announcement {
     }
 }
 
-/// What the running (or last) daemon says of itself; `None` if there is nothing that can be read, or it is about another
-/// state dir, of which this one is a copy.
+/// Reads the announcement of the running (or last) daemon. `None` if it is unreadable, or if this
+/// state dir is a copy and the announcement belongs to the original.
 pub(super) fn daemon_info(state_dir: &Path) -> Option<DaemonInfo> {
     announced(state_dir).filter(|info| announces(info, state_dir))
 }
 
-/// The content of `daemon.json`, whichever state dir it is about.
+/// Reads `daemon.json`, for any state dir.
 pub(super) fn announced(state_dir: &Path) -> Option<DaemonInfo> {
     serde_json::from_slice(&regular::read(&state_dir.join(DAEMON_INFO)).ok()?).ok()
 }

@@ -1,5 +1,5 @@
-//! The status file of a foreground daemon: written at the start, at every heartbeat and at the end. A daemon in the
-//! background has none, and does not wake up for it.
+//! The status file of a foreground daemon, written at the start, at every heartbeat and at the end.
+//! A background daemon has no status file and no timer for it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use super::options::{Mode, RunOptions};
 use super::payload::{self, Payload};
 use crate::supervisor::{Look, Supervisor};
 
-/// What the status file says, and where it comes from.
+/// The content of the status file and its sources.
 pub(super) struct Heartbeat<'a> {
     options: &'a RunOptions,
     supervisor: Supervisor,
     payload: Payload,
     health: Value,
-    /// When the last look at the workers began.
+    /// Start time of the last health check.
     looked: Instant,
 }
 
 impl<'a> Heartbeat<'a> {
-    /// Writes the first one; what was started again since `began` is in it.
+    /// Writes the first status. It includes restarts since `began`.
     pub(super) async fn begin(
         options: &'a RunOptions,
         supervisor: &Supervisor,
@@ -45,12 +45,12 @@ impl<'a> Heartbeat<'a> {
         heartbeat
     }
 
-    /// What the file has now.
+    /// Returns the current content of the file.
     pub(super) fn payload(&self) -> Value {
         self.payload.with_health(self.options, &self.health)
     }
 
-    /// Writes it again and again.
+    /// Writes the file at every heartbeat.
     pub(super) async fn beat(&mut self) -> Infallible {
         if self.options.mode == Mode::Background {
             std::future::pending::<()>().await;
@@ -65,7 +65,7 @@ impl<'a> Heartbeat<'a> {
         }
     }
 
-    /// Writes the last one.
+    /// Writes the final status.
     pub(super) fn end(mut self) {
         if self.options.mode == Mode::Foreground {
             self.payload.stopped_at = Some(payload::now());

@@ -1,7 +1,6 @@
-//! Makes sure that a daemon works on a state dir of its own. In a copy it renews the id and makes every file the copy's
-//! own, before any lock is taken: locks, pids and sockets that were copied belong to the original.
-//!
-//! Guarded by a lock on the folder itself, the only thing of a state dir that cannot be a hard link.
+//! Ensures that a daemon uses its own state dir. A copy gets a new id and its own files before any
+//! lock is taken, because copied locks, pids and sockets belong to the original. A lock on the
+//! folder guards this: a folder has no hard links.
 
 use std::fs::File;
 use std::io;
@@ -20,16 +19,16 @@ use super::error;
 use super::files::{DAEMON_INFO, DAEMON_LOCK, STATUS_FILE, announced, replace_unless};
 use super::separate::{remove, separate};
 
-/// How long another process may take to make the folder its own; the files of a large one are copied.
+/// Maximum wait for another process that separates a copy. Copying a large state dir takes time.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// Bytes of an id.
+/// Length of a state id in bytes.
 const ID_BYTES: usize = 16;
 
-/// Gives the folder that a state dir is. In a copy that no daemon has served yet, separates it from its original.
+/// Returns the identity of the state dir. Separates a copy that no daemon has served yet.
 ///
 /// # Errors
-/// `DAEMON_START_FAILED` when the folder cannot be looked at, or cannot be made a state dir of its own.
+/// `DAEMON_START_FAILED` when the folder cannot be read or separated.
 pub(super) fn settle(state_dir: &Path) -> Result<StateFolder> {
     let failed = |cause| error::at_path("it cannot tell whether this is a copy:", state_dir, &cause);
     let folder = File::open(state_dir).map_err(failed)?;
@@ -48,7 +47,7 @@ pub(super) fn settle(state_dir: &Path) -> Result<StateFolder> {
     })
 }
 
-/// The identity in the folder, if it is this folder's.
+/// Reads the stored identity, if it belongs to this folder.
 fn own_identity(state_dir: &Path, folder: &File, boot_id: &str) -> io::Result<Option<StateIdentity>> {
     let meta = folder.metadata()?;
     let found = StateIdentity::read(state_dir);
@@ -72,12 +71,13 @@ fn renew(state_dir: &Path, folder: &File, boot_id: &str) -> io::Result<StateFold
             copy_of: None,
             copied_from: None,
         },
-        // Its daemon lives and its files are nobody else's: only the numbers look different from here.
+        // A daemon serves this folder and its files are not shared: only the device numbers differ
+        // for this process.
         (Some(old), _) if is_served(state_dir)? => return Ok(numbers(old.folder.id)),
         (old, _) => {
             let id = random_id()?;
             separate(state_dir)?;
-            // What these say is about the original's processes.
+            // These files describe processes of the original.
             for name in [DAEMON_INFO, STATUS_FILE, DAEMON_LOCK] {
                 remove(&state_dir.join(name))?;
             }
@@ -89,14 +89,15 @@ fn renew(state_dir: &Path, folder: &File, boot_id: &str) -> io::Result<StateFold
             }
         }
     };
-    // After everything else: until then the next daemon begins anew.
+    // Written last: after a crash before this, the next daemon starts over.
     let content = serde_json::to_vec_pretty(&identity)?;
     replace_unless(state_dir, STATE_ID, &content, || subagent_failpoint::check("state_id.before_rename"))?;
     subagent_failpoint::hit("state_id.after_rename");
     Ok(identity.folder)
 }
 
-/// Whether a daemon holds the lock of this folder, and not through a hard link of another one's.
+/// Whether a daemon holds the lock of this folder, and the lock file is not a hard link to the
+/// original's.
 fn is_served(state_dir: &Path) -> io::Result<bool> {
     match File::open(state_dir.join(DAEMON_LOCK)) {
         Ok(file) => Ok(file.metadata()?.nlink() == 1 && file.try_lock_shared().is_err()),
@@ -105,12 +106,12 @@ fn is_served(state_dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// Locks the folder; `None` if another process holds it for too long. The lock goes with the file.
+/// Locks the folder; `None` on timeout. The lock lives as long as the returned file.
 fn lock(folder: &File) -> io::Result<Option<File>> {
     let folder = folder.try_clone()?;
     let (taken, wait) = mpsc::sync_channel(0);
     thread::Builder::new().name("lock".to_owned()).spawn(move || {
-        // Nobody may wait any more; then it is let go here.
+        // After a timeout no receiver exists. The lock is then released here.
         let _ = taken.send(folder.lock().map(|()| folder));
     })?;
     wait.recv_timeout(PATIENCE).ok().transpose()

@@ -1,12 +1,12 @@
-//! The end of a background daemon that nobody needs.
+//! The idle exit of a background daemon.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Ends when for this long there was neither a connection nor work of any kind: live workers, parked workers for which
-/// something waits, deliveries and schedules that are due. A timer runs only then, and connections are of interest only without work: each of them would wake the thread
-/// that waits here.
+/// Returns after `after` without connections and without work: live workers, parked workers with
+/// queued messages, due deliveries and due schedules. A timer runs only in that state. Connections
+/// are watched only without work, so they cause no wakeups otherwise.
 pub(super) async fn idle(
     after: Duration,
     mut connections: watch::Receiver<usize>,
@@ -15,7 +15,7 @@ pub(super) async fn idle(
     let [mut live_workers, mut parked_workers, mut busy_sinks, mut schedules] = work;
     loop {
         let all = [&mut live_workers, &mut parked_workers, &mut busy_sinks, &mut schedules];
-        // Each is looked at, also behind one that has work.
+        // `map` reads all four, so that none stays marked as changed.
         let amounts = all.map(|amount| *amount.borrow_and_update());
         let no_work = amounts == [0; 4];
         let is_idle = *connections.borrow_and_update() == 0 && no_work;
@@ -28,7 +28,7 @@ pub(super) async fn idle(
             Ok(()) = parked_workers.changed() => {}
             Ok(()) = busy_sinks.changed() => {}
             Ok(()) = schedules.changed() => {}
-            // Also when all senders are gone and nothing can change any more.
+            // Also reached when all senders are gone.
             () = timer => return,
         }
     }
@@ -44,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often it is woken.
+    /// Counts wakeups of the task.
     #[derive(Default)]
     struct Wakings(AtomicUsize);
 
@@ -106,7 +106,7 @@ mod tests {
         let (connections, connected) = watch::channel(1);
         let (workers, live) = watch::channel(1);
         let mut waiting = Box::pin(idle(AFTER, connected, [live, none_due(), none_due(), none_due()]));
-        // Somebody is there, so no time is enough; what could end it too early ends here.
+        // A connection is open, so no time suffices. A wrong exit would happen here.
         assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());
         connections.send_replace(0);
         assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());

@@ -1,5 +1,5 @@
-//! Being told by the kernel that a file was removed, moved away or written. What exactly happened is not read: whoever is told
-//! looks for itself.
+//! Notifies about removed, moved or written files. Event contents are not read: the receiver checks
+//! the files itself.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
@@ -10,7 +10,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify as Queue};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// An inotify instance. Ends with its owner.
+/// An inotify instance. It is closed on drop.
 #[derive(Debug)]
 pub(super) struct Inotify(AsyncFd<Raw>);
 
@@ -24,10 +24,10 @@ impl AsRawFd for Raw {
 }
 
 impl Inotify {
-    /// A new one, without anything to watch.
+    /// Creates an instance without watches.
     ///
     /// # Errors
-    /// When the user has too many (`fs.inotify.max_user_instances`).
+    /// The user has too many instances (`fs.inotify.max_user_instances`).
     #[allow(unsafe_code)]
     pub(super) fn new() -> io::Result<Self> {
         let queue = Queue::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
@@ -35,11 +35,11 @@ impl Inotify {
         Ok(Self(unsafe { AsyncFd::register_with_interest(Raw(queue), Interest::READABLE) }?))
     }
 
-    /// Also watches what this path leads to now: the end of the file itself, its move, (`ATTRIB`) the loss of one of its
-    /// names while it is still open, and that somebody who had it open for writing has closed it.
+    /// Watches the file that this path leads to: its deletion, its move, the loss of one of its
+    /// names while open (`ATTRIB`), and a close after writing.
     ///
     /// # Errors
-    /// When it is not there.
+    /// The file does not exist.
     pub(super) fn watch(&self, path: &Path) -> io::Result<()> {
         let what = AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF
@@ -49,22 +49,22 @@ impl Inotify {
         Ok(())
     }
 
-    /// Watches whether one of the folders that the path lies in is moved. Those that cannot be watched are not.
+    /// Watches all ancestor folders of the path for moves. Unwatchable folders are skipped.
     pub(super) fn watch_folders_of(&self, path: &Path) {
         for folder in path.ancestors().skip(1) {
             let _ = self.0.get_ref().0.add_watch(folder, AddWatchFlags::IN_MOVE_SELF);
         }
     }
 
-    /// Waits until something has happened since the last call.
+    /// Waits for an event since the last call.
     ///
     /// # Errors
-    /// When the descriptor cannot be read.
+    /// The descriptor cannot be read.
     pub(super) async fn changed(&self) -> io::Result<()> {
         let mut seen = false;
         loop {
             let mut ready = self.0.readable().await?;
-            // Reads all there is: one look by the caller answers for all of it.
+            // Drains the queue: one check by the caller covers all events.
             loop {
                 match ready.get_inner().0.read_events() {
                     Ok(events) => seen |= !events.is_empty(),

@@ -1,7 +1,6 @@
-//! Lock files: a lock lives as long as the process that holds it, whatever becomes of that process.
-//!
-//! A lock file is never removed. If somebody else removes it, the lock on it is worth nothing any more: two processes
-//! could each hold "the" file. So a lock counts only while the name still leads to the locked file.
+//! Lock files: the kernel releases a lock when its holder dies. A lock file is never removed by us.
+//! If another program removes it, two processes could lock different files, so a lock counts only
+//! while the name leads to the locked file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -16,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use subagent_config::{proc, regular};
 use subagent_protocol::process::ProcessId;
 
-/// How often a lock is taken again whose file was replaced meanwhile.
+/// Maximum attempts to take a lock whose file is being replaced.
 const MOST_TRIES: usize = 100;
 
-/// Between two looks whether a wait is in vain.
+/// Time between two checks of the condition to give up.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Longer notes are not ours.
@@ -32,20 +31,20 @@ pub(super) struct FileLock {
     path: PathBuf,
 }
 
-/// What the holder of `daemon.lock`, and a restore in `start.lock`, writes into it, for messages to people.
+/// The holder's note in `daemon.lock`, or a restore's in `start.lock`, for messages to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
-    /// The holder.
+    /// Process of the holder.
     pub(super) process: ProcessId,
     /// `foreground`, `background`, `once` or `restore`.
     pub(super) mode: String,
 }
 
 impl FileLock {
-    /// Takes the lock if nobody holds it; `None` if somebody does.
+    /// Takes the lock if it is free; `None` if another process holds it.
     ///
     /// # Errors
-    /// When the file cannot be opened or locked.
+    /// The file cannot be opened or locked.
     pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
         if subagent_failpoint::sabotaged("daemon.no_lock") {
             return take(path, |_| Ok(true));
@@ -57,21 +56,22 @@ impl FileLock {
         })
     }
 
-    /// Takes the lock as soon as it is free; `None` if that does not happen in `time`.
+    /// Takes the lock as soon as it is free; `None` after `time`.
     ///
-    /// The kernel wakes a waiting thread, nothing is polled. A thread that is left waiting at the deadline ends with
-    /// the process, or when it gets the lock, which it then lets go of at once.
+    /// The kernel wakes a waiting thread; it does not poll. A thread still waiting at the deadline
+    /// ends with the process, or releases the lock as soon as it gets it.
     ///
     /// # Errors
-    /// When the file cannot be opened or locked.
+    /// The file cannot be opened or locked.
     pub(super) fn take_within(path: &Path, time: Duration) -> io::Result<Option<Self>> {
         Self::take_unless(path, time, || false)
     }
 
-    /// As [`FileLock::take_within`]; `None` also as soon as it is in vain to wait, which is asked now and then.
+    /// Same as [`FileLock::take_within`]; `None` also when `in_vain` returns true, which is checked
+    /// periodically.
     ///
     /// # Errors
-    /// When the file cannot be opened or locked.
+    /// The file cannot be opened or locked.
     pub(super) fn take_unless(
         path: &Path,
         time: Duration,
@@ -84,7 +84,7 @@ impl FileLock {
         let (taken, wait) = mpsc::sync_channel(0);
         let path = path.to_owned();
         thread::Builder::new().name("lock".to_owned()).spawn(move || {
-            // Nobody may be there to take it any more; then it is dropped here.
+            // After a timeout no receiver exists. The lock is then dropped here.
             let _ = taken.send(take(&path, |file| file.lock().map(|()| true)));
         })?;
         loop {
@@ -102,15 +102,15 @@ impl FileLock {
         leads_to(&self.path, &self.file).unwrap_or(false)
     }
 
-    /// The file.
+    /// Path of the lock file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes down who holds the lock.
+    /// Writes the holder's note into the file.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// The file cannot be written.
     pub(super) fn write_note(&self, note: &Note) -> io::Result<()> {
         let text = serde_json::to_vec(note)?;
         subagent_failpoint::check("daemon_lock.before_note")?;
@@ -121,7 +121,8 @@ impl FileLock {
 }
 
 impl FileLock {
-    /// Lets it go with the process, and not a moment before: whoever gets it then finds this process gone.
+    /// Releases the lock only when the process exits, so that the next holder finds this process
+    /// gone.
     pub(super) fn release_at_exit(self) {
         let _ = self.file.set_len(0);
         std::mem::forget(self);
@@ -130,20 +131,21 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Still held: nobody else's note is lost. One that stays behind belongs to a process that was killed.
+        // The lock is still held, so no other holder's note is lost. A remaining note belongs to a
+        // killed process.
         let _ = self.file.set_len(0);
     }
 }
 
 impl Note {
-    /// What the holder of this lock has written, if it has yet.
+    /// Reads the holder's note, if it is already written.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let mut buffer = [0; MOST_NOTE_BYTES];
         let length = regular::open_to_read(path).and_then(|file| file.read_at(&mut buffer, 0)).ok()?;
         serde_json::from_slice(&buffer[..length]).ok()
     }
 
-    /// Whether the process that has written it still lives.
+    /// Whether the process that wrote the note is alive.
     pub(super) fn process_lives(&self) -> bool {
         proc::start_time(self.process.pid).is_ok_and(|start_time| start_time == self.process.start_time)
     }
@@ -200,7 +202,7 @@ mod tests {
                     start.wait();
                     let lock = FileLock::try_take(&path).unwrap();
                     winners.fetch_add(usize::from(lock.is_some()), Ordering::Relaxed);
-                    // Nobody lets go before everybody has tried.
+                    // Every thread tries before any lock is released.
                     held.wait();
                 });
             }

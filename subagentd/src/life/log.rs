@@ -1,7 +1,6 @@
-//! The log file of the daemon: one per run, the previous one kept, none without bound.
-//!
-//! Must never make the daemon fail or wait: what cannot be written is lost. Secrets and prompt text are kept out of it
-//! by whoever logs; the levels of the HTTP library are limited here, so that a chatty one cannot leak headers.
+//! The daemon's log file: one per run, one previous file, both bounded. A failed write is lost:
+//! logging never makes the daemon fail or wait. Callers keep secrets and prompt text out; HTTP
+//! libraries are limited here.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,24 +19,24 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::error;
 use super::options::{Mode, RunOptions};
 
-/// The folder in the state dir, the file in it, and the one before.
+/// The log folder in the state dir, its file, and the previous file.
 const FOLDER: &str = "logs";
 const NAME: &str = "subagentd.log";
 const PREVIOUS: &str = "subagentd.log.1";
 
-/// A log that would grow beyond this many bytes becomes the previous one.
+/// Size in bytes beyond which the log is rotated.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Names what is logged, as `tracing` filters are written.
+/// Environment variable with a `tracing` filter.
 const LEVEL: &str = "SUBAGENT_LOG";
 
-/// Crates whose detailed levels could hold what belongs to users.
+/// Crates whose detailed levels could log user data.
 const QUIET: &[&str] = &["hyper=info", "hyper_util=info", "axum=info"];
 
-/// Begins the log of this run. To be called by the holder of `daemon.lock` alone.
+/// Begins the log of this run. Only the holder of `daemon.lock` may call it.
 ///
 /// # Errors
-/// `DAEMON_START_FAILED` if the file cannot be made.
+/// `DAEMON_START_FAILED` if the file cannot be created.
 pub(super) fn init(options: &RunOptions) -> Result<Log> {
     let folder = options.state_dir.join(FOLDER);
     let log = LogFile::begin(&folder, MOST_BYTES)
@@ -46,7 +45,7 @@ pub(super) fn init(options: &RunOptions) -> Result<Log> {
     let log = Log(Arc::new(Mutex::new(log)));
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(log.clone());
-    // A second daemon in one process, as tests may have it, logs where the first one does.
+    // A second daemon in one process, as in tests, logs to the first one's file.
     let _ = subscriber.try_init();
     if let Some(problem) = problem {
         tracing::warn!(problem, "{LEVEL} cannot be read, the level is info");
@@ -72,13 +71,13 @@ fn filter(environment: &Environment) -> (EnvFilter, Option<String>) {
     (filter, problem)
 }
 
-/// The log as the subscriber writes to it.
+/// The writer that the `tracing` subscriber uses.
 #[derive(Debug, Clone)]
 pub(super) struct Log(Arc<Mutex<LogFile>>);
 
 impl Log {
-    /// From now on standard output and error are the log: what a panic or a library prints must not get lost, and the
-    /// starter's pipe must be closed.
+    /// Redirects standard output and error to the log: output of panics and libraries is kept, and
+    /// the starter's pipe is closed.
     pub(super) fn take_over_output(&self) {
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         file.is_output = true;
@@ -119,7 +118,7 @@ impl LogFile {
     fn begin(folder: &Path, most: u64) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
         let path = folder.join(NAME);
-        // An empty one is its starter's, who has nothing to say.
+        // An empty file was created by the starter and has no content to keep.
         if fs::metadata(&path).is_ok_and(|found| found.len() > 0) {
             fs::rename(&path, folder.join(PREVIOUS))?;
         }
@@ -127,7 +126,7 @@ impl LogFile {
         Ok(Self { folder: folder.to_owned(), file, size: 0, most, is_output: false })
     }
 
-    /// Writes one line. A full disk loses it.
+    /// Writes one line. On a full disk the line is lost.
     fn append(&mut self, line: &[u8]) {
         let length = line.len() as u64;
         if self.size > 0 && self.size + length > self.most {
@@ -138,7 +137,7 @@ impl LogFile {
         }
     }
 
-    /// If it fails, the next line tries again; the bound is then worth less than the lines.
+    /// After a failure the next line tries again. The file may exceed its limit meanwhile.
     fn rotate(&mut self) {
         let path = self.folder.join(NAME);
         let rotated = fs::rename(&path, self.folder.join(PREVIOUS)).and_then(|()| open(&path));
@@ -184,7 +183,7 @@ mod tests {
         assert_eq!(names(&folder), [NAME, PREVIOUS]);
         assert_eq!(fs::read_to_string(folder.join(NAME)).unwrap(), "three\n");
         assert_eq!(fs::read_to_string(folder.join(PREVIOUS)).unwrap(), "two\n");
-        // A starter has opened the file before, and the run before said nothing.
+        // The starter has opened the file, and the run before logged nothing.
         LogFile::begin(&folder, 100).unwrap();
         LogFile::begin(&folder, 100).unwrap();
         assert_eq!(fs::read_to_string(folder.join(PREVIOUS)).unwrap(), "three\n");

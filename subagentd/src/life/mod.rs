@@ -1,7 +1,6 @@
-//! The life of the daemon: how it starts, proves that it is the only one, serves, and ends. All of `subagentd run`.
-//!
-//! Must not know what requests mean (`api`) or how workers are run (`supervisor`). Reading the command line is the
-//! program's business, which hands over [`RunOptions`].
+//! The daemon's lifecycle: start, exclusive claim, service and end; all of `subagentd run`. It must
+//! not know the meaning of requests (`api`) or how workers run (`supervisor`). The program parses
+//! the command line into [`RunOptions`].
 
 mod client;
 mod error;
@@ -44,14 +43,15 @@ pub use restore::{EndedDaemon, RestoreOptions, Restored, restore};
 
 use report::Report;
 
-/// How long threads that still hang at the very end are waited for.
+/// Maximum wait for blocked threads at the very end.
 const LAST_GRACE: Duration = Duration::from_secs(1);
 
-/// More threads than this do not make one state dir faster: the store has one writer.
+/// Maximum number of threads. More do not make one state dir faster, since the store has one
+/// writer.
 const MOST_THREADS: usize = 4;
 
-/// Runs the daemon until it ends. To be called at the start of the program: before there are threads, and with nothing
-/// open but the standard streams (in the background everything else is closed).
+/// Runs the daemon until it ends. Call it at the start of the program, before there are threads.
+/// Only the standard streams may be open: in the background all other descriptors are closed.
 #[must_use]
 pub fn run(options: RunOptions) -> ExitCode {
     let mut report = Report::new(options.mode, options.json);
@@ -66,7 +66,7 @@ pub fn run(options: RunOptions) -> ExitCode {
 }
 
 fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
-    // It could become the daemon in the place of one that was killed, or does not answer.
+    // An agent could otherwise replace a killed or hanging daemon.
     refuse_below_guard("subagentd run")?;
     memory::give_back_large_blocks();
     report.starter = process::prepare(options.mode)?;
@@ -79,7 +79,7 @@ fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
     let log = log::init(options)?;
     let runtime = runtime()?;
     let outcome = runtime.block_on(Box::pin(serve::serve(options, folder, claim, &log, report)));
-    // The lock goes last: whoever gets it must find nobody at work.
+    // The lock is released last: the next holder must find no active part of this daemon.
     let (lock, outcome) = match outcome {
         Ok((lock, outcome)) => (Some(lock), outcome),
         Err(error) => (None, Err(error)),
@@ -91,7 +91,7 @@ fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
     outcome
 }
 
-/// Refuses to start a daemon where nobody can be told apart: the kernel names peers by the numbers of our pid namespace.
+/// Refuses to start with a `/proc` of another pid namespace, where the pids of peers do not match.
 ///
 /// # Errors
 /// `DAEMON_START_FAILED`.
@@ -101,10 +101,10 @@ pub fn refuse_foreign_proc() -> Result<()> {
     })
 }
 
-/// Refuses what no daemon is asked for, and so refuses for itself, to an agent and to whatever it has started.
+/// Refuses commands that bypass the daemon's own checks to an agent and its descendants.
 ///
 /// # Errors
-/// `FORBIDDEN_FROM_WORKER`; `DAEMON_START_FAILED` where nobody can be told apart.
+/// `FORBIDDEN_FROM_WORKER`; `DAEMON_START_FAILED` with a foreign `/proc`.
 pub fn refuse_below_guard(what: &str) -> Result<()> {
     refuse_foreign_proc()?;
     if !proc::is_below_guard() {

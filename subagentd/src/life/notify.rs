@@ -1,9 +1,6 @@
-//! Tells a service manager how the daemon is, by the protocol of systemd (`sd_notify`): ready, ending, and a line that
-//! `systemctl status` shows. Only a daemon in the foreground has a manager: one that a command started belongs to nobody,
-//! and its starter's `NOTIFY_SOCKET` is about the starter.
-//!
-//! Must not change what the daemon does: a manager that does not listen is a line in the log. The variable itself goes to
-//! nothing that the daemon starts (`supervisor::process`).
+//! Reports readiness, end and a status line to systemd (`sd_notify`), for a foreground daemon only:
+//! a background one is not a service, and its `NOTIFY_SOCKET` belongs to the starter. Failures are
+//! only logged. Child processes do not get the variable (`supervisor::process`).
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -18,31 +15,31 @@ use tokio::sync::watch;
 
 use super::options::{Mode, RunOptions};
 
-/// Names the manager's socket: a path, or `@` and a name in the abstract namespace.
+/// Variable with the manager's socket: a path, or `@` and a name in the abstract namespace.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
-/// A manager whose queue is full so long does not hear the message.
+/// Maximum wait for a manager with a full queue. Then the message is dropped.
 const SEND_TIME: Duration = Duration::from_secs(2);
 
-/// Whoever watches over this process, if anybody does.
+/// The service manager of this process, if there is one.
 #[derive(Debug)]
 pub(super) struct Manager {
     socket: Option<OsString>,
 }
 
 impl Manager {
-    /// The manager of a daemon that was asked for in this way.
+    /// Finds the manager of a daemon with these options.
     pub(super) fn of(options: &RunOptions) -> Self {
         let watched = options.mode == Mode::Foreground && !options.once;
         let socket = options.environment.var(NOTIFY_SOCKET).filter(|_| watched);
         Self { socket: socket.map(OsStr::to_owned) }
     }
 
-    /// The daemon serves.
+    /// Reports that the daemon serves.
     pub(super) fn ready(&self, live: usize) {
         self.tell(&format!("READY=1\nSTATUS={}", serving(live)));
     }
 
-    /// Keeps the line about the workers true.
+    /// Updates the status line when the number of live workers changes.
     pub(super) async fn follow(&self, mut live: watch::Receiver<usize>) -> Infallible {
         live.mark_unchanged();
         while self.socket.is_some() && live.changed().await.is_ok() {
@@ -52,12 +49,12 @@ impl Manager {
         std::future::pending().await
     }
 
-    /// The daemon ends in order.
+    /// Reports an orderly end.
     pub(super) fn stopping(&self, reason: &str) {
         self.tell(&format!("STOPPING=1\nSTATUS={}", one_line(&format!("ending: {reason}"))));
     }
 
-    /// It ends with an error.
+    /// Reports the error that ends the daemon.
     pub(super) fn failed(&self, error: &Error) {
         self.tell(&format!("STATUS={}", one_line(&error.to_string())));
     }
@@ -77,7 +74,7 @@ fn serving(live: usize) -> String {
     }
 }
 
-/// A line break would begin another message.
+/// Replaces control characters: a line break would begin another message.
 fn one_line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }

@@ -1,4 +1,4 @@
-//! `subagentd run --once`: one look after the workers, by the running daemon if there is one.
+//! `subagentd run --once`: one health check of the workers, by the running daemon if there is one.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use super::takeover::{ONCE, own_process};
 use super::{client, error, log, runtime};
 use crate::supervisor::Look;
 
-/// The running daemon has this long for its answer.
+/// Maximum wait for the running daemon's answer.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// Looks, writes the status file and reports.
+/// Checks the workers, writes the status file and reports.
 ///
 /// # Errors
-/// Of the state dir, the store, or the running daemon.
+/// Errors of the state dir, the store, or the running daemon.
 pub(super) fn run(options: &RunOptions, report: &mut Report) -> Result<()> {
     let path = options.state_dir.join(DAEMON_LOCK);
     let lock = FileLock::try_take(&path)
@@ -38,7 +38,7 @@ pub(super) fn run(options: &RunOptions, report: &mut Report) -> Result<()> {
         }
         None => ask(options)?,
     };
-    // A foreground daemon keeps the file itself.
+    // A foreground daemon writes the file itself.
     let foreground = Mode::Foreground.as_str();
     if lock.is_some() || Note::read(&path).is_none_or(|note| note.mode != foreground) {
         payload::write(options, &payload);

@@ -1,4 +1,4 @@
-//! What `subagentd run` was asked to do.
+//! The options of `subagentd run`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,28 +7,30 @@ use subagent_config::Environment;
 use subagent_protocol::api::RETENTION_DAYS;
 use subagent_protocol::{Code, Error, Result};
 
-/// After how long without live worker and client a background daemon ends, unless said otherwise.
+/// Default time without live workers and clients after which a background daemon ends.
 pub const DEFAULT_IDLE_EXIT_SECONDS: u64 = 1800;
 
-/// Names that time in the environment.
+/// Environment variable for that time.
 const IDLE_EXIT: &str = "SUBAGENT_IDLE_EXIT_SECONDS";
-/// Names the time for which things are kept that are over.
+/// Environment variable for the retention time.
 const RETENTION: &str = "SUBAGENT_RETENTION_DAYS";
 
-/// The longest time for which things are kept, in days: a century. Longer is for ever.
+/// Maximum retention in days (a century).
 const MOST_DAYS: u64 = 36_600;
 
-/// Who started the daemon, and so who hears of its start and for how long it is wanted.
+/// The kind of start. It decides where the start is reported and how long the daemon runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A person or a service manager; it runs until it is told to end, and writes the status file.
+    /// Started by a person or a service manager. It runs until it is stopped and writes the status
+    /// file.
     Foreground,
-    /// A command that needed one. Standard output is a pipe on which one line says how the start went.
+    /// Started by a command that needs a daemon. Standard output is a pipe for one line: the result
+    /// of the start.
     Background,
 }
 
 impl Mode {
-    /// The word in `daemon.json` and in the status file.
+    /// Returns the word in `daemon.json` and in the status file.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -38,44 +40,46 @@ impl Mode {
     }
 }
 
-/// Everything that `subagentd run` takes.
+/// All options of `subagentd run`.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// The state dir: absolute, links resolved. It is made if it is not there.
+    /// Absolute path of the state dir with links resolved. It is created if missing.
     pub state_dir: PathBuf,
-    /// This process's environment: `XDG_RUNTIME_DIR`, `SUBAGENT_LOG`.
+    /// Environment of this process: `XDG_RUNTIME_DIR`, `SUBAGENT_LOG`.
     pub environment: Environment,
-    /// The executable `subagent-runtime`; `None`: the one beside this executable.
+    /// Path of `subagent-runtime`; `None` selects the one beside this executable.
     pub runtime_program: Option<PathBuf>,
-    /// Who started it.
+    /// The kind of start.
     pub mode: Mode,
-    /// Only look after the workers' health once and end; a running daemon is asked instead.
+    /// Only check the workers' health once and exit; a running daemon is asked instead.
     pub once: bool,
-    /// How often the status file is written; 1 to [`MOST_SECONDS`].
+    /// Seconds between two writes of the status file; 1 to [`MOST_SECONDS`].
     pub heartbeat_seconds: u64,
-    /// Whether dead runtimes are started again at once.
+    /// Whether dead runtimes are restarted at once.
     pub monitor_workers: bool,
-    /// At most one restart of a worker in this time; 1 to [`MOST_SECONDS`].
+    /// Minimum seconds between two restarts of a worker; 1 to [`MOST_SECONDS`].
     pub restart_cooldown_seconds: u64,
-    /// Print JSON instead of text.
+    /// Whether to print JSON instead of text.
     pub json: bool,
-    /// A background daemon ends after this time without live worker and client; 0: never.
+    /// Seconds without live workers and clients after which a background daemon ends; 0 means
+    /// never.
     pub idle_exit_seconds: u64,
-    /// Stopped workers, events of turns that have ended, and keys of requests are removed after so many days; 0: never.
+    /// Days after which stopped workers, events of ended turns, and request keys are removed; 0
+    /// means never.
     pub retention_days: u64,
 }
 
-/// The longest heartbeat and cooldown: a year. Clocks cannot count for ever.
+/// Maximum heartbeat and cooldown in seconds (a year), within the range of all clocks.
 pub const MOST_SECONDS: u64 = 366 * 24 * 3600;
 
 impl RunOptions {
-    /// After which time what is over is removed. One look after the workers removes nothing.
+    /// Returns the retention time. A single health check (`once`) removes nothing.
     pub(super) fn retention(&self) -> Option<Duration> {
         let days = self.retention_days.min(MOST_DAYS);
         (days > 0 && !self.once).then(|| Duration::from_secs(days * 24 * 3600))
     }
 
-    /// Whether dead runtimes are started again without a message that asks for it, and how often at most.
+    /// Returns the minimum time between restarts, if dead runtimes are restarted without a message.
     pub(super) fn restart_cooldown(&self) -> Option<Duration> {
         let monitors = self.mode == Mode::Foreground && self.monitor_workers;
         monitors.then(|| Duration::from_secs(self.restart_cooldown_seconds))
@@ -85,7 +89,7 @@ impl RunOptions {
 /// Reads `SUBAGENT_IDLE_EXIT_SECONDS`.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if it is no number.
+/// `INVALID_ARGUMENT` if it is not a number.
 pub fn idle_exit_seconds(environment: &Environment) -> Result<u64> {
     let Some(text) = environment.var(IDLE_EXIT) else { return Ok(DEFAULT_IDLE_EXIT_SECONDS) };
     text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
@@ -94,7 +98,7 @@ pub fn idle_exit_seconds(environment: &Environment) -> Result<u64> {
     })
 }
 
-/// Reads `SUBAGENT_RETENTION_DAYS`.
+/// Reads the retention in days from `SUBAGENT_RETENTION_DAYS`.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if it is neither a number of days nor `never`.
@@ -108,10 +112,10 @@ pub fn retention_days(environment: &Environment) -> Result<u64> {
     })
 }
 
-/// Reads a number of days, 0 or `never` for no end.
+/// Parses a number of days; 0 and `never` mean unlimited.
 ///
 /// # Errors
-/// A sentence about what is wrong.
+/// A sentence that describes the problem.
 pub fn days(text: &str) -> Result<u64, String> {
     match text.trim() {
         "never" => Ok(0),

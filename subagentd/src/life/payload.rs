@@ -1,4 +1,4 @@
-//! The status file's content (contract section 15), and writing it.
+//! The content of the status file (contract section 15), and writing it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,21 +9,21 @@ use subagent_protocol::time::Timestamp;
 use super::files;
 use super::options::RunOptions;
 
-/// What the status file says, but for the health of the workers.
+/// The status file without the health of the workers.
 #[derive(Debug, Clone)]
 pub(super) struct Payload {
-    /// The daemon.
+    /// Pid of the daemon.
     pub(super) pid: i32,
-    /// Since when.
+    /// Time of the daemon's start.
     pub(super) started_at: Timestamp,
-    /// `foreground` or `once`.
+    /// Mode: `foreground` or `once`.
     pub(super) mode: &'static str,
-    /// When it ended.
+    /// Time of the daemon's end.
     pub(super) stopped_at: Option<Timestamp>,
 }
 
 impl Payload {
-    /// The whole object, with a heartbeat of now.
+    /// Builds the whole object with the current time as heartbeat.
     pub(super) fn with_health(&self, options: &RunOptions, health: &Value) -> Value {
         let state_dir = &options.state_dir;
         let mut payload = json!({
@@ -44,7 +44,7 @@ impl Payload {
     }
 }
 
-/// Replaces the status file. A failure is logged: the daemon's work does not depend on it.
+/// Replaces the status file. A failure is only logged: the daemon does not depend on the file.
 pub(super) fn write(options: &RunOptions, payload: &Value) {
     let text = json::indented(payload.clone());
     if let Err(error) = files::replace(&options.state_dir, files::STATUS_FILE, text.as_bytes()) {
@@ -52,7 +52,7 @@ pub(super) fn write(options: &RunOptions, payload: &Value) {
     }
 }
 
-/// The time now, for people. Nothing is ordered by it.
+/// Returns the current time for display. It must not be used for ordering.
 pub(super) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

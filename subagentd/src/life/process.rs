@@ -1,5 +1,5 @@
-//! What the daemon makes of the process that it was started as, before there are threads: nothing of its starter's
-//! session, folder, mask or ignored signals may be left in it.
+//! Detaches the process from its starter's session, folder, umask and ignored signals. It must run
+//! before there are threads.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,25 +17,25 @@ use subagent_protocol::Result;
 use super::error;
 use super::options::Mode;
 
-/// The process that stands between a daemon in the background and its starter until the daemon is ready.
+/// The process between a background daemon and its starter, until the daemon is ready.
 #[derive(Debug)]
 pub(super) struct StandIn(OwnedFd);
 
 impl StandIn {
-    /// It ends, and with it the last that the daemon had to do with its starter.
+    /// Reports readiness. The stand-in then exits, and the daemon has no tie to its starter left.
     pub(super) fn ready(self) {
         let _ = write(self.0, b".");
     }
 }
 
-/// Prepares the process.
+/// Prepares the process for its mode. Returns the stand-in of a background daemon.
 ///
 /// # Errors
 /// `DAEMON_START_FAILED`.
 pub(super) fn prepare(mode: Mode) -> Result<Option<StandIn>> {
     umask(FileMode::from_bits_truncate(0o077));
     raise_descriptor_limit();
-    // In the foreground too: with this one ignored nobody can wait for a child.
+    // Also in the foreground: with SIGCHLD ignored, children cannot be waited for.
     reset(Signal::SIGCHLD);
     if mode == Mode::Background { detach().map(Some) } else { Ok(None) }
 }
@@ -50,7 +50,7 @@ fn detach() -> Result<StandIn> {
         Ok(_) | Err(Errno::EPERM) => {}
         Err(cause) => return Err(error::start_failed("it cannot leave its session", &cause)),
     }
-    // So that no file system is kept busy by a daemon that nobody sees.
+    // A background daemon must not keep a file system busy.
     std::env::set_current_dir("/").map_err(|cause| error::start_failed("it cannot change to /", &cause))?;
     File::open("/dev/null")
         .and_then(|null| Ok(dup2_stdin(null.as_fd())?))
@@ -58,9 +58,9 @@ fn detach() -> Result<StandIn> {
     Ok(stand_in)
 }
 
-/// Goes on in a child. Many a program ends what it has started with all that descends from it; the daemon of a command that
-/// it ran would end with that, and so would all runtimes. What the starter knows is a process that stays until the daemon
-/// is ready or has ended, and ends as it.
+/// Continues in a child. Many programs kill the process tree of a command when it ends, which would
+/// include the daemon and all runtimes. The starter only knows the stand-in, which exits with the
+/// daemon's result.
 #[allow(unsafe_code)]
 fn leave_starter() -> nix::Result<StandIn> {
     let (ready, is_ready) = pipe2(OFlag::O_CLOEXEC)?;
@@ -70,13 +70,13 @@ fn leave_starter() -> nix::Result<StandIn> {
         ForkResult::Parent { child } => {
             drop(is_ready);
             let code = stand_in(child, &ready);
-            // SAFETY: it ends at once, without what is done at the end of a program: that is the child's.
+            // SAFETY: `_exit` skips the program's exit handlers, which belong to the child.
             unsafe { _exit(code) }
         }
     }
 }
 
-/// Waits until the daemon is ready or has ended; gives the code to end with.
+/// Waits until the daemon is ready or has ended. Returns the exit code.
 fn stand_in(daemon: Pid, ready: &OwnedFd) -> i32 {
     let mut said = [0];
     loop {
@@ -99,28 +99,29 @@ fn stand_in(daemon: Pid, ready: &OwnedFd) -> i32 {
     }
 }
 
-/// Closes what the starter's own starters left open: a lock or pipe of a script that once ran a command would else be
-/// held for the daemon's whole life.
+/// Closes descriptors inherited from the starter: a script's lock or pipe would otherwise stay held
+/// for the daemon's life.
 #[allow(unsafe_code)]
 fn close_inherited() {
-    // SAFETY: this is the first thing that the program does after reading its command line, so nothing in it owns a
-    // descriptor beyond the three standard ones. Kernels before 5.9 do not know the call; then they stay open.
+    // SAFETY: this runs right after parsing the command line, so only the three standard
+    // descriptors are in use. Kernels before 5.9 lack the call; the descriptors then stay open.
     let _ = unsafe { nix::libc::close_range(3, nix::libc::c_uint::MAX, 0) };
 }
 
-/// Each worker and each follower costs descriptors. Agents get their caller's limit, not this one.
+/// Raises the limit of open files: each worker and each follower costs descriptors. Agents get
+/// their caller's limit.
 fn raise_descriptor_limit() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
     {
-        // Without it the daemon works, for fewer workers.
+        // On failure the daemon supports fewer workers.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 
-/// Gives a signal its default back; a shell may have left it ignored. SIGPIPE stays ignored: a client that goes away
-/// is an error of its connection only. SIGSEGV and SIGBUS have the standard library's handlers, which report a stack
-/// that is too small, and are never inherited ignored with an effect.
+/// Restores a signal's default action, since a shell may have left it ignored. SIGPIPE stays
+/// ignored: a disconnected client is an error of its connection only. SIGSEGV and SIGBUS keep the
+/// standard library's handlers, which report stack overflows.
 #[allow(unsafe_code)]
 fn reset(signal: Signal) {
     let keeps = [Signal::SIGPIPE, Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGKILL, Signal::SIGSTOP];
@@ -128,6 +129,6 @@ fn reset(signal: Signal) {
         return;
     }
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // SAFETY: no handler is installed by this, and none that anything in this process has installed is removed.
+    // SAFETY: this installs no handler and removes none that this process has installed.
     let _ = unsafe { sigaction(signal, &default) };
 }

@@ -1,5 +1,5 @@
-//! How whoever started the daemon hears of its start: a line on the readiness pipe, JSON or text. After readiness a
-//! background daemon has nobody to tell any more, and only the log is left.
+//! Reports the start to its starter: a line on the readiness pipe, JSON or text. After readiness a
+//! background daemon only writes to the log.
 
 use std::io::{self, Write};
 
@@ -10,23 +10,20 @@ use subagent_protocol::{Error, json as printed};
 use super::options::Mode;
 use super::process::StandIn;
 
-/// Where reports go.
+/// The destination of reports about the start.
 #[derive(Debug)]
 pub(super) struct Report {
     to: To,
-    /// What the starter of a daemon in the background has as its child; until readiness.
+    /// The stand-in that the starter of a background daemon waits for; `None` after readiness.
     pub(super) starter: Option<StandIn>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum To {
-    /// The starter's pipe: one line of JSON, then never again.
+    /// The starter's pipe, for exactly one line of JSON.
     Pipe,
-    /// A script.
     Json,
-    /// A person.
     Text,
-    /// Nobody: the log has it.
     Log,
 }
 
@@ -40,7 +37,8 @@ impl Report {
         Self { to, starter: None }
     }
 
-    /// The daemon serves, or its one look is done: `payload` is what the status file has, `text` the same for people.
+    /// Reports readiness, or the finished health check. `payload` is the status file's content,
+    /// `text` the same for people.
     pub(super) fn ready(&mut self, payload: &Value, text: &str) {
         match self.to {
             To::Pipe => line(&json!({ "ready": true }).to_string()),
@@ -56,7 +54,7 @@ impl Report {
         }
     }
 
-    /// The daemon could not start, or ended with an error.
+    /// Reports a failed start, or the error that ended the daemon.
     pub(super) fn failed(&mut self, error: &Error) {
         tracing::error!(code = %error.code, message = error.message, "the daemon ends with an error");
         match self.to {
@@ -75,7 +73,7 @@ fn line(line: &str) {
     lines_to(&mut io::stdout().lock(), line);
 }
 
-/// The contract's text of an error.
+/// Formats an error as the contract requires.
 fn in_words(error: &Error) -> String {
     let detail = |key: &str| error.details.get(key).and_then(Value::as_str);
     let mut text = error.to_string();
@@ -88,7 +86,7 @@ fn in_words(error: &Error) -> String {
     text
 }
 
-/// One write, so that no reader sees a part. Nobody may be reading any more, which is no reason not to go on.
+/// Writes with one call, so that no reader sees a part. A missing reader is not an error.
 fn lines_to(out: &mut impl Write, text: &str) {
     let _ = out.write_all(format!("{text}\n").as_bytes()).and_then(|()| out.flush());
 }

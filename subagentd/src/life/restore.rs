@@ -1,8 +1,6 @@
-//! `subagentd restore`: a backup takes the place of the database. The daemon ends for it, the runtimes go on, and the
-//! next daemon takes them over.
-//!
-//! Everything that can be refused is refused before the daemon is told to end. `start.lock` is held all the time, so
-//! that no command starts another one meanwhile, and `daemon.lock` from its end on.
+//! `subagentd restore`: replaces the database with a backup. The daemon is stopped; runtimes
+//! continue and the next daemon adopts them. All refusals happen before the stop. `start.lock` is
+//! held throughout, so that no command starts a daemon meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,70 +20,72 @@ use crate::store::OwnerCheck;
 use crate::store::restore::{Known, Prepared, may_replace, settle_replaced};
 use crate::supervisor::remains::{self, Remains};
 
-/// What a restore writes into the lock.
+/// The mode in the note of a restore's lock.
 const RESTORE: &str = "restore";
-/// From the daemon's answer that it ends to its end.
+/// Maximum wait for the daemon's exit after it accepted the stop.
 const END_TIME: Duration = Duration::from_secs(30);
 
-/// Everything that `subagentd restore` takes.
+/// All options of `subagentd restore`.
 #[derive(Debug, Clone)]
 pub struct RestoreOptions {
-    /// The state dir: absolute, links resolved. It is made if it is not there.
+    /// Absolute path of the state dir with links resolved. It is created if missing.
     pub state_dir: PathBuf,
-    /// This process's environment: `XDG_RUNTIME_DIR`.
+    /// Environment of this process: `XDG_RUNTIME_DIR`.
     pub environment: Environment,
-    /// The backup, absolute.
+    /// Absolute path of the backup.
     pub file: PathBuf,
-    /// End the runtimes that the backup does not know.
+    /// Whether to end runtimes of workers that the backup does not contain.
     pub force: bool,
-    /// In whose name.
+    /// Handle of the owner that requests the restore.
     pub handle: Option<Handle>,
 }
 
-/// What a restore has done.
+/// The result of a restore.
 #[derive(Debug, Clone)]
 pub struct Restored {
-    /// The backup.
+    /// Path of the backup.
     pub path: PathBuf,
-    /// The database that it is now.
+    /// Path of the restored database.
     pub state_db_path: PathBuf,
-    /// Where the database before is kept; `None` if there was none.
+    /// Path of the replaced database, which is kept; `None` if there was none.
     pub replaced_path: Option<PathBuf>,
-    /// The schema of the backup, before it was migrated.
+    /// Schema version of the backup before its migration.
     pub schema: i64,
-    /// Whether numbers go on where the replaced database was; it could not be read otherwise, and they have jumped.
+    /// Whether numbers continue from the replaced database. Otherwise it was unreadable and they
+    /// jumped ahead.
     pub continued: bool,
-    /// How many ownerships have ended.
+    /// Number of ownerships that were ended.
     pub released_owners: usize,
-    /// Workers whose runtimes go on.
+    /// Workers whose runtimes continue.
     pub live_workers: Vec<WorkerId>,
-    /// Workers that the backup does not know and that were ended.
+    /// Workers missing in the backup whose runtimes were ended.
     pub ended_workers: Vec<WorkerId>,
-    /// Workers that the backup does not know, whose folders were set aside.
+    /// Workers missing in the backup whose folders were set aside.
     pub set_aside: Vec<WorkerId>,
-    /// Where those folders are.
+    /// Folder that holds the folders set aside.
     pub set_aside_path: Option<PathBuf>,
-    /// The daemon that was ended for it.
+    /// The daemon that was stopped for the restore.
     pub daemon: Option<EndedDaemon>,
 }
 
-/// A daemon that was ended.
+/// A daemon that was stopped.
 #[derive(Debug, Clone, Serialize)]
 pub struct EndedDaemon {
-    /// Its process.
+    /// Pid of the daemon.
     pub pid: i32,
-    /// `foreground` or `background`.
+    /// Mode: `foreground` or `background`.
     pub mode: String,
 }
 
-/// Restores.
+/// Replaces the database with a backup.
 ///
 /// # Errors
-/// `FORBIDDEN_FROM_WORKER`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{path,error}`, `BACKUP_INVALID{path,reason}`,
-/// `RESTORE_WOULD_ORPHAN{workers}`, `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, `DAEMON_UNRESPONSIVE`, `STOP_INCOMPLETE`,
-/// `STORAGE_FULL`, `STORAGE_ERROR`; the database is the old one then.
+/// `FORBIDDEN_FROM_WORKER`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{path,error}`,
+/// `BACKUP_INVALID{path,reason}`, `RESTORE_WOULD_ORPHAN{workers}`, `STATE_DIR_FOREIGN`,
+/// `STATE_DIR_TOO_NEW`, `DAEMON_UNRESPONSIVE`, `STOP_INCOMPLETE`, `STORAGE_FULL`, `STORAGE_ERROR`.
+/// The old database stays in place then.
 pub fn restore(options: &RestoreOptions) -> Result<Restored> {
-    // What an agent starts must not undo what its owner knows of it.
+    // An agent must not erase its owner's record of it.
     refuse_below_guard("restore")?;
     let _ = process::prepare(Mode::Foreground)?;
     state_dir::prepare(&options.state_dir).map_err(Error::from)?;
@@ -93,7 +93,7 @@ pub fn restore(options: &RestoreOptions) -> Result<Restored> {
     let path = options.state_dir.join(START_LOCK);
     let starting = start_lock(&path)?;
     let note = Note { process: own_process()?, mode: RESTORE.to_owned() };
-    // Whoever waits for the lock is told for whom.
+    // The note tells a waiting process that a restore holds the lock.
     starting
         .write_note(&note)
         .map_err(|cause| error::at_path("its lock cannot be written:", &path, &cause))?;
@@ -110,7 +110,7 @@ pub fn restore(options: &RestoreOptions) -> Result<Restored> {
     let restored = replace(options, &owner, prepared, &known, &mut ended)
         .map(|restored| Restored { daemon: daemon.clone(), ended_workers: ended.clone(), ..restored })
         .map_err(|error| with_what_has_ended(error, daemon.as_ref(), &ended));
-    // The lock goes first: whoever waits to start a daemon must get it.
+    // `daemon.lock` is released first: a process that waits for `start.lock` needs both.
     drop(lock);
     drop(starting);
     restored
@@ -125,7 +125,7 @@ fn replace(
 ) -> Result<Restored> {
     let state_dir = &options.state_dir;
     subagent_failpoint::hit("restore.before_look");
-    // Until its end the daemon may have let somebody take over, and started workers.
+    // Before its end, the daemon may have granted an ownership or started workers.
     may_replace(state_dir, owner)?;
     let orphans = orphans(state_dir, known);
     if !options.force {
@@ -153,7 +153,7 @@ fn replace(
     };
     let carried = prepared.carry_over(&replaced, &to_look_at, &mut fresh, now)?;
     let (all, schema) = (prepared.all()?, prepared.schema);
-    // Nothing brings a runtime back: as late as can be.
+    // Ended runtimes cannot be brought back, so this happens as late as possible.
     end(options, &orphans, ended)?;
     let replaced_path = prepared.take_its_place(&replaced, now)?;
     let unknown = |remains: &&Remains| !all.iter().any(|id| id == remains.worker_id.as_str());
@@ -165,7 +165,7 @@ fn replace(
     let set_aside: Vec<WorkerId> = found
         .iter()
         .filter(unknown)
-        // One that stays where it is disturbs nobody.
+        // A folder that cannot be moved does no harm.
         .filter(|remains| remains::set_aside(remains, &aside).is_ok())
         .map(|remains| remains.worker_id.clone())
         .collect();
@@ -184,7 +184,7 @@ fn replace(
     })
 }
 
-/// What is not as it was before although nothing was restored.
+/// Adds the effects of a failed restore to its error.
 fn with_what_has_ended(mut error: Error, daemon: Option<&EndedDaemon>, ended: &[WorkerId]) -> Error {
     if let Some(daemon) = daemon {
         error = error.with("daemon", serde_json::json!(daemon));
@@ -195,7 +195,7 @@ fn with_what_has_ended(mut error: Error, daemon: Option<&EndedDaemon>, ended: &[
     error
 }
 
-/// The runtimes that live and that no worker of the backup would take over.
+/// Returns live runtimes that no worker of the backup would adopt.
 fn orphans(state_dir: &Path, known: &[Known]) -> Vec<Remains> {
     let is_known =
         |remains: &Remains| known.iter().any(|known| known.worker_id == remains.worker_id.as_str());
@@ -220,7 +220,7 @@ fn refuse_orphans(file: &Path, orphans: &[Remains]) -> Result<()> {
         ))
 }
 
-/// Ends the daemon, if one runs, and takes its place.
+/// Stops the running daemon, if there is one, and takes `daemon.lock`.
 fn take_the_lock(state_dir: &Path) -> Result<(FileLock, Option<EndedDaemon>)> {
     let path = state_dir.join(DAEMON_LOCK);
     let at_path = |cause| error::at_path("its lock cannot be taken:", &path, &cause);
@@ -248,7 +248,7 @@ fn take_the_lock(state_dir: &Path) -> Result<(FileLock, Option<EndedDaemon>)> {
     Ok((lock, daemon))
 }
 
-/// Ends these runtimes, one after the other, and says which have ended.
+/// Ends these runtimes one by one and adds each ended one to `ended`.
 fn end(options: &RestoreOptions, orphans: &[Remains], ended: &mut Vec<WorkerId>) -> Result<()> {
     if orphans.is_empty() {
         return Ok(());

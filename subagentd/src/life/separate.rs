@@ -1,5 +1,5 @@
-//! Makes every file below a copied state dir the copy's own: a hard link is replaced by a copy of its content. The
-//! original's files are read, and never written.
+//! Replaces hard links below a copied state dir with copies of their content. The original's files
+//! are never written.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 
 use crate::store::restore::DATABASE;
 
-/// How often a database is copied that its owner changes meanwhile.
+/// Maximum attempts to copy a database that changes meanwhile.
 const TRIES: usize = 20;
-/// How much of two files is compared at once.
+/// Block size of the comparison, in bytes.
 const CHUNK: usize = 256 * 1024;
 
-/// Replaces all hard links below this folder. Links to other places are left as they are.
+/// Replaces all hard links below this folder. Symbolic links are left as they are.
 ///
 /// # Errors
-/// What the system says; `ResourceBusy` if the database is changed all the time.
+/// I/O errors; `ResourceBusy` if the database keeps changing.
 pub(super) fn separate(state_dir: &Path) -> io::Result<()> {
     let database = state_dir.join(DATABASE);
     let wal = beside(&database, "-wal");
     let shared_memory = beside(&database, "-shm");
     if is_shared(&database)? || is_shared(&wal)? || is_shared(&shared_memory)? {
         copy_together(&[&database, &wal])?;
-        // It is made anew from the other two.
+        // SQLite rebuilds it from the other two.
         remove(&shared_memory)?;
     }
     separate_folder(state_dir)
@@ -47,7 +47,7 @@ fn is_shared(path: &Path) -> io::Result<bool> {
     Ok(metadata(path)?.is_some_and(|meta| meta.nlink() > 1))
 }
 
-/// Copies files that belong together as they are at one moment.
+/// Copies files as a consistent set.
 fn copy_together(paths: &[&Path]) -> io::Result<()> {
     for _ in 0..TRIES {
         let before = stamps(paths)?;
@@ -74,7 +74,7 @@ fn copy_together(paths: &[&Path]) -> io::Result<()> {
     ))
 }
 
-/// What changes with the content of a file.
+/// Metadata that changes with the content of a file.
 #[derive(PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -91,7 +91,7 @@ fn stamps(paths: &[&Path]) -> io::Result<Vec<Option<Stamp>>> {
     paths.iter().map(|path| Ok(metadata(path)?.map(stamp))).collect()
 }
 
-/// A copy of a file beside it.
+/// Copies a file to a temporary name beside it.
 fn copied(path: &Path) -> io::Result<PathBuf> {
     let copy = beside(path, ".own");
     remove(&copy)?;
@@ -124,7 +124,7 @@ fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// Removes a file that may not be there.
+/// Removes a file if it exists.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,4 +1,4 @@
-//! The daemon from the moment that it holds the lock until it lets go: open, bind, tell, serve, end.
+//! The daemon from taking its lock to releasing it: open, bind, announce, serve, end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,13 +29,14 @@ use crate::deliveries::Deliveries;
 use crate::schedules::{Schedules, Stay};
 use crate::supervisor::{Setup, Supervisor};
 
-/// How long the supervisor has to finish its commits.
+/// Maximum time for the supervisor to finish its commits.
 pub(super) const DRAIN_TIME: Duration = Duration::from_secs(15);
 
-/// Runs the daemon. Gives the lock back, to be let go when nothing of the daemon is left, and how it ended.
+/// Runs the daemon. Returns its outcome, and the lock to release when no part of the daemon is
+/// left.
 ///
 /// # Errors
-/// What kept it from starting.
+/// The failure that prevented the start.
 pub(super) async fn serve(
     options: &RunOptions,
     folder: StateFolder,
@@ -85,7 +86,7 @@ pub(super) async fn serve(
         let _ = accepting.await;
     }));
     let announcement = Announcement::write(&options.state_dir, &info).map_err(|cause| {
-        // Nobody was told of it.
+        // No client knows the socket yet.
         socket.remove();
         error::at_path("it cannot be announced in", &options.state_dir.join(DAEMON_INFO), &cause)
     })?;
@@ -120,7 +121,7 @@ pub(super) async fn serve(
     manager.stopping(&reason.to_string());
 
     let Surroundings { lock, socket, announcement, .. } = surroundings;
-    // Before any connection to a runtime ends.
+    // Announced before any connection to a runtime ends.
     if lock.is_own() {
         announcement.ending(&info);
     }
@@ -133,7 +134,7 @@ pub(super) async fn serve(
         }
     };
     socket.remove();
-    // Without the lock the state dir is gone or somebody else's.
+    // Without the lock, the state dir is gone or belongs to another daemon.
     if lock.is_own() {
         subagent_failpoint::hit("announcement.before_unlink");
         let _ = std::fs::remove_file(options.state_dir.join(DAEMON_INFO));
@@ -143,10 +144,10 @@ pub(super) async fn serve(
     Ok((lock, outcome))
 }
 
-/// Opens the supervisor, with the folder of its sockets.
+/// Opens the supervisor and the folder of its sockets.
 ///
 /// # Errors
-/// Of that folder or the store.
+/// Errors of that folder or the store.
 pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir)> {
     let dir = match RuntimeDir::prepare(&options.environment, &options.state_dir) {
         Err(_) if subagent_failpoint::sabotaged("runtime_dir.foreign") => {
@@ -169,7 +170,7 @@ pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir
         state_dir: options.state_dir.clone(),
         runtime_dir: dir.clone(),
         runtime_program: runtime_program(options)?,
-        // One look finds dead runtimes by itself and reports what came of starting them again.
+        // A single health check restarts dead runtimes itself and reports the results.
         restart_cooldown: options.restart_cooldown().filter(|_| !options.once),
         retention: options.retention(),
     };
@@ -185,7 +186,7 @@ fn runtime_program(options: &RunOptions) -> Result<PathBuf> {
     }
 }
 
-/// For how long the daemon is there.
+/// Returns how long the daemon stays.
 fn stay(options: &RunOptions) -> Stay {
     match (options.mode, options.idle_exit_seconds) {
         (Mode::Foreground, _) => Stay::Service,

@@ -5,17 +5,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::error;
 
-/// SIGTERM, SIGINT and SIGHUP, from now on no longer deadly.
+/// SIGTERM, SIGINT and SIGHUP, caught from now on.
 #[derive(Debug)]
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    /// `None` if it was ignored when the daemon was started (`nohup`): then it stays so.
+    /// `None` if SIGHUP was ignored at the start (`nohup`): it stays ignored.
     hangup: Option<Signal>,
 }
 
 impl Signals {
-    /// Begins to listen.
+    /// Begins to catch the signals.
     ///
     /// # Errors
     /// `DAEMON_START_FAILED`.
@@ -30,7 +30,7 @@ impl Signals {
         })
     }
 
-    /// The next one, by name.
+    /// Waits for the next signal and returns its name.
     pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -49,7 +49,7 @@ async fn heard(signal: Option<&mut Signal>) {
     }
 }
 
-/// Whether this process ignores a signal, as the kernel tells.
+/// Whether this process ignores a signal, from `/proc/self/status`.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! The daemon's socket file.
+//! The daemon's socket file: bound and removed only by its owner.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -9,20 +9,20 @@ use tokio::net::UnixListener;
 
 use super::lock::FileLock;
 
-/// A socket file that this process made.
+/// A socket file created by this process.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and inode: another daemon may have put its own in the same place.
+    /// Device and inode: another daemon may have replaced the file.
     identity: (u64, u64),
 }
 
 impl SocketFile {
-    /// Binds, in place of whatever is there. The lock is the right to do that: who holds it is the only daemon, so a
-    /// socket that exists is a dead one's.
+    /// Binds the socket and replaces an existing file. The holder of the lock is the only daemon,
+    /// so an existing socket belongs to a dead one.
     ///
     /// # Errors
-    /// When the lock is not its holder's any more, or the socket cannot be made.
+    /// The lock was lost, or the socket cannot be created.
     pub(super) fn bind(path: &Path, lock: &FileLock) -> io::Result<(UnixListener, Self)> {
         if !lock.is_own() {
             return Err(io::Error::other("daemon.lock is not this daemon's any more"));
@@ -43,17 +43,17 @@ impl SocketFile {
         Ok((listener, Self { path: path.to_owned(), identity }))
     }
 
-    /// Where it is.
+    /// Path of the socket file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether clients still find it there.
+    /// Whether clients still find this socket at its path.
     pub(super) fn is_in_place(&self) -> bool {
         identity(&self.path).is_ok_and(|found| found == self.identity)
     }
 
-    /// Removes it, unless it is somebody else's by now.
+    /// Removes the file, unless another process replaced it.
     pub(super) fn remove(&self) {
         if self.is_in_place() {
             subagent_failpoint::hit("socket.before_unlink");

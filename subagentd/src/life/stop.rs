@@ -1,5 +1,5 @@
-//! The end of the daemon, step by step, each with a deadline: no new connections, no more waits, what is being answered
-//! gets a moment, then the supervisor finishes, and whoever asked for the end is told how it went.
+//! Stops the daemon in steps with deadlines: no new connections, waits end, pending answers, then
+//! the supervisor. Clients that requested the stop get its result last.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,26 +13,25 @@ use super::serve::DRAIN_TIME;
 use crate::api::{Connections, Phase, StopRequest};
 use crate::supervisor::Supervisor;
 
-/// How long requests that are no waits may go on.
+/// Maximum time for pending requests other than waits.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// How long all workers together have to end.
+/// Maximum time for all workers together to end.
 const WORKERS_TIME: Duration = Duration::from_secs(60);
 
-/// Why the daemon ends.
+/// The reason of the daemon's end.
 #[derive(Debug)]
 pub(super) enum Reason {
-    /// A signal.
+    /// A signal with this name.
     Signal(&'static str),
-    /// Somebody asked.
     Request(StopRequest),
-    /// Nobody needs it.
     Idle,
-    /// The lock file is gone or another's: the state dir was removed or is served by another daemon.
+    /// The lock file is missing or replaced: the state dir was removed, or another daemon serves
+    /// it.
     LockLost,
-    /// Nobody can find it any more.
+    /// Clients cannot find the socket.
     SocketLost,
-    /// It cannot serve any more.
+    /// The HTTP server failed.
     ServerEnded(String),
 }
 
@@ -52,7 +51,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What must be ended.
+/// The parts of the daemon to stop.
 pub(super) struct Ending {
     pub(super) supervisor: Supervisor,
     pub(super) connections: Connections,
@@ -62,10 +61,10 @@ pub(super) struct Ending {
     pub(super) serving: JoinHandle<std::io::Result<()>>,
 }
 
-/// Ends everything.
+/// Stops all parts of the daemon.
 ///
 /// # Errors
-/// The supervisor's, or why the daemon could not go on; it has ended all the same.
+/// The supervisor's error, or the failure that made the daemon end. It has stopped in any case.
 pub(super) async fn end(ending: Ending, reason: Reason) -> Result<()> {
     let Ending { supervisor, mut connections, mut stops, phases, stop_accepting, mut serving } = ending;
     tracing::info!(%reason, "stopping");
@@ -77,10 +76,10 @@ pub(super) async fn end(ending: Ending, reason: Reason) -> Result<()> {
         Reason::Signal(_) | Reason::Idle | Reason::LockLost => (Ok(()), vec![]),
     };
 
-    // Nobody listens any more if the server has ended by itself.
+    // The receiver is gone if the server ended by itself.
     let _ = stop_accepting.send(());
     phases.send_replace(Phase::EndWaits);
-    // Whoever asked for the end is answered last.
+    // Clients that requested the stop are answered last.
     let others_are_done = connections.wait_for(|open| *open <= askers.len());
     let _ = timeout(ANSWER_TIME, others_are_done).await;
     phases.send_replace(Phase::EndAll);
@@ -99,12 +98,12 @@ pub(super) async fn end(ending: Ending, reason: Reason) -> Result<()> {
         askers.push(request);
     }
     for asker in askers {
-        // It may have gone away.
+        // The client may have disconnected.
         let _ = asker.done.send(outcome.clone());
     }
-    // One that has ended was looked at already, and must not be again.
+    // A finished task was polled already and must not be polled again.
     if !serving.is_finished() && timeout(ANSWER_TIME, &mut serving).await.is_err() {
-        // A follower that does not read: its connection ends with the process.
+        // A follower does not read; its connection ends with the process.
         serving.abort();
     }
     cause.and(outcome)

@@ -1,7 +1,6 @@
-//! The files around a running daemon: its lock must stay its own, or it ends; its socket and `daemon.json` are made
-//! again if they vanish.
-//! Nothing is polled: inotify tells, also of a move of the state dir or of any folder above it. A connection is a reason to
-//! look as well: each of them where there is no inotify, otherwise one of many.
+//! Watches the files of a running daemon: it ends when its lock is lost, and restores its socket
+//! and `daemon.json`. inotify reports changes, including moves of parent folders. Connections
+//! trigger checks too: each one without inotify, else few.
 
 use std::fs;
 use std::path::Path;
@@ -19,10 +18,11 @@ use super::socket::SocketFile;
 use super::stop::Reason;
 use crate::api::Connections;
 
-/// So soon after one that was a connection is no reason to look, since inotify would tell: a look is 14 system calls.
+/// Minimum time between two checks triggered by connections when inotify works: a check takes 14
+/// system calls.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// What must stay as it is.
+/// The daemon's files that are watched and restored.
 #[derive(Debug)]
 pub(super) struct Surroundings {
     pub(super) lock: FileLock,
@@ -33,7 +33,7 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Begins to watch.
+    /// Begins to watch the files.
     pub(super) fn new(
         lock: FileLock,
         socket: SocketFile,
@@ -56,8 +56,8 @@ impl Surroundings {
         surroundings
     }
 
-    /// Keeps the socket in place. Ends when the daemon must end: its lock is not its own any more, or no client can
-    /// find it any more.
+    /// Restores the socket when it vanishes. Returns when the daemon must end: the lock is lost, or
+    /// the socket cannot be restored.
     pub(super) async fn keep(&mut self, remake: impl Fn() -> bool, connections: Connections) -> Reason {
         let pause = if self.inotify.is_some() { LOOK_PAUSE } else { Duration::ZERO };
         let mut visits = Visits::of(connections, pause);
@@ -84,7 +84,7 @@ impl Surroundings {
             Ok((listener, socket)) => {
                 tracing::warn!(socket = %socket.path().display(), "the socket had vanished and was made again");
                 self.socket = socket;
-                // An error means that the daemon has stopped accepting.
+                // The receiver is gone if the daemon has stopped accepting.
                 let _ = self.replace.send(listener).await;
                 self.watch(self.socket.path());
                 true
@@ -106,11 +106,11 @@ impl Surroundings {
     }
 }
 
-/// The connections that are a reason to look. A task of its own hears of all: it runs on the thread that has just accepted
-/// one, while the one that keeps the surroundings has a thread of its own, which each of them would wake.
+/// Connections that trigger a check. A separate task counts all of them on the thread that accepts
+/// them. The watching task has its own thread, which each connection would otherwise wake.
 struct Visits {
     reasons: mpsc::Receiver<()>,
-    /// Ends with this.
+    /// Aborts the counting task on drop.
     _hearing: JoinSet<()>,
 }
 
@@ -123,7 +123,7 @@ impl Visits {
             while connections.changed().await.is_ok() {
                 if told.elapsed() >= pause {
                     told = Instant::now();
-                    // One that is not yet taken says the same.
+                    // A pending trigger has the same effect.
                     let _ = reason.try_send(());
                 }
             }
@@ -131,7 +131,7 @@ impl Visits {
         Self { reasons, _hearing: hearing }
     }
 
-    /// Waits for one; for ever, if nothing is served any more.
+    /// Waits for a trigger; waits forever when the server has ended.
     async fn next(&mut self) {
         if self.reasons.recv().await.is_none() {
             std::future::pending::<()>().await;
@@ -151,7 +151,7 @@ async fn changed(inotify: Option<&Inotify>) {
     }
 }
 
-/// Makes the folder of the sockets again if it is gone too.
+/// Restores the folder of the sockets if it is gone too.
 pub(super) fn remake_folder(
     prepare: impl Fn() -> Result<RuntimeDir, subagent_config::ConfigError>,
     socket: &Path,
@@ -190,7 +190,8 @@ mod tests {
     }
 
     impl Place {
-        /// `inotify` as in a user's session that has none left, or with it.
+        /// Starts watching with or without inotify; without it, as in a session that has no
+        /// instances left.
         fn start(inotify: bool, remake: bool) -> Self {
             let dir = tempfile::tempdir_in("/tmp").unwrap();
             let (lock, socket) = (dir.path().join("lock"), dir.path().join("s"));
@@ -247,7 +248,7 @@ mod tests {
         let mut each = Visits::of(connections, Duration::ZERO);
         for open in 1..=3 {
             count.send_replace(open);
-            // The other task has heard of it too then: both run on this thread.
+            // The other task runs on this thread, so it has seen the connection as well.
             tokio::time::timeout(Duration::from_secs(20), each.next()).await.expect("each");
         }
         assert!(futures_util::FutureExt::now_or_never(seldom.next()).is_none());

@@ -1,5 +1,5 @@
-//! Who may be the daemon of a state dir: whoever gets `daemon.lock`. A foreground daemon asks one in the background to
-//! make room; nobody else is displaced.
+//! Decides who becomes the daemon of a state dir: the holder of `daemon.lock`. A foreground daemon
+//! asks a background one to stop; no other daemon is displaced.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,38 +18,38 @@ use super::lock::{FileLock, Note};
 use super::options::{Mode, RunOptions};
 use super::{client, error};
 
-/// How long a foreground daemon waits for whoever is just starting a background one.
+/// Maximum wait of a foreground daemon for a background one that is being started.
 const START_TIME: Duration = Duration::from_secs(40);
-/// How long it waits for the background one to answer that it ends, and then for its end.
+/// Maximum wait of a foreground daemon for the background one's answer, and then for its exit.
 const STOP_ANSWER_TIME: Duration = Duration::from_secs(20);
 const TAKEOVER_TIME: Duration = Duration::from_secs(30);
-/// How long a background daemon waits for the holder of the lock to show that it serves.
+/// Maximum wait of a background daemon for an answer from the holder of the lock.
 const PROBE_TIME: Duration = Duration::from_secs(5);
-/// How long it waits for one that is just ending or starting; less than its starter waits for it.
+/// Maximum wait for a daemon that is ending or starting; shorter than its starter's timeout.
 const ENDING_TIME: Duration = Duration::from_secs(20);
 
-/// What `subagentd run --once` writes into the lock.
+/// The mode in the note of `subagentd run --once`.
 pub(super) const ONCE: &str = "once";
 
-/// The right to be the daemon.
+/// The exclusive right to be the daemon of the state dir.
 #[derive(Debug)]
 pub(super) struct Claim {
-    /// Kept for the whole life.
+    /// Held for the daemon's whole life.
     pub(super) lock: FileLock,
-    /// Kept until readiness, so that no command starts a background daemon while a foreground one takes over.
+    /// Held until readiness, so that no command starts a background daemon during a takeover.
     pub(super) starting: Option<FileLock>,
-    /// This process.
+    /// Identity of this process.
     pub(super) process: ProcessId,
 }
 
-/// Takes `daemon.lock` and writes down who holds it.
+/// Takes `daemon.lock` and writes the holder's note.
 ///
 /// # Errors
 /// `DAEMON_ALREADY_RUNNING{pid,mode}`; `DAEMON_START_FAILED` if a lock cannot be used.
 pub(super) fn claim(options: &RunOptions) -> Result<Claim> {
     let process = own_process()?;
     let starting = match options.mode {
-        // A command that starts one holds this lock itself.
+        // The command that starts a background daemon holds this lock itself.
         Mode::Background => None,
         Mode::Foreground => Some(start_lock(&options.state_dir.join(START_LOCK))?),
     };
@@ -59,7 +59,8 @@ pub(super) fn claim(options: &RunOptions) -> Result<Claim> {
         Some(lock) => lock,
         None => {
             let time = make_room(options, &path)?;
-            // One that was only starting (its starter was killed, or it would hold the start's lock) serves soon.
+            // A daemon without a starter (it was killed, or it would hold `start.lock`) serves
+            // soon.
             let in_vain = || options.mode == Mode::Background && serves(&options.state_dir);
             let taken = FileLock::take_unless(&path, time, in_vain).map_err(at_path)?;
             taken.ok_or_else(|| already_running(Note::read(&path).as_ref()))?
@@ -80,7 +81,7 @@ fn start_lock_within(path: &Path, time: Duration) -> Result<FileLock> {
         .ok_or_else(|| start_refused(path, time))
 }
 
-/// Who holds `start.lock` for so long. Only a restore writes down that it does.
+/// The error when `start.lock` is held too long. Only a restore writes a note into it.
 fn start_refused(path: &Path, time: Duration) -> Error {
     let seconds = time.as_secs();
     let error = |message: String| {
@@ -99,23 +100,24 @@ fn start_refused(path: &Path, time: Duration) -> Error {
     }
 }
 
-/// Asks the holder of the lock to end, where that is right. Gives how long to wait for the lock.
+/// Asks the holder of the lock to stop, where that is allowed. Returns how long to wait for the
+/// lock.
 fn make_room(options: &RunOptions, path: &Path) -> Result<Duration> {
     let note = Note::read(path);
     let info = daemon_info(&options.state_dir);
     if options.mode == Mode::Background {
         let Some(info) = info else { return Ok(ENDING_TIME) };
-        // A real question: the kernel accepts connections for a process that is being killed, too.
+        // A real request: the kernel accepts connections even for a process that is being killed.
         return match client::request(&info, Method::GET, "/v1/daemon", None, PROBE_TIME) {
             Err(error) if error.code == Code::DaemonNotRunning => Ok(ENDING_TIME),
             Err(error) if error.code == Code::DaemonUnresponsive => Err(error),
-            // It serves, whatever it says to us.
+            // Any answer shows that it serves.
             _ => Err(already_running(note.as_ref())),
         };
     }
     match note.as_ref().map(|note| note.mode.as_str()) {
         Some(mode) if mode == Mode::Foreground.as_str() => return Err(already_running(note.as_ref())),
-        // It ends by itself.
+        // A single health check ends by itself.
         Some(ONCE) => return Ok(TAKEOVER_TIME),
         _ => {}
     }
@@ -123,10 +125,10 @@ fn make_room(options: &RunOptions, path: &Path) -> Result<Duration> {
     Ok(TAKEOVER_TIME)
 }
 
-/// Asks the daemon that holds the lock to end, with the request for that, or with a signal.
+/// Asks the daemon that holds the lock to stop, by request or else by signal.
 ///
 /// # Errors
-/// `FORBIDDEN_FROM_WORKER`: from below a worker nothing is taken over.
+/// `FORBIDDEN_FROM_WORKER`: a process below a worker may not take over.
 pub(super) fn ask_to_end(info: Option<&DaemonInfo>, note: Option<&Note>) -> Result<()> {
     let asked = match info {
         Some(info) => {
@@ -137,16 +139,16 @@ pub(super) fn ask_to_end(info: Option<&DaemonInfo>, note: Option<&Note>) -> Resu
     };
     match asked {
         Err(error) if error.code == Code::ForbiddenFromWorker => return Err(error),
-        // The signal would not reach it either.
+        // A stopped process would not handle the signal either.
         Err(error) if error.code == Code::DaemonUnresponsive && is_stopped(note) => return Err(error),
-        // It speaks another protocol, or hangs: every version understands this.
+        // Its protocol differs, or it hangs. Every version handles the signal.
         Err(_) => terminate(note),
         Ok(()) => {}
     }
     Ok(())
 }
 
-/// Whether a daemon answers.
+/// Whether a daemon answers requests.
 fn serves(state_dir: &Path) -> bool {
     daemon_info(state_dir).is_some_and(|info| {
         let answer = client::request(&info, Method::GET, "/v1/daemon", None, PROBE_TIME);
@@ -163,7 +165,7 @@ fn is_stopped(note: Option<&Note>) -> bool {
 /// Sends SIGTERM to the holder, if it is still the process that wrote the note.
 fn terminate(note: Option<&Note>) {
     if let Some(note) = note.filter(|note| note.process_lives()) {
-        // It may have ended meanwhile, which is what we want.
+        // The process may have ended meanwhile, which is the goal.
         let _ = kill(Pid::from_raw(note.process.pid), Signal::SIGTERM);
     }
 }
@@ -172,7 +174,7 @@ pub(super) fn already_running(note: Option<&Note>) -> Error {
     let error = |who: &str| {
         let error = Error::new(Code::DaemonAlreadyRunning, format!("{who} already serves this state dir"));
         match note.filter(|_| is_stopped(note)) {
-            // It would hear nothing of a request to end.
+            // A stopped process would not handle a stop request.
             Some(note) => error.recommend(client::advice(note.process.pid)),
             None => error
                 .recommend("Use the running daemon, or end it first with `subagentd stop`; workers go on.")
@@ -187,7 +189,7 @@ pub(super) fn already_running(note: Option<&Note>) -> Error {
     }
 }
 
-/// This process.
+/// Returns pid and start time of this process.
 ///
 /// # Errors
 /// `DAEMON_START_FAILED` without `/proc`.

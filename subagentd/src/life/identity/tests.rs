@@ -1,4 +1,4 @@
-//! Originals, copies of all kinds, and two paths to one folder.
+//! Tests with originals, copies of all kinds, and two paths to one folder.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use std::fs;
 
 use super::*;
 
-/// A state dir whose daemon runs, as far as its files tell.
+/// A state dir whose files show a running daemon.
 fn served(state_dir: &Path) -> (StateFolder, File) {
     fs::create_dir_all(state_dir).unwrap();
     let own = settle(state_dir).unwrap();

@@ -1,4 +1,4 @@
-//! Taking over, tried against daemons that behave and that do not.
+//! Tests of taking over from daemons that answer, hang or misbehave.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -30,7 +30,7 @@ fn of_two_that_start_at_once_one_gets_the_claim() {
     let dir = tempfile::tempdir().unwrap();
     let foreground = options(dir.path(), Mode::Foreground);
     let claims: Vec<_> = thread::scope(|scope| {
-        // Each keeps its claim but lets the start lock go, as a daemon does that has become ready.
+        // Each thread keeps its claim but releases `start.lock`, as a ready daemon does.
         let start = || claim(&foreground).map(|claim| claim.lock);
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -49,7 +49,7 @@ fn a_foreground_daemon_waits_for_one_in_the_background_that_ends() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(DAEMON_LOCK);
     let held = FileLock::try_take(&path).unwrap().unwrap();
-    // Not a process that exists, so that no signal goes anywhere.
+    // A process that does not exist, so that no signal is delivered.
     let process = ProcessId { pid: i32::MAX, start_time: 1 };
     held.write_note(&Note { process, mode: "background".to_owned() }).unwrap();
     let foreground = options(dir.path(), Mode::Foreground);
@@ -68,7 +68,7 @@ struct Beside {
     listener: UnixListener,
 }
 
-/// A background daemon of the same state dir, played by this test.
+/// A background daemon of the same state dir, simulated by this test.
 fn beside() -> Beside {
     let dir = tempfile::tempdir_in("/tmp").unwrap();
     let lock = FileLock::try_take(&dir.path().join(DAEMON_LOCK)).unwrap().unwrap();
@@ -84,7 +84,7 @@ fn beside() -> Beside {
     Beside { dir, lock, listener }
 }
 
-/// Reads the head of a request.
+/// Reads the head of an HTTP request.
 fn read_head(stream: &UnixStream) -> String {
     let mut lines = BufReader::new(stream).lines().map(|line| line.unwrap());
     lines.by_ref().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
@@ -115,7 +115,7 @@ fn a_background_daemon_gives_way_to_one_that_was_only_starting() {
     let begun = std::time::Instant::now();
     let error = thread::scope(|scope| {
         let claiming = scope.spawn(|| claim(&background));
-        // It holds the lock and serves from now on.
+        // From now on it holds the lock and serves.
         std::fs::rename(&hidden, &announced).unwrap();
         let (mut stream, _) = beside.listener.accept().unwrap();
         read_head(&stream);
@@ -169,7 +169,7 @@ fn who_waits_in_vain_for_a_restore_is_told_so() {
     let error = refused();
     assert!(error.message.contains("a restore") && error.details["pid"] == process.pid, "{error:?}");
     assert_eq!(error.details["recommendedAction"], "Wait for its end and try again.");
-    // The note of one that was killed says nothing of who holds the lock now.
+    // The note of a killed process does not describe the current holder.
     let gone = ProcessId { pid: i32::MAX, start_time: 1 };
     held.write_note(&Note { process: gone, mode: "restore".to_owned() }).unwrap();
     assert!(refused().message.contains("starting a daemon"));
