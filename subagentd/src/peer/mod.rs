@@ -1,6 +1,5 @@
-//! Who is at the other end of a connection: which process, and whether it is an agent of ours or something below one.
-//!
-//! Must not decide what anybody may do (that is the API's business) and must not trust what a peer says of itself.
+//! Identifies the process at the other end of a connection, and whether it is below one of our
+//! agents. It must not decide permissions (the API does) and must not trust the peer's own claims.
 
 mod origin;
 mod pid;
@@ -18,44 +17,44 @@ use crate::descriptors;
 pub use origin::Origin;
 use pid::PeerProcess;
 
-/// Why a connection is not served.
+/// Why a connection is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// The kernel does not say who it is.
+    /// The kernel does not report the peer's identity.
     #[error("the peer of the connection cannot be told")]
     Unknown(#[source] std::io::Error),
-    /// Another user; the directory's mode should have kept them out.
+    /// The peer is another user, whom the directory's mode should have kept out.
     #[error("the peer is user {0}, not the user of this daemon")]
     OtherUser(u32),
-    /// It has ended, so nobody can say below whom it was.
+    /// The peer has ended, so its ancestors are unknown.
     #[error("the peer has ended")]
     Ended,
-    /// Its ancestors cannot be told.
+    /// The peer's ancestors cannot be read.
     #[error("the ancestors of the peer cannot be told")]
     Ancestors(#[source] std::io::Error),
-    /// It is below a guard of which this daemon does not know the worker: one that is only just being started, or
-    /// one of another daemon. Nobody below a guard is an owner.
+    /// The peer is below a guard that this daemon does not know: of a worker that is just starting,
+    /// or of another daemon. A process below a guard is never an owner.
     #[error("the peer is the agent of a worker that this daemon does not know (yet), or was started by one")]
     BelowUnknown,
 }
 
-/// The process that opened a connection. Cheap to clone; all clones share what was found out.
+/// The process that opened a connection. A clone is cheap and shares the lookup results.
 #[derive(Debug, Clone)]
 pub struct Peer(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     process: PeerProcess,
-    /// The peer and its ancestors. Read once: a process that was started below a guard stays below it, and who is not
-    /// below one cannot get there later.
+    /// The peer and its ancestors, read once: a process neither leaves nor enters the tree of a
+    /// guard.
     chain: OnceLock<Vec<Process>>,
 }
 
 impl Peer {
-    /// Asks the kernel who opened this connection.
+    /// Identifies the process that opened this connection.
     ///
     /// # Errors
-    /// Whenever the connection must be dropped: see [`PeerError`].
+    /// A [`PeerError`], after which the connection must be dropped.
     pub fn of(stream: &UnixStream) -> Result<Self, PeerError> {
         let unknown = |error: nix::Error| PeerError::Unknown(error.into());
         let credentials = getsockopt(stream, sockopt::PeerCredentials).map_err(unknown)?;
@@ -66,17 +65,17 @@ impl Peer {
         Ok(Self(Arc::new(Inner { process, chain: OnceLock::new() })))
     }
 
-    /// The process.
+    /// Returns pid and start time of the peer.
     #[must_use]
     pub fn process(&self) -> ProcessId {
         self.0.process.id()
     }
 
-    /// Whether the peer is one of the guards, or below one. Reads `/proc` at the first call.
+    /// Returns whether the peer is one of the guards or below one. Reads `/proc` on the first call.
     ///
     /// # Errors
-    /// [`PeerError::Ended`], [`PeerError::Ancestors`] and [`PeerError::BelowUnknown`]; nobody who cannot be placed may
-    /// act.
+    /// [`PeerError::Ended`], [`PeerError::Ancestors`] and [`PeerError::BelowUnknown`]; such a peer
+    /// must be refused.
     pub fn origin(&self, guards: &[(WorkerId, ProcessId)]) -> Result<Origin, PeerError> {
         let chain = match self.0.chain.get() {
             Some(chain) => chain,
@@ -93,14 +92,14 @@ impl Peer {
         let read = self.0.process.as_read().clone();
         let chain = match READER.try_lock() {
             Ok(mut reader) => reader.ancestors_of(read),
-            // Somebody has so many ancestors that others would wait.
+            // Another lookup with many ancestors holds the reader.
             Err(_) => Reader::keeping(0).ancestors_of(read),
         };
         let chain = chain.map_err(|error| {
             if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
         })?;
-        // Alive after the walk, and still the same: so the walk was about the peer and not about a later process of
-        // its number, or about the orphans that it left.
+        // The peer must still be alive and the same after the walk. Otherwise the walk may describe
+        // a later process with its pid, or its orphans.
         let same = chain.first().is_some_and(|first| first.start_time == id.start_time && !first.ended);
         if !same || !self.0.process.is_alive() {
             return Err(PeerError::Ended);
@@ -109,16 +108,18 @@ impl Peer {
     }
 }
 
-/// Whether a process for which the peer passes a request on is one of the guards, or below one.
+/// Returns whether a process, on whose behalf the peer sends a request, is one of the guards or
+/// below one.
 ///
 /// # Errors
-/// As [`Peer::origin`].
+/// Those of [`Peer::origin`].
 pub fn origin_of(process: ProcessId, guards: &[(WorkerId, ProcessId)]) -> Result<Origin, PeerError> {
     let unread = |error: std::io::Error| {
         if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
     };
     let chain = proc::ancestors(process.pid).map_err(unread)?;
-    // Read again after the walk: so the walk was about this process and not about a later one of its number.
+    // The process is read again after the walk, which may otherwise describe a later process with
+    // its pid.
     let now = proc::process(process.pid).map_err(unread)?;
     if now.start_time != process.start_time || now.ended {
         return Err(PeerError::Ended);
@@ -126,12 +127,12 @@ pub fn origin_of(process: ProcessId, guards: &[(WorkerId, ProcessId)]) -> Result
     origin::origin(&chain, guards, above_us()?).ok_or(PeerError::BelowUnknown)
 }
 
-/// For all peers: most have the ancestors of the one before.
+/// Shared by all peers: most have the same ancestors as the one before.
 static READER: LazyLock<Mutex<Reader>> =
     LazyLock::new(|| Mutex::new(Reader::keeping(descriptors::max_kept(descriptors::limit()))));
 
-/// The daemon itself and its ancestors, read once. A guard among them is above everything that the daemon can meet, so
-/// it says nothing about a peer; and when it ends, the daemon ends.
+/// The daemon and its ancestors, read once. A guard among them is above all peers, so it does not
+/// distinguish them; when it ends, the daemon ends.
 fn above_us() -> Result<&'static [Process], PeerError> {
     static ABOVE: OnceLock<Vec<Process>> = OnceLock::new();
     if let Some(above) = ABOVE.get() {

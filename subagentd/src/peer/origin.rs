@@ -1,30 +1,31 @@
-//! The comparison of a peer's ancestors with the guards. Pure.
+//! Compares a peer's ancestors with the guards. Pure.
 
 use subagent_config::proc::Process;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 
-/// The name that a guard gives itself.
+/// Process name of a guard.
 const GUARD_NAME: &str = "subagent-guard";
 
-/// On whose behalf a request comes, as far as processes tell.
+/// The principal of a request, derived from the process tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody below one of our guards: the user, or what the user runs.
+    /// The user, or a process of the user that is not below a guard.
     Owner,
-    /// The agent of this worker, or something that it started.
+    /// The agent of this worker, or a process that it started.
     BelowWorker(WorkerId),
 }
 
-/// Places a peer, given itself and its ancestors, nearest first; `above` are the daemon and its ancestors. `None` is
-/// somebody below a guard that is none of ours: a runtime starts its agent before it can tell us of the guard.
+/// Classifies a peer from itself and its ancestors, nearest first; `above` are the daemon and its
+/// ancestors. `None` means below an unknown guard: a runtime starts its agent before it reports the
+/// guard.
 pub(super) fn origin(
     chain: &[Process],
     guards: &[(WorkerId, ProcessId)],
     above: &[Process],
 ) -> Option<Origin> {
     let is = |process: &Process, id: ProcessId| (process.pid, process.start_time) == (id.pid, id.start_time);
-    // The nearest guard counts: an agent may itself have started workers.
+    // The nearest guard counts, since an agent may itself have started workers.
     let known = chain.iter().find_map(|process| guards.iter().find(|(_, guard)| is(process, *guard)));
     if let Some((worker, _)) = known {
         return Some(Origin::BelowWorker(worker.clone()));
@@ -71,7 +72,7 @@ mod tests {
             (vec![process(30, 300), process(10, 100), process(1, 1)], below(outer.clone())),
             (vec![process(30, 300), process(20, 200), process(10, 100)], below(inner.clone())),
             (vec![process(20, 200)], below(inner)),
-            // The number was given to somebody else.
+            // Another process reused the pid.
             (vec![process(30, 300), process(10, 101)], Origin::Owner),
         ] {
             assert_eq!(origin(&chain, &guards, &[]), Some(expected), "{chain:?}");
@@ -87,11 +88,11 @@ mod tests {
         assert_eq!(origin(&chain, &guards, &[process(5, 5), process(1, 1)]), None);
         assert_eq!(origin(&chain, &[], &[]), None);
         assert_eq!(origin(&chain[1..], &guards, &[]), None, "the guard itself");
-        // The daemon was started below this guard, as everything that it can meet may have been.
+        // The daemon itself was started below this guard, so all its peers may be below it too.
         assert_eq!(origin(&chain, &guards, &[process(5, 5), guard(20)]), Some(Origin::Owner));
-        // The number of the guard above us means another process by now.
+        // The pid of the guard above the daemon now belongs to another process.
         assert_eq!(origin(&chain, &guards, &[named(GUARD_NAME, 20, 99)]), None);
-        // One of our own further up says whose it is.
+        // A known guard further up identifies the worker.
         let nested = [process(30, 300), guard(20), guard(10)];
         assert_eq!(origin(&nested, &guards, &[]), Some(Origin::BelowWorker(worker)));
     }

@@ -1,9 +1,6 @@
-//! The process behind a connection, held so that its number cannot come to mean another one unnoticed.
-//!
-//! With `SO_PEERPIDFD` (Linux 6.5) the kernel hands out the process itself. It is the one whose number `SO_PEERCRED` says:
-//! both are of the process that connected, for as long as the socket exists (the number in the pid namespace of the daemon, of
-//! which `/proc` is too, or it does not start). Without, the number and the start time are
-//! all there is; they are compared before and after each use.
+//! Holds the process behind a connection, so that a reused pid is noticed. `SO_PEERPIDFD` (Linux
+//! 6.5) returns the process that `SO_PEERCRED` names, in the daemon's pid namespace. Older kernels:
+//! pid and start time are compared before and after use.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -15,26 +12,26 @@ use subagent_protocol::process::ProcessId;
 
 use super::PeerError;
 
-/// The process that called `connect`.
+/// The process that called `connect` on the socket.
 #[derive(Debug)]
 pub(super) struct PeerProcess {
     read: Process,
-    /// `None` on kernels that cannot hand it out.
+    /// `None` on kernels without `SO_PEERPIDFD`.
     pidfd: Option<OwnedFd>,
 }
 
 impl PeerProcess {
-    /// `pid` is what `SO_PEERCRED` said: 0 for a process of another pid namespace.
+    /// `pid` is from `SO_PEERCRED`; 0 means a process in another pid namespace.
     pub(super) fn of(socket: &impl AsFd, pid: i32) -> Result<Self, PeerError> {
         let pidfd = match getsockopt(socket, sockopt::PeerPidfd) {
             Ok(pidfd) => Some(pidfd),
             Err(Errno::ENOPROTOOPT) => None,
-            // What the kernels say of a peer that is gone: ESRCH, and before 6.10 EINVAL.
+            // Errors for a peer that is gone: ESRCH, and EINVAL before Linux 6.10.
             Err(Errno::ESRCH | Errno::EINVAL | Errno::ENODATA) => return Err(PeerError::Ended),
             Err(error) => return Err(PeerError::Unknown(error.into())),
         };
         if pid <= 0 {
-            // We could not see anything above it.
+            // The ancestors of a process in another pid namespace are not visible.
             return Err(PeerError::Ended);
         }
         let read = proc::process(pid).map_err(|error| {
@@ -51,15 +48,15 @@ impl PeerProcess {
         ProcessId { pid: self.read.pid, start_time: self.read.start_time }
     }
 
-    /// As it was when it was met.
+    /// Returns the process as read at the connection.
     pub(super) fn as_read(&self) -> &Process {
         &self.read
     }
 
-    /// Whether the process has not ended: what was read of its number before this call was then about it.
+    /// Whether the process is alive. If so, all earlier reads of its pid described this process.
     pub(super) fn is_alive(&self) -> bool {
         match &self.pidfd {
-            // A pidfd can be read as soon as the process has ended.
+            // A pidfd becomes readable when the process ends.
             Some(pidfd) => {
                 poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(0)
             }

@@ -1,4 +1,4 @@
-//! Peers on real sockets: this test executable is started again to play them.
+//! Tests of peers on real sockets: this test executable starts itself again as the peer.
 
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::Path;
@@ -9,21 +9,21 @@ use tokio::net::UnixListener;
 
 use super::*;
 
-/// Names the socket in the environment of the process that plays the peer.
+/// Environment variable with the socket for the peer process.
 const SOCKET: &str = "SUBAGENTD_TEST_SOCKET";
-/// Names that process, before it connects.
+/// Environment variable with the process name that the peer sets before it connects.
 const NAME: &str = "SUBAGENTD_TEST_NAME";
 
-/// Not a test of its own: the tests below start this executable again with only this one in it.
+/// Not a test of its own: the tests below start this executable with only this one selected.
 #[test]
 fn plays_the_peer() {
     let Some(socket) = std::env::var_os(SOCKET) else { return };
     if let Some(name) = std::env::var_os(NAME) {
-        // The name of the process is that of its main thread, whichever thread this is.
+        // The process name is that of the main thread, even if another thread writes it.
         std::fs::write("/proc/self/comm", name.as_encoded_bytes()).unwrap();
     }
     let _stream = StdStream::connect(socket).unwrap();
-    // Until the test closes our standard input.
+    // Runs until the test closes standard input.
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
 }
 
@@ -90,7 +90,7 @@ async fn a_child_of_a_guard_is_below_its_worker() {
     let stream = accept(&listener).await;
     let peer = Peer::of(&stream).unwrap();
     assert_eq!(peer.process().pid, child.pid());
-    // This test process plays the guard.
+    // This test process acts as the guard.
     let worker = WorkerId::from_random([7; 5]);
     let guards = [(worker.clone(), own_process())];
     assert_eq!(peer.origin(&[]).unwrap(), Origin::Owner);
@@ -106,7 +106,7 @@ async fn whoever_is_below_a_guard_that_nobody_has_told_us_of_is_not_served() {
     let mut child = PeerChild::start_as(&path, "subagent-guard");
     let peer = Peer::of(&accept(&listener).await).unwrap();
     assert!(matches!(peer.origin(&[]), Err(PeerError::BelowUnknown)), "{:?}", peer.origin(&[]));
-    // As soon as it is known, it is known whose it is.
+    // Once the guard is known, the peer's worker is identified.
     let worker = WorkerId::from_random([7; 5]);
     let guards = [(worker.clone(), peer.process())];
     assert_eq!(peer.origin(&guards).unwrap(), Origin::BelowWorker(worker));
