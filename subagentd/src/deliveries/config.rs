@@ -1,4 +1,4 @@
-//! The sinks of the user's config file, read again when the file changes.
+//! The sinks of the user's config file, reloaded when the file changes.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -6,28 +6,29 @@ use std::path::PathBuf;
 use subagent_config::notify::{Sink, Target};
 use subagent_config::{Environment, discovery};
 
-/// What tells one state of a file from the next.
+/// Metadata that changes with the content of a file.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
-/// The sinks, and the file that they are from.
+/// The sinks and the file that defines them.
 pub(super) struct ConfigFile {
     environment: Environment,
     path: Option<PathBuf>,
     stamp: Option<Stamp>,
-    /// Counts the states of the file that were read.
+    /// Number of file versions that were read.
     version: u64,
     sinks: Vec<Sink>,
     error: Option<String>,
 }
 
 impl ConfigFile {
-    /// Of the daemon that was started in this environment. Nothing is read yet.
+    /// Uses the environment in which the daemon was started. Reads no file yet.
     pub(super) fn new(environment: Environment) -> Self {
         let path = discovery::user_path(&environment);
         Self { environment, path, stamp: None, version: 0, sinks: Vec::new(), error: None }
     }
 
-    /// Reads the file if it has changed since the last call. A file that cannot be used changes no sink.
+    /// Reloads the file if it changed since the last call. An invalid file leaves the sinks
+    /// unchanged.
     pub(super) fn refresh(&mut self) {
         let stamp = self
             .path
@@ -57,36 +58,36 @@ impl ConfigFile {
         }
     }
 
-    /// The number of the state that was read last.
+    /// Returns the number of the last version read.
     pub(super) fn version(&self) -> u64 {
         self.version
     }
 
-    /// The sinks, in the order of the file.
+    /// Returns the sinks in the order of the file.
     pub(super) fn sinks(&self) -> &[Sink] {
         &self.sinks
     }
 
-    /// Why the file cannot be used.
+    /// Returns why the file is invalid, if it is.
     pub(super) fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
 
-    /// The file, whether it exists or not.
+    /// Returns the path of the file, which may not exist.
     pub(super) fn path(&self) -> String {
         self.path.as_ref().map_or_else(String::new, |path| path.display().to_string())
     }
 
-    /// A target with the variables of the daemon's environment in it.
+    /// Resolves the variables of a target with the daemon's environment.
     ///
     /// # Errors
-    /// Why it cannot be used, without a value.
+    /// The reason, without the value of a variable.
     pub(super) fn resolved(&self, target: &Target) -> Result<Target, String> {
         resolved(&self.environment, target)
     }
 }
 
-/// The same for a copy of the environment.
+/// Same as [`ConfigFile::resolved`], for a copy of the environment.
 pub(super) fn resolved(environment: &Environment, target: &Target) -> Result<Target, String> {
     target.resolved(&|name| environment.var(name).map(|value| value.to_string_lossy().into_owned()))
 }

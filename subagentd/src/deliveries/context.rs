@@ -1,4 +1,4 @@
-//! What the parts of deliveries share.
+//! State shared by the parts of the delivery system.
 
 use std::path::PathBuf;
 
@@ -12,18 +12,18 @@ use crate::supervisor::Stream;
 /// Shared by the dispatcher, the sinks and requests.
 pub(super) struct Context {
     pub(super) stream: Stream,
-    /// The environment in which the daemon was started.
+    /// Environment in which the daemon was started.
     pub(super) environment: Environment,
-    /// The executable `subagent-runtime`; `subagent-webhook` is beside it.
+    /// Path of `subagent-runtime`; `subagent-webhook` is beside it.
     pub(super) runtime_program: PathBuf,
     pub(super) config: Mutex<ConfigFile>,
-    /// Told when the config file may have changed.
+    /// Notified when the config file may have changed.
     pub(super) changed: Notify,
-    /// The version of the config whose sinks are in use.
+    /// Version of the config whose sinks are active.
     pub(super) in_use: watch::Sender<u64>,
-    /// How many sinks have something to deliver.
+    /// Number of sinks with pending deliveries.
     pub(super) busy: watch::Sender<usize>,
-    /// Begins the ids of messages: no other state dir has the same.
+    /// Prefix of message ids, unique to this state dir.
     pub(super) prefix: String,
 }
 
@@ -46,8 +46,8 @@ impl Context {
         }
     }
 
-    /// The id of a message for its sink, by the event that it begins with: numbers of events are never given again, not even
-    /// after a restore.
+    /// Returns the message id for a sink, derived from its first event. Sequence numbers are never
+    /// reused, even after a restore.
     pub(super) fn id_of(&self, message: EventId) -> String {
         format!("msg_{}_{message}", self.prefix)
     }

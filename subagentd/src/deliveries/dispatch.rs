@@ -1,4 +1,4 @@
-//! Reads the events of all workers from a committed cursor, and stores which sinks get which of them.
+//! Reads the events of all workers after a stored cursor, and stores which sinks get each event.
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -17,18 +17,18 @@ use crate::store::deliveries::{self, Candidate, NewDelivery};
 use crate::store::{Durability, all_events};
 use crate::supervisor::entropy;
 
-/// The shortest time between two looks at the events.
+/// Minimum time between two reads of events.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-/// The same without sinks, and after a failure of the store.
+/// Minimum time between reads without sinks, or after a store failure.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
-/// The cursor is also stored after this many events that no sink wanted.
+/// Number of unwanted events after which the cursor is stored too.
 const MAX_UNSTORED: i64 = 5000;
 
-/// A sink with its task.
+/// A sink with its delivery task.
 struct Running {
     sink: Sink,
     selector: Option<Selector>,
-    /// It gets events after this one.
+    /// The sink receives events after this sequence number.
     since: i64,
     wake: Arc<Notify>,
     task: AbortHandle,
@@ -52,7 +52,7 @@ impl Drop for Running {
     }
 }
 
-/// What of the spec of an event's worker, or of a worker above it, decides which sinks get the event.
+/// Fields in the spec of an event's worker (or of a worker above it) that select sinks.
 #[derive(Default, serde::Deserialize)]
 struct Addressed {
     #[serde(default)]
@@ -62,7 +62,7 @@ struct Addressed {
 }
 
 impl Addressed {
-    /// Of the event's worker first.
+    /// Reads the specs of the event's workers; its own worker comes first.
     fn of(event: &Candidate) -> Vec<Self> {
         event.specs.iter().map(|spec| serde_json::from_str(spec).unwrap_or_default()).collect()
     }
@@ -71,16 +71,16 @@ impl Addressed {
 #[derive(Default)]
 struct Dispatcher {
     sinks: BTreeMap<String, Running>,
-    /// The newest event at the last look; a sink that is new at the next one gets the events after it. `None` before the
-    /// first look, at which a new sink gets none from before.
+    /// Newest event of the last read. A sink added later receives the events after it. `None`
+    /// before the first read, so that new sinks receive no earlier events.
     newest: Option<i64>,
-    /// Up to here everything was looked at.
+    /// Events up to this sequence number were examined.
     seen: i64,
-    /// Up to here that is stored.
+    /// Value of the cursor that is stored.
     stored: i64,
 }
 
-/// Dispatches until the daemon ends.
+/// Dispatches events until the daemon ends.
 pub(super) async fn run(context: Arc<Context>) {
     let mut news = context.stream.news();
     let stream = context.stream.clone();
@@ -101,7 +101,7 @@ pub(super) async fn run(context: Arc<Context>) {
             changed = news.changed(), if failed.is_ok() => if changed.is_err() { return },
             () = std::future::ready(()), if failed.is_err() => {}
         }
-        // Many events in a short time are looked at together.
+        // The pause collects a burst of events into one read.
         tokio::select! {
             () = stream.is_ending() => return,
             () = tokio::time::sleep(pause) => {}
@@ -126,7 +126,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Takes these sinks in place of the present ones. Those that stay the same go on; new ones get events after `since`.
+    /// Replaces the sinks. Unchanged ones continue; new ones receive events after `since`.
     async fn replace(&mut self, context: &Arc<Context>, sinks: Vec<Sink>, since: i64) -> Result<()> {
         let names: Vec<String> = sinks.iter().map(|sink| sink.name.clone()).collect();
         let known = context.stream.store.read(deliveries::has_sinks).await?;
@@ -149,7 +149,7 @@ impl Dispatcher {
             let wake = Arc::new(Notify::new());
             let task = tokio::spawn(sink::run(Arc::clone(context), sink.clone(), Arc::clone(&wake)));
             let running = Running {
-                // The config was checked.
+                // Loading the config has validated the selector.
                 selector: sink.selector.as_deref().and_then(|selector| Selector::parse(selector).ok()),
                 since: since.get(&sink.name).copied().unwrap_or(0),
                 wake,
@@ -161,7 +161,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Looks at the next events. Says whether these were the last ones.
+    /// Examines the next page of events. Returns whether it was the last one.
     async fn look_at_page(&mut self, context: &Context) -> Result<bool> {
         let after = self.seen;
         let page = context

@@ -1,4 +1,4 @@
-//! What is read of the store for a notification.
+//! Reads the content of notifications from the store.
 
 use serde_json::Value;
 use subagent_config::notify::Sink;
@@ -13,7 +13,7 @@ use crate::store::deliveries::{Candidate, Pending};
 use crate::store::{Connection, events, inbox, workers};
 use crate::supervisor::{listed, pending_approval};
 
-/// The events that may be worth a notification.
+/// Event types that may cause a notification.
 pub(super) const TYPES: [EventType; 11] = [
     EventType::ApprovalRequested,
     EventType::ElicitationRequested,
@@ -28,7 +28,8 @@ pub(super) const TYPES: [EventType; 11] = [
     EventType::SchedulePaused,
 ];
 
-/// What an event is, for a person. A task reports its end to its caller, so only its questions are of interest.
+/// Classifies an event for people. The end of a task is reported to its caller, so only its
+/// questions notify people.
 pub(super) fn occasion(event: &Candidate) -> Option<Occasion> {
     match event.event_type {
         EventType::ApprovalRequested | EventType::ElicitationRequested => Some(Occasion::Question),
@@ -36,7 +37,7 @@ pub(super) fn occasion(event: &Candidate) -> Option<Occasion> {
         _ if event.is_task => None,
         EventType::TurnCompleted => Some(Occasion::Done),
         EventType::TurnFailed | EventType::PolicyViolated => Some(Occasion::Failed),
-        // A cancel that the owner asked for is no news.
+        // A cancel that the owner requested needs no notification.
         EventType::TurnCanceled => {
             event.cancel_reason.as_deref().and_then(own_cause).map(|_| Occasion::Failed)
         }
@@ -48,8 +49,8 @@ pub(super) fn occasion(event: &Candidate) -> Option<Occasion> {
     }
 }
 
-/// The notification for these deliveries, all of questions or one of something else, and those that need none any more,
-/// with the reason.
+/// The notification for a batch of deliveries (questions only, or one other event), and deliveries
+/// to drop with the reason.
 pub(super) struct Composed {
     pub(super) notification: Option<Notification>,
     pub(super) dropped: Vec<(i64, &'static str)>,

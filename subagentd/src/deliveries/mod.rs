@@ -1,7 +1,6 @@
-//! Notifications: which sinks get which events, in order, at least once.
-//!
-//! `dispatch` stores a row for each sink and event, from a committed cursor; a task of each sink (`sink`) delivers its rows.
-//! A daemon that dies repeats at most the delivery that was under way, with the same id. A sink that hangs holds up no other.
+//! Notifications: delivers events to sinks, in order, at least once. `dispatch` stores a row per
+//! sink and event; one task per sink (`sink`) delivers its rows. After a crash at most the running
+//! attempt is repeated, with the same id.
 
 mod config;
 mod context;
@@ -27,17 +26,17 @@ use crate::supervisor::{Supervisor, entropy};
 use config::ConfigFile;
 use context::Context;
 
-/// How long to wait until a new config is in use.
+/// Maximum wait until a new config is active.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
-/// Deliveries that the log shows.
+/// Maximum number of entries in the shown log.
 const MAX_LOG: u32 = 200;
 
-/// The deliveries of a daemon. Cheap to clone.
+/// The delivery system of a daemon. A clone is cheap.
 #[derive(Clone)]
 pub struct Deliveries(Arc<Context>);
 
 impl Deliveries {
-    /// Begins to dispatch events and to deliver, until the daemon ends.
+    /// Starts dispatching and delivering, until the daemon ends.
     #[must_use]
     pub fn start(
         supervisor: &Supervisor,
@@ -52,13 +51,14 @@ impl Deliveries {
         Self(context)
     }
 
-    /// How many sinks have something to deliver: the daemon stays for them.
+    /// Watches the number of sinks with pending deliveries. The daemon does not exit while it is
+    /// above 0.
     #[must_use]
     pub fn busy(&self) -> watch::Receiver<usize> {
         self.0.busy.subscribe()
     }
 
-    /// The sinks of the user's config file as it is now.
+    /// Returns the sinks of the current config file with their delivery counts.
     pub async fn sinks(&self) -> Result<Sinks> {
         let standings = self.0.stream.store.read(deliveries::standings).await?;
         let config = self.config().await;
@@ -84,16 +84,16 @@ impl Deliveries {
         })
     }
 
-    /// What became of the newest notifications.
+    /// Returns the newest deliveries and their results.
     pub async fn log(&self) -> Result<DeliveryLog> {
         let items = self.0.stream.store.read(|connection| deliveries::log(connection, MAX_LOG)).await?;
         Ok(DeliveryLog { count: items.len(), items })
     }
 
-    /// Sends a test to one sink, or to all of them, and waits for what comes of it.
+    /// Sends a test notification to one sink or to all, and waits for the results.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{name}` for a sink that is not configured.
+    /// `INVALID_ARGUMENT{name}` for an unknown sink.
     pub async fn test(&self, request: TestSinks) -> Result<SinkTests> {
         let mut targets = Vec::new();
         {
@@ -129,7 +129,7 @@ impl Deliveries {
         Ok(SinkTests { count: items.len(), items })
     }
 
-    /// The config as the file is now, once its sinks are in use.
+    /// Reloads the config and waits until its sinks are active.
     async fn config(&self) -> MutexGuard<'_, ConfigFile> {
         let context = &self.0;
         let mut config = context.config.lock().await;
@@ -138,7 +138,7 @@ impl Deliveries {
         drop(config);
         let mut in_use = context.in_use.subscribe();
         context.changed.notify_one();
-        // A store that fails is said elsewhere.
+        // The dispatcher reports failures of the store.
         let _ = timeout(TAKEN_WITHIN, in_use.wait_for(|in_use| *in_use >= version)).await;
         context.config.lock().await
     }

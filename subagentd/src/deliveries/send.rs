@@ -1,4 +1,4 @@
-//! One attempt to deliver a notification.
+//! Makes one attempt to deliver a notification.
 
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -17,22 +17,22 @@ use super::context::Context;
 use crate::notification::Notification;
 use crate::supervisor::{command_run, entropy};
 
-/// How long a webhook may take.
+/// Maximum duration of a webhook request.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How much longer the process of a delivery may take.
+/// Additional time for the process that makes the attempt.
 const GRACE: Duration = Duration::from_secs(5);
-/// Output of a command that is kept for the log, in bytes.
+/// Maximum length of a command's output in the log, in bytes.
 const MAX_SAID_BYTES: usize = 400;
-/// Where the terminals are.
+/// Folder of the terminal devices.
 const TERMINALS: &str = "/dev/pts";
 
-/// Why an attempt failed. The text holds no URL and no secret.
+/// A failed attempt. The text contains no URL and no secret.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: String,
-    /// How long the sink wants to be left alone.
+    /// Minimum wait that the sink requested.
     pub(super) retry_after: Option<Duration>,
-    /// Whether another attempt is of no use.
+    /// Whether further attempts are useless.
     pub(super) is_final: bool,
 }
 
@@ -42,10 +42,10 @@ impl Failure {
     }
 }
 
-/// Delivers a notification to a target whose variables are resolved. `id` is the same for each attempt.
+/// Delivers a notification to a target with resolved variables. Each attempt uses the same `id`.
 ///
 /// # Errors
-/// Why the target does not have it; it may have it all the same.
+/// The reason. The target may have received the notification all the same.
 pub(super) async fn send(
     context: &Context,
     target: &Target,
@@ -88,7 +88,7 @@ pub(super) async fn send(
     }
 }
 
-/// What a command reads: the notification as one line of JSON, with its id.
+/// Builds the input of a command: the notification with its id, as one line of JSON.
 fn input(notification: &Notification, id: &str, now: Timestamp) -> String {
     let mut document = notification.json(now);
     document["id"] = id.into();
@@ -110,7 +110,7 @@ async fn webhook(context: &Context, post: &WebhookPost) -> Result<(), Failure> {
                 _ => format!("the server answered {status}"),
             },
             retry_after: retry_after.map(Duration::from_secs),
-            // Gone: the owner of the webhook has removed it.
+            // 410 Gone: the owner removed the webhook.
             is_final: status == 410,
         }),
         Ok(WebhookAnswer::Failed { error }) => Err(Failure::new(error)),
@@ -119,10 +119,10 @@ async fn webhook(context: &Context, post: &WebhookPost) -> Result<(), Failure> {
     }
 }
 
-/// Runs a program in the home folder to its end, and gives its standard output.
+/// Runs a program in the home folder to its end. Returns its standard output.
 ///
 /// # Errors
-/// How it failed, as the end of a sentence that begins with its name.
+/// The failure, worded to follow the program's name in a sentence.
 async fn run(context: &Context, argv: Vec<String>, stdin: String) -> Result<String, String> {
     let environment = &context.environment;
     let home = environment.home.as_deref().unwrap_or(Path::new("/"));
@@ -140,13 +140,13 @@ async fn run(context: &Context, argv: Vec<String>, stdin: String) -> Result<Stri
     Err(if said.is_empty() { what } else { format!("{what}: {said}") })
 }
 
-/// Rings the bell of the user's terminals in a folder, and says how many there were.
+/// Rings the bell of the user's terminals in a folder. Returns their number.
 fn ring(terminals: &Path) -> std::io::Result<usize> {
     let own = nix::unistd::geteuid().as_raw();
     let mut rung = 0;
     for entry in std::fs::read_dir(terminals)? {
         let path = entry?.path();
-        // A terminal that is closed meanwhile, or takes nothing now, is no failure.
+        // A closed or blocked terminal is not a failure.
         if std::fs::metadata(&path).is_ok_and(|metadata| metadata.uid() == own) {
             let opened =
                 std::fs::OpenOptions::new().write(true).custom_flags(O_NOCTTY | O_NONBLOCK).open(&path);

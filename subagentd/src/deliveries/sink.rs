@@ -1,4 +1,4 @@
-//! One sink: takes its pending deliveries in order, one attempt at a time.
+//! Delivers one sink's pending deliveries in order, one attempt at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,41 +22,40 @@ use crate::store::deliveries::{self, Pending};
 use crate::store::{Durability, Tx};
 use crate::supervisor::entropy;
 
-/// Questions that are asked within this time of the first one are one notification.
+/// Questions within this time after the first form one notification.
 const QUIET: Duration = Duration::from_secs(1);
-/// Deliveries that are looked at together.
+/// Maximum number of deliveries examined together.
 const MAX_BATCH: u32 = 50;
-/// How long to wait after a failure of the store.
+/// Wait after a failure of the store.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
-/// What a sink does next.
+/// The next step of a sink.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
-    /// Nothing is pending.
     Idle,
-    /// Something is, but not before this time.
+    /// Deliveries are pending, but none is due before this time.
     At(Timestamp),
-    /// Look again at once.
+    /// The pending deliveries must be examined again at once.
     Look,
 }
 
-/// What to do about the pending deliveries of a sink, oldest first.
+/// The due part of a sink's pending deliveries, oldest first.
 #[derive(Debug)]
 enum Due<'a> {
     Nothing,
     Later(Timestamp),
-    /// These together: one event, or several questions.
+    /// Deliver these together: one event, or several questions.
     Now(Vec<&'a Pending>),
 }
 
-/// Decides it. Pure.
+/// Computes the due part. Pure.
 fn due(pending: &[Pending], now: Timestamp) -> Due<'_> {
     let Some(first) = pending.first() else { return Due::Nothing };
     if let Some(message) = first.message {
         if now < first.due_at {
             return Due::Later(first.due_at);
         }
-        // The same deliveries as at the first attempt have the same id.
+        // A repeated attempt has the same deliveries and the same id as the first.
         return Due::Now(pending.iter().filter(|other| other.message == Some(message)).collect());
     }
     if first.occasion != Occasion::Question.as_str() {
@@ -72,7 +71,7 @@ fn due(pending: &[Pending], now: Timestamp) -> Due<'_> {
     Due::Now(pending.iter().take_while(together).collect())
 }
 
-/// Counts a sink that has something to do, for as long as it is kept.
+/// Counts a sink as busy while the value lives.
 struct Busy<'a>(&'a watch::Sender<usize>);
 
 impl<'a> Busy<'a> {
@@ -88,13 +87,13 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// Delivers until the daemon ends. `wake` says that something was added.
+/// Delivers until the daemon ends. `wake` is notified of new deliveries.
 pub(super) async fn run(context: Arc<Context>, sink: Sink, wake: Arc<Notify>) {
     let stream = context.stream.clone();
     let mut busy = None;
     loop {
         let next = tokio::select! {
-            // An attempt that is under way is repeated by the next daemon, with the same id.
+            // The next daemon repeats a running attempt with the same id.
             () = stream.is_ending() => return,
             next = step(&context, &sink) => next,
         };
@@ -169,7 +168,7 @@ async fn step(context: &Context, sink: &Sink) -> Result<Next> {
     Ok(Next::Look)
 }
 
-/// Stores what came of an attempt.
+/// Stores the result of an attempt.
 async fn settle(
     context: &Context,
     sink: &Sink,
