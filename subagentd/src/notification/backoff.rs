@@ -1,35 +1,35 @@
-//! When a failed delivery is tried again. Pure.
+//! Computes when a failed delivery is tried again. Pure.
 
 use std::time::Duration;
 
 use subagent_protocol::time::Timestamp;
 
-/// How long a delivery is tried, from when its event was noticed.
+/// Maximum time for which a delivery is tried, from the time its event was noticed.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 3600);
-/// The longest time between two attempts.
+/// Maximum time between two attempts.
 const MAX_DELAY: Duration = Duration::from_secs(600);
 
-/// How long to wait after this many failed attempts; at least as long as the server asked for, if it did.
+/// Returns the wait after this many failed attempts. A longer wait requested by the server counts,
+/// up to the maximum.
 fn delay(attempts: u32, retry_after: Option<Duration>) -> Duration {
     let doubled = Duration::from_secs(1 << attempts.saturating_sub(1).min(20)).min(MAX_DELAY);
     doubled.max(retry_after.unwrap_or_default().min(MAX_DELAY))
 }
 
-/// The time that is this much later.
+/// Adds a duration to a time.
 pub(crate) fn after(time: Timestamp, wait: Duration) -> Timestamp {
     Timestamp(time.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
 }
 
-/// What to do about a delivery that failed.
+/// The reaction to a failed attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AfterFailure {
-    /// Try again, not before this time.
+    /// Retry, not before this time.
     PutOff(Timestamp),
-    /// Try no more.
     GiveUp,
 }
 
-/// Decides it for a delivery whose event was noticed at `created_at`, after this many attempts.
+/// Decides after this many attempts for a delivery whose event was noticed at `created_at`.
 pub(crate) fn after_failure(
     created_at: Timestamp,
     now: Timestamp,
@@ -52,12 +52,12 @@ mod tests {
         let day = 24 * 3600 * 1000;
         let decide = |now: i64, attempts| after_failure(created, Timestamp(now), attempts, None);
         assert_eq!(decide(5000, 1), AfterFailure::PutOff(Timestamp(6000)));
-        // Also after a clock that went back.
+        // The clock may have gone back.
         assert_eq!(decide(0, 2), AfterFailure::PutOff(Timestamp(2000)));
         let last = 5000 + day - 1;
         assert_eq!(decide(last, 200), AfterFailure::PutOff(Timestamp(last + 600_000)));
         assert_eq!(decide(5000 + day, 1), AfterFailure::GiveUp);
-        // So it is tried for a day, and at most one delay longer.
+        // Attempts continue for a day and at most one delay longer.
         let (mut now, mut attempts) = (5000, 0);
         loop {
             attempts += 1;

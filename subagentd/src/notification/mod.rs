@@ -1,6 +1,5 @@
-//! A notification: facts in, texts and a webhook's body out. Pure.
-//!
-//! Must not: do I/O, know the store, let a control character of an agent's text pass.
+//! Builds notifications: facts in, texts and webhook bodies out. Pure.
+//! It must not do I/O, know the store, or pass control characters of agents' text.
 
 mod backoff;
 
@@ -18,14 +17,14 @@ pub(crate) use backoff::{AfterFailure, after, after_failure};
 
 /// Maximum length of a question's subject, in characters.
 const MAX_SUBJECT_CHARS: usize = 200;
-/// Maximum length of what `detail: full` adds, in characters.
+/// Maximum length of the text that `detail: full` adds, in characters.
 const MAX_DETAIL_CHARS: usize = 4000;
 /// Maximum length of a worker's label, in characters.
 const MAX_LABEL_CHARS: usize = 80;
-/// Questions that the text of one notification names.
+/// Maximum number of questions in the text of one notification.
 const MAX_QUESTIONS: usize = 5;
 
-/// A question of a notification.
+/// A question in a notification.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub(crate) event_id: EventId,
@@ -38,7 +37,7 @@ pub(crate) struct Question {
     pub(crate) detail: Option<String>,
 }
 
-/// Anything else that a notification is about.
+/// Any other event in a notification.
 #[derive(Debug, Clone)]
 pub(crate) struct Happened {
     pub(crate) event_id: EventId,
@@ -46,25 +45,25 @@ pub(crate) struct Happened {
     pub(crate) worker: Who,
     pub(crate) turn_id: Option<TurnId>,
     pub(crate) since: Timestamp,
-    /// The code of the error, or the reason.
+    /// Error code or reason.
     pub(crate) reason: Option<String>,
-    /// The error's message, with `detail: full`.
+    /// Error message, with `detail: full`.
     pub(crate) detail: Option<String>,
 }
 
-/// A worker.
+/// The worker that a notification names.
 #[derive(Debug, Clone)]
 pub(crate) struct Who {
     pub(crate) worker_id: WorkerId,
     pub(crate) label: String,
-    /// Of a task: the names from the root to it.
+    /// For a task: names from the root of its tree to the task itself.
     pub(crate) path: Vec<String>,
-    /// Where its agent works: commands find its daemon from there.
+    /// Working directory. Commands find the worker's daemon from there.
     pub(crate) cwd: String,
 }
 
 impl Who {
-    /// What a command needs to find the worker's daemon from any folder.
+    /// Returns the arguments with which a command finds the worker's daemon from any folder.
     fn place(&self) -> String {
         format!("--cwd {}", shell_words::quote(&self.cwd))
     }
@@ -85,19 +84,18 @@ impl Who {
     }
 }
 
-/// What a sink gets.
+/// The content of one message to a sink.
 #[derive(Debug, Clone)]
 pub(crate) enum Notification {
     /// At least one question, oldest first.
     Questions(Vec<Question>),
-    /// One event.
     Happened(Happened),
-    /// The user tries a sink.
+    /// A test of the sink by the user.
     Test,
 }
 
 impl Notification {
-    /// What it is about.
+    /// Returns the kind of event.
     pub(crate) fn occasion(&self) -> Occasion {
         match self {
             Self::Questions(_) => Occasion::Question,
@@ -106,7 +104,7 @@ impl Notification {
         }
     }
 
-    /// Who and what, in one line.
+    /// Returns worker and event in one line.
     pub(crate) fn title(&self) -> String {
         match self {
             Self::Questions(questions) => match questions.as_slice() {
@@ -130,7 +128,7 @@ impl Notification {
         }
     }
 
-    /// What, since when, and the one command that goes on from there.
+    /// Returns the event, its time, and one command for the next step.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Questions(questions) => {
@@ -164,7 +162,7 @@ impl Notification {
         }
     }
 
-    /// The command that answers, or shows more.
+    /// Returns the command that answers the question or shows more.
     pub(crate) fn command(&self) -> String {
         match self {
             Self::Questions(questions) => match questions.as_slice() {
@@ -195,7 +193,7 @@ impl Notification {
         }
     }
 
-    /// The notification as data: `type`, `timestamp` and `data`, as Standard Webhooks recommends.
+    /// Returns the notification as `type`, `timestamp` and `data`, as Standard Webhooks recommends.
     pub(crate) fn json(&self, now: Timestamp) -> Value {
         let mut data = json!({"title": self.title(), "text": self.text(), "command": self.command()});
         match self {
@@ -237,7 +235,7 @@ impl Notification {
         json!({"type": self.occasion(), "timestamp": now, "data": data})
     }
 
-    /// The content type and the body of a webhook.
+    /// Returns content type and body for a webhook.
     pub(crate) fn body(&self, format: Format, now: Timestamp) -> (&'static str, String) {
         match format {
             Format::Json => ("application/json", self.json(now).to_string()),
@@ -250,7 +248,7 @@ impl Notification {
     }
 }
 
-/// Text that Slack shows as it is: no link, mention or markup of an agent takes effect.
+/// Escapes text for Slack, so that no link, mention or markup from an agent takes effect.
 fn slack(text: &str) -> String {
     let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     escaped.replace(['*', '_', '~', '`'], "\u{2217}")

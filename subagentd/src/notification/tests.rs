@@ -1,4 +1,4 @@
-//! What notifications say.
+//! Tests of the notifications' texts and bodies.
 
 use super::*;
 
