@@ -1,4 +1,4 @@
-//! `checkpoint.json`: the same for programs, above all for `worker continue`.
+//! Renders `checkpoint.json`, the machine-readable form for `worker continue`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,13 +9,13 @@ use subagent_protocol::markdown::beginning;
 
 use super::Facts;
 
-/// Bytes of an instruction, and of the last message.
+/// Maximum size in bytes of an instruction and of the last message.
 const INSTRUCTION_BYTES: usize = 4096;
-/// How many files and commands.
+/// Maximum number of files and of commands.
 const MOST_FILES: usize = 2_000;
 const MOST_COMMANDS: usize = 200;
 
-/// The document.
+/// Renders the document; its size is bounded.
 #[must_use]
 pub fn render(facts: &Facts) -> Value {
     let source = &facts.source;
@@ -52,7 +52,8 @@ pub fn render(facts: &Facts) -> Value {
     })
 }
 
-/// The files that the agent says it changed and those that git says differ; relative to the folder if they are in it.
+/// Returns the files that the agent reported as changed or that git shows as changed. Paths in the
+/// folder are relative.
 fn files_changed(facts: &Facts) -> Vec<String> {
     let cwd = Path::new(&facts.source.cwd);
     let relative = |path: &str| match Path::new(path).strip_prefix(cwd) {

@@ -1,4 +1,4 @@
-//! `handoff.md`: what a person or an agent reads that goes on with the work.
+//! Renders `handoff.md`, which a person or agent reads to continue the work.
 
 use std::fmt::Write as _;
 
@@ -9,23 +9,23 @@ use subagent_protocol::state::TurnStatus;
 
 use super::{Facts, TEXT_BYTES, Turn};
 
-/// Bytes of an instruction: the first and the latest, one of the others, the goal.
+/// Maximum size in bytes of instructions: first and latest, others, and the goal.
 const TASK_BYTES: usize = 12 * 1024;
 const INSTRUCTION_BYTES: usize = 1024;
 const GOAL_BYTES: usize = 1024;
-/// Bytes of what another agent says.
+/// Maximum size in bytes of another agent's summary.
 const SUMMARY_BYTES: usize = 8 * 1024;
-/// Bytes of a code span: a path or an id, a command, a note.
+/// Maximum size in bytes of code spans: paths and ids, commands, notes.
 const PATH_BYTES: usize = 200;
 const COMMAND_BYTES: usize = 300;
 const NOTE_BYTES: usize = 500;
-/// How many lines of each list.
+/// Maximum number of lines in each list.
 const MOST_FILES: usize = 100;
 const MOST_COMMANDS: usize = 60;
 const MOST_CHANGES: usize = 100;
 const MOST_PENDING: usize = 30;
 
-/// The document.
+/// Renders the document. It is at most [`MOST_BYTES`](super::MOST_BYTES) long.
 #[must_use]
 pub fn render(facts: &Facts) -> String {
     let mut out = Document(String::with_capacity(16 * 1024));
@@ -62,13 +62,13 @@ impl Document {
         let _ = write!(self.0, "\n## {title}\n\n");
     }
 
-    /// A quote, with a blank line after it, which ends it.
+    /// Adds a quote and the blank line that ends it.
     fn quote(&mut self, text: &str, most_bytes: usize) {
         self.0.push_str(&block(text, most_bytes));
         self.0.push('\n');
     }
 
-    /// Says how many lines of a list were left out.
+    /// Adds a line with the number of omitted list entries.
     fn left_out(&mut self, what: &str, all: usize, shown: usize) {
         if all > shown {
             self.line(&format!("- ... and {} more {what}", all - shown));
@@ -105,7 +105,7 @@ fn task(facts: &Facts, out: &mut Document) {
     }
 }
 
-/// The first paragraph of the first instruction.
+/// Renders the first paragraph of the first instruction.
 fn goal(facts: &Facts, out: &mut Document) {
     out.section("Goal");
     match facts.turns.first() {
@@ -118,7 +118,7 @@ fn goal(facts: &Facts, out: &mut Document) {
     }
 }
 
-/// What another agent makes of it: no fact.
+/// Renders another agent's summary, marked as unverified.
 fn summary(facts: &Facts, out: &mut Document) {
     let Some(summary) = &facts.summary else { return };
     out.section("Summary");
@@ -197,7 +197,7 @@ fn completed(facts: &Facts, out: &mut Document) {
     }
 }
 
-/// Numbers by their names, as `inputTokens 100, outputTokens 20`.
+/// Renders named numbers, such as `inputTokens 100, outputTokens 20`.
 fn counts(counts: &Value) -> String {
     let one = |(name, value): (&String, &Value)| match value {
         Value::Object(_) => format!(

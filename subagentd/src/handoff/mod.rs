@@ -1,7 +1,6 @@
-//! What a worker leaves to its successor: facts in, `handoff.md` and `checkpoint.json` out.
-//!
-//! Must not do I/O or know the store. Every part is bounded here, and nothing that an agent wrote can look like a
-//! heading of ours (see `subagent_protocol::markdown`).
+//! Handoff documents of a worker for its successor: facts in, `handoff.md` and `checkpoint.json`
+//! out. It must not do I/O or know the store. Each part is bounded, and agent text cannot form
+//! headings (see `subagent_protocol::markdown`).
 
 pub mod checkpoint;
 pub mod markdown;
@@ -16,139 +15,139 @@ use subagent_protocol::time::Timestamp;
 
 use work::Work;
 
-/// The largest `handoff.md`, in bytes. The bounds of its parts are such that it cannot become larger.
+/// Maximum size of `handoff.md` in bytes. The limits of its parts keep it below this.
 pub const MOST_BYTES: usize = 256 * 1024;
-/// How many of the first turns are told ...
+/// Number of first turns that are included.
 pub const FIRST_TURNS: u32 = 3;
-/// ... and of the last.
+/// Number of last turns that are included.
 pub const LAST_TURNS: u32 = 20;
-/// Of so many of the last turns the agent's text is told, and how much of it, in bytes.
+/// Number of last turns whose agent text is included.
 pub const TEXTS: usize = 3;
-/// See [`TEXTS`].
+/// Maximum size of each included agent text in bytes.
 pub const TEXT_BYTES: usize = 12 * 1024;
 
-/// A worker, as far as it concerns its successor.
+/// All facts about a worker that its successor needs.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// The snapshot.
+    /// Id of the snapshot.
     pub snapshot_id: SnapshotId,
-    /// When it is made.
+    /// Creation time of the snapshot.
     pub created_at: Timestamp,
-    /// Who it is about.
+    /// The worker that the snapshot describes.
     pub source: Source,
-    /// The newest event that is told.
+    /// Newest event that is covered.
     pub up_to: EventId,
-    /// The first and the last turns, in order.
+    /// First and last turns, in order.
     pub turns: Vec<Turn>,
-    /// How many turns there are in all.
+    /// Total number of turns.
     pub turns_in_all: u64,
-    /// The agent's text in the last turns that have any, in order.
+    /// Agent text of the last turns that have any, in order.
     pub texts: Vec<Text>,
-    /// Plan, tool calls and context.
+    /// Plan, tool calls and context usage.
     pub work: Work,
-    /// The permission requests that nobody has decided.
+    /// Undecided permission requests of the worker.
     pub pending: Vec<Pending>,
-    /// The messages that wait in the queue, in order.
+    /// Queued messages in order.
     pub queued: Vec<Waiting>,
-    /// What the successor should not rely on.
+    /// Facts that limit how far the successor can rely on this.
     pub risks: Risks,
-    /// What git says, if it was asked.
+    /// Output of git, if it was requested.
     pub workspace: Option<WorkspaceStatus>,
-    /// What another agent says of it, if one was asked.
+    /// Summary by another agent, if one was requested.
     pub summary: Option<String>,
-    /// The files to be written.
+    /// Paths of the files to write.
     pub paths: Paths,
 }
 
-/// The worker itself.
+/// The worker that a snapshot describes.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Its id.
+    /// Public id of the worker.
     pub worker_id: String,
-    /// Its controller.
+    /// Public id of its controller.
     pub controller_id: String,
-    /// The name of its launcher.
+    /// Name of the launcher that starts its agent.
     pub launcher: String,
-    /// Its role.
+    /// Role given at the start.
     pub role: String,
-    /// Where it works.
+    /// Absolute working directory of the agent.
     pub cwd: String,
-    /// Its label.
+    /// Label shown to users.
     pub label: String,
-    /// Its state.
+    /// State when the snapshot was made.
     pub state: WorkerState,
-    /// The error to show.
+    /// Last error as shown to users.
     pub last_error: Option<String>,
 }
 
-/// A turn.
+/// A turn of the worker in the snapshot.
 #[derive(Debug, Clone)]
 pub struct Turn {
-    /// Its id.
+    /// Public id of the turn.
     pub id: TurnId,
-    /// What was asked; empty for a message of blocks alone.
+    /// Text of the prompt; empty for a message of blocks alone.
     pub instruction: String,
-    /// How it ended; `accepted` while it is open.
+    /// Final status; `accepted` while the turn is open.
     pub status: TurnStatus,
-    /// What its last event says beside that: stop reason, error, reason of a cancel.
+    /// Further data of its last event: stop reason, error, or cancel reason.
     pub note: Option<String>,
-    /// What it cost in tokens.
+    /// Token usage as the agent reported it.
     pub usage: Option<serde_json::Value>,
 }
 
-/// What the agent said in a turn.
+/// Agent text of one turn.
 #[derive(Debug, Clone)]
 pub struct Text {
-    /// The turn.
+    /// Public id of the turn.
     pub turn: TurnId,
-    /// The end of the text.
+    /// Last part of the text.
     pub text: String,
-    /// Whether it began earlier.
+    /// Whether an earlier part was cut off.
     pub cut: bool,
 }
 
-/// An open permission request.
+/// An undecided permission request.
 #[derive(Debug, Clone)]
 pub struct Pending {
-    /// Its id.
+    /// Public id of the request.
     pub request_id: RequestId,
-    /// What it is for.
+    /// Text that describes the requested action.
     pub message: String,
 }
 
-/// A message that was accepted and not begun.
+/// A queued message, accepted but not begun.
 #[derive(Debug, Clone)]
 pub struct Waiting {
-    /// The turn that it would be.
+    /// Turn id that it will have.
     pub turn_id: TurnId,
-    /// The beginning of its text.
+    /// First part of its text.
     pub text: String,
 }
 
-/// What the successor should not rely on.
+/// Counts of events that make the facts incomplete.
 #[derive(Debug, Clone, Default)]
 pub struct Risks {
-    /// How often records of the journal were missing.
+    /// Number of gaps in the journal.
     pub gaps: usize,
-    /// How often the agent's session was lost, and with it its context.
+    /// Number of lost agent sessions; each lost the agent's context.
     pub contexts_lost: usize,
-    /// How often its runtime died.
+    /// Number of times that the runtime died.
     pub runtimes_lost: usize,
-    /// Whether only the newest events were looked at for plan, files and commands.
+    /// Whether only the newest events were read for plan, files and commands.
     pub not_all_seen: bool,
 }
 
-/// The files of a snapshot, absolute.
+/// Absolute paths of a snapshot's files.
 #[derive(Debug, Clone)]
 pub struct Paths {
-    /// `handoff.md`.
+    /// Absolute path of `handoff.md`.
     pub handoff: String,
-    /// `checkpoint.json`.
+    /// Absolute path of `checkpoint.json`.
     pub checkpoint: String,
 }
 
 impl Facts {
-    /// The worker's last turn.
+    /// Returns the worker's last turn.
     #[must_use]
     pub fn source_turn(&self) -> Option<&Turn> {
         self.turns.last()

@@ -1,4 +1,4 @@
-//! What stands where, and that hostile text changes nothing about it.
+//! Tests of the documents' structure, also with hostile text.
 
 use serde_json::json;
 use subagent_protocol::api::WorkspaceChange;
@@ -59,7 +59,7 @@ fn facts() -> Facts {
     }
 }
 
-/// The text below a heading.
+/// Returns the text below a heading.
 fn section<'a>(document: &'a str, title: &str) -> &'a str {
     let (_, rest) = document.split_once(&format!("\n## {title}\n\n")).expect("the section is there");
     rest.split_once("\n## ").map_or(rest, |(section, _)| section)

@@ -1,4 +1,4 @@
-//! What a worker did, gathered from the updates of its agent: its plan, its tool calls, its use of the context.
+//! Collects a worker's activity from its agent's updates: plan, tool calls and context usage.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,61 +7,61 @@ use subagent_protocol::clean::one_line;
 use subagent_protocol::event::StoredEvent;
 use subagent_protocol::markdown::beginning;
 
-/// Tool calls that are kept while gathering; of more the oldest are forgotten.
+/// Maximum number of tool calls kept; beyond it the oldest are dropped.
 const MOST_CALLS: usize = 10_000;
-/// Files that are kept of one tool call, and in all.
+/// Maximum number of files: per tool call, and in total.
 const MOST_FILES_OF_CALL: usize = 64;
 const MOST_FILES: usize = 2_000;
-/// Entries of a plan.
+/// Maximum number of plan entries.
 const MOST_ENTRIES: usize = 50;
-/// Bytes of a path, a command, an entry of a plan.
+/// Maximum size in bytes of a path, a command, and a plan entry.
 const PATH_BYTES: usize = 1024;
 const COMMAND_BYTES: usize = 1024;
 const ENTRY_BYTES: usize = 300;
 
-/// What a worker did.
+/// The collected activity of a worker.
 #[derive(Debug, Clone, Default)]
 pub struct Work {
-    /// The last plan.
+    /// Entries of the last plan.
     pub plan: Vec<Entry>,
-    /// Files by path, with how often they were touched.
+    /// Files by path, with counts of uses.
     pub files: BTreeMap<String, Touched>,
-    /// Commands, in the order in which they were begun.
+    /// Commands in the order of their start.
     pub commands: Vec<Command>,
-    /// What the agent last said of its context.
+    /// Context usage that the agent last reported.
     pub context: Option<Value>,
-    /// Tool calls that were too many to be told.
+    /// Number of tool calls dropped at the limit.
     pub forgotten: usize,
 }
 
-/// An entry of a plan.
+/// An entry of the agent's plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What is to be done.
+    /// Text of the entry.
     pub content: String,
-    /// How far it is, in the agent's word.
+    /// Progress, in the agent's word.
     pub status: String,
 }
 
-/// How often tool calls touched a file.
+/// Counts of tool calls that touched a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Touched {
-    /// To change it.
+    /// Successful calls that change the file.
     pub edits: usize,
-    /// For anything else.
+    /// All other calls, including failed ones.
     pub others: usize,
 }
 
 /// A command that the agent ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// The command line, or the tool call's title.
+    /// Command line, or the title of the tool call.
     pub command: String,
-    /// The tool call's last status, in the agent's word; empty if it gave none.
+    /// Last status of the tool call in the agent's word; empty if none was given.
     pub status: String,
 }
 
-/// A tool call, put together from its updates.
+/// A tool call merged from its updates.
 #[derive(Debug, Default)]
 struct Call {
     title: String,
@@ -72,7 +72,7 @@ struct Call {
     locations: Vec<String>,
 }
 
-/// Puts updates together.
+/// Merges the updates of a worker's agent into [`Work`].
 #[derive(Debug, Default)]
 pub struct Gathering {
     calls: BTreeMap<u64, Call>,
@@ -84,14 +84,14 @@ pub struct Gathering {
 }
 
 impl Gathering {
-    /// Takes an update; they come in order.
+    /// Adds an update. Updates must be in order.
     pub fn see(&mut self, event: &StoredEvent) {
         let data = event.data();
-        // Another session's plan and context are not the worker's.
+        // Plan and context of a child session are not the worker's.
         let own = data.get("sessionId").is_none();
         match event.kind.as_deref() {
             Some("tool_call" | "tool_call_update") => {
-                // An agent may count its tool calls anew in each turn.
+                // An agent may restart its tool call ids in each turn.
                 let turn = event.turn_id.as_ref().map_or("", |turn| turn.as_str());
                 let id = beginning(data["toolCallId"].as_str().unwrap_or_default(), 256);
                 self.call(format!("{turn} {id}")).update(&data);
@@ -125,7 +125,7 @@ impl Gathering {
         self.calls.entry(number).or_default()
     }
 
-    /// What came of it.
+    /// Returns the merged activity.
     #[must_use]
     pub fn finish(self) -> Work {
         let mut work =
@@ -146,7 +146,7 @@ impl Gathering {
                     continue;
                 }
                 let touched = work.files.entry(path).or_default();
-                // What failed changed nothing, as far as its agent knows.
+                // A failed call is assumed to have changed nothing.
                 if edits && !failed { touched.edits += 1 } else { touched.others += 1 }
             }
         }
