@@ -1,47 +1,48 @@
-//! The scripted agent: it speaks ACP over pipes that the world holds, and what it was told is remembered for ever.
+//! A scripted agent: it speaks ACP over simulated pipes and records all requests and actions
+//! permanently.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 use subagent_testkit::Random;
 
-/// Ids of its permission requests begin here, so that they are not those of the client.
+/// First id of its permission requests, distinct from the client's ids.
 const FIRST_ASK: u64 = 1_000_000;
 
-/// What all agents of a worker were told and did.
+/// Requests and actions of all agents of a worker.
 #[derive(Debug, Default)]
 pub(super) struct Deeds {
-    /// How often each prompt came.
+    /// How often each prompt arrived.
     pub(super) prompts: BTreeMap<String, u32>,
-    /// The prompts that were answered well.
+    /// Texts of the prompts that completed.
     pub(super) answered: BTreeSet<String>,
-    /// The answer to each permission request; `None` is `cancelled`.
+    /// Answer to each permission request; `None` means `cancelled`.
     pub(super) answers: BTreeMap<u64, Option<String>>,
-    /// How many were asked.
+    /// Number of permission requests.
     pub(super) asked: u64,
-    /// Whether the session holds what the definition adds.
+    /// Whether the session has received the definition's prompt.
     instructed: bool,
 }
 
-/// A prompt that is being worked on.
+/// A prompt in progress.
 struct Open {
     rpc: Value,
     text: String,
     canceled: bool,
-    /// Whether it came with what the definition adds.
+    /// Whether it contains the definition's prompt.
     instructs: bool,
 }
 
-/// One agent's process.
+/// A simulated agent process.
 pub(super) struct Agent {
-    /// What it has not read yet.
+    /// Input that it has not read.
     pub(super) inbox: VecDeque<Vec<u8>>,
-    /// What it has written and nobody has read.
+    /// Output that is not yet read.
     pub(super) output: Vec<u8>,
-    /// It has ended, with this code or by a signal.
+    /// Exit code or signal, after its end.
     pub(super) exit: Option<(Option<i32>, Option<i32>)>,
     open: Option<Open>,
-    /// Ignores cancels, SIGTERM and the end of its input.
+    /// Whether it ignores cancels, SIGTERM and the end of its input.
     stubborn: bool,
     loads: bool,
 }
@@ -58,14 +59,14 @@ impl Agent {
         }
     }
 
-    /// Reads one line, and answers what must be answered. Whether there was one.
+    /// Reads one line and responds. Returns whether there was one.
     pub(super) fn read(&mut self, deeds: &mut Deeds, random: &mut Random, calm: bool) -> bool {
         if self.exit.is_some() {
             return false;
         }
         let Some(line) = self.inbox.pop_front() else { return false };
         if line.is_empty() {
-            // The end of its input.
+            // An empty line marks the end of its input.
             self.told_to_end();
             return true;
         }
@@ -122,7 +123,7 @@ impl Agent {
         true
     }
 
-    /// Does something by itself.
+    /// Performs a random action without a prompt.
     pub(super) fn act(&mut self, deeds: &mut Deeds, random: &mut Random) {
         if self.exit.is_some() {
             return;
@@ -176,7 +177,7 @@ impl Agent {
         deeds.answered.insert(open.text);
     }
 
-    /// The end of its input, or SIGTERM.
+    /// Handles the end of its input, or SIGTERM.
     pub(super) fn told_to_end(&mut self) {
         if !self.stubborn && self.exit.is_none() {
             self.exit = Some((Some(0), None));
@@ -218,7 +219,7 @@ impl Agent {
     }
 }
 
-/// What an agent says that its session has cost: sometimes less than before, and sometimes nothing that is a number.
+/// Returns the reported session cost. It sometimes decreases, and sometimes is not a number.
 fn cost(deeds: &Deeds) -> Value {
     let amount = (1 + deeds.prompts.len() as u64 + deeds.asked) % 7;
     if amount == 6 { json!({"amount": "much"}) } else { json!({"amount": amount, "currency": "USD"}) }
@@ -229,7 +230,7 @@ const fn is_elicitation(ask: u64) -> bool {
     ask % 3 == 1
 }
 
-/// Which question a request's parameters are.
+/// Returns the number of the question in a request's parameters.
 pub(super) fn ask_of(params: &str) -> u64 {
     let params: Value = serde_json::from_str(params).unwrap();
     let name = params["toolCall"]["toolCallId"].as_str().or_else(|| params["message"].as_str());

@@ -1,4 +1,4 @@
-//! The daemon's side of a worker: what its actor does between the rules and the system, with values instead of a system.
+//! The daemon's side of a worker: the actor's work between rules and system, on simulated state.
 
 use subagent_protocol::codec::{self, Decoded};
 use subagent_protocol::frame::{Command, FromRuntime, Phase, Refusal, RuntimeHello, ToRuntime};
@@ -28,7 +28,7 @@ pub(super) enum Goal {
     End,
 }
 
-/// Of the turns and starts that fail, every third does for a rate limit; of those every other has a time of reset.
+/// Turns every third failure into a rate limit; every other one has a reset time.
 fn sometimes_limited(meaning: Input, record: &Record<'_>) -> Input {
     let fails =
         matches!(meaning, Input::TurnEnd { end: TurnEnd::Failed { .. }, .. } | Input::StartFailed { .. });
@@ -41,7 +41,7 @@ fn sometimes_limited(meaning: Input, record: &Record<'_>) -> Input {
 }
 
 impl Site {
-    /// A daemon that was started anew finds out how things stand.
+    /// Reconstructs the state after a daemon start.
     pub(super) fn recover(&mut self, env: &mut Env) {
         self.memory = Memory::default();
         self.checker.reload();
@@ -96,7 +96,7 @@ impl Site {
         }
         if self.left.is_some() {
             if !env.calm && env.random.below(4) == 0 {
-                // It was waited for long enough.
+                // The wait has timed out.
                 return self.spawn_failed(env);
             }
             self.left = None;
@@ -115,7 +115,7 @@ impl Site {
             return self.spawn_failed(env);
         }
         self.spawn(env);
-        // It may have died while it started; that is seen later.
+        // It may die while starting, which is detected later.
         self.memory.runtime = true;
         self.connect(env);
     }
@@ -127,7 +127,7 @@ impl Site {
         self.sure(Input::SpawnFailed { error }, env);
     }
 
-    /// A new connection; what was under way in the one before may still arrive.
+    /// Opens a new connection. Frames of the previous one may still arrive.
     pub(super) fn connect(&mut self, env: &mut Env) {
         self.memory.unanswered.clear();
         self.memory.greeted = false;
@@ -148,7 +148,7 @@ impl Site {
         self.memory.connection = Some(env.connections);
     }
 
-    /// The daemon lets go of its connection.
+    /// Closes the daemon's end of its connection.
     pub(super) fn disconnect(&mut self) {
         self.memory.connection = None;
         for open in self.live.iter_mut().flat_map(|live| &mut live.connections) {
@@ -157,7 +157,7 @@ impl Site {
         }
     }
 
-    /// Takes in the journal, in transactions of a few records.
+    /// Ingests the journal in transactions of a few records.
     pub(super) fn ingest(&mut self, goal: Goal, env: &mut Env) {
         let mut left_in_batch = env.random.below(6) + 1;
         self.memory.more = false;
@@ -183,7 +183,7 @@ impl Site {
                 }
             };
             let record: Record<'_> = serde_json::from_slice(&json).unwrap();
-            // 2: numbers have no gap, and none is given twice.
+            // 2: record numbers have no gap and no duplicate.
             assert_eq!(record.n, cursor.number + 1, "a record is missing or there twice");
             self.stored.cursor =
                 Cursor { segment: cursor.segment, offset: cursor.offset + size as u64, number: record.n };
@@ -217,7 +217,7 @@ impl Site {
                 self.step(sometimes_limited(meaning, &record));
             }
             if over && env.broken.is_none() && self.memory.settled {
-                // Its budget is used up, which is seen in a transaction of its own.
+                // The budget is used up, which is stored in a transaction of its own.
                 let error = Error::new(Code::BudgetExceeded, "the worker has used all");
                 env.tally.over_budget += 1;
                 self.sure(Input::OverBudget { error }, env);
@@ -241,7 +241,7 @@ impl Site {
         }
     }
 
-    /// A rule of the owner decides every fourth request, in the transaction of its record.
+    /// An owner's rule decides every fourth request, in the transaction of its record.
     fn decide_by_rule(&mut self, request_id: RequestId, env: &mut Env) {
         let whole = self.checker.worker.state != State::Stopped && env.broken.is_none();
         if !whole || self.asks.get(&request_id).is_none_or(|ask| ask % 4 != 3) {
@@ -254,7 +254,7 @@ impl Site {
         self.step(Input::DecideByRule { request_id, choice, rule });
     }
 
-    /// What the rules must not refuse; what they want done waits for the end of the transaction.
+    /// Steps the rules, which must accept the input. Actions wait for the end of the transaction.
     fn step(&mut self, input: Input) {
         match self.checker.step(&input) {
             Ok(actions) => self.memory.todo.extend(actions),
@@ -262,13 +262,13 @@ impl Site {
         }
     }
 
-    /// The same, as a transaction of its own.
+    /// Same as `step`, in a transaction of its own.
     pub(super) fn sure(&mut self, input: Input, env: &mut Env) {
         self.step(input);
         env.after_commit();
     }
 
-    /// Does what the rules want, and reads on where more is known to be.
+    /// Performs the rules' actions, and continues reading the journal when more is known to exist.
     pub(super) fn carry_on(&mut self, env: &mut Env) {
         while self.memory.more && !env.daemon_dies && (env.calm || env.random.below(4) == 0) {
             self.ingest(Goal::Some, env);
@@ -316,7 +316,7 @@ impl Site {
         }
     }
 
-    /// Whether the worker is limited changes; what waits is opened, or is too much.
+    /// Changes whether the worker is limited, and opens or refuses the next queued message.
     fn look_at_budgets(&mut self, env: &mut Env) {
         self.checker.worker.queue.gated = self.task.is_some() || env.random.below(3) == 0;
         if self.checker.worker.waits_to_open() && self.has_place(env) {
@@ -334,7 +334,7 @@ impl Site {
             return self.command(Command::Answer { request_id, option_id, rule: None });
         }
         let action = option_id.as_deref().map_or(Some(ElicitationAction::Cancel), ElicitationAction::parse);
-        // What was filled in is the store's.
+        // The content of an answer is kept by the store.
         let kept = self.checker.rows.contents().any(|(kept, _)| *kept == request_id);
         let content = kept.then(|| Secret(serde_json::json!({"a": "x"}).as_object().unwrap().clone()));
         self.command(Command::AnswerElicitation { request_id, action: action.unwrap(), content });
@@ -354,14 +354,14 @@ impl Site {
             }
             Command::Terminate { .. } => Asked::Terminate,
             Command::Hibernate { .. } => Asked::Hibernate,
-            // Nobody chooses options in these histories: no accepted work depends on them.
+            // Options and child sessions are not simulated: no accepted work depends on them.
             Command::SetOptions { .. } | Command::CancelChild { .. } => return,
         };
         self.memory.unanswered.insert(id, asked);
         open.to_runtime.push_back(serde_json::to_vec(&ToRuntime::Command { id, command }).unwrap());
     }
 
-    /// A frame arrives at the daemon.
+    /// Delivers a frame to the daemon.
     pub(super) fn frame_to_daemon(&mut self, env: &mut Env) -> bool {
         let used = self.memory.connection;
         let Some(live) = &mut self.live else { return false };
@@ -457,14 +457,14 @@ impl Site {
         }
     }
 
-    /// The worker is idle for as long as its idle timeout.
+    /// The worker reaches its idle timeout.
     pub(super) fn idles(&mut self, env: &mut Env) {
         if self.memory.settled && self.memory.greeted && self.checker.worker.rests() {
             self.sure(Input::Hibernate { idle_seconds: 60 }, env);
         }
     }
 
-    /// The daemon sees that the runtime's lock is free.
+    /// The daemon notices that the runtime's lock is free.
     pub(super) fn see_death(&mut self, env: &mut Env) {
         if self.live.is_none() && self.memory.runtime {
             self.memory.runtime = false;
@@ -494,7 +494,7 @@ impl Site {
         self.sure(Input::RuntimeGone { clean, rebooted }, env);
     }
 
-    /// Whether everything below the worker has ended.
+    /// Checks whether all processes below the worker have ended.
     fn check_leftovers(&mut self, env: &mut Env) {
         let free = self.left.is_none() || env.broken == Some(Break::StoppedTooEarly);
         if free && !self.memory.runtime && self.memory.settled {

@@ -1,4 +1,5 @@
-//! What people and managers do: orders with keys, asked again when the answer was lost; and what they remember.
+//! Simulated clients: they send requests with keys, repeat them after a lost answer, and remember
+//! results.
 
 use serde_json::json;
 use subagent_protocol::ids::{RequestId, TurnId};
@@ -14,12 +15,12 @@ use crate::core::inbox::{Expiry, InboxInput};
 use crate::core::worker::{By, Input, State};
 
 impl Site {
-    /// Whether the daemon takes orders for this worker.
+    /// Whether the daemon accepts changes of this worker.
     pub(super) fn serves(&self, env: &Env) -> bool {
         env.daemon_up && self.memory.settled && !env.daemon_dies
     }
 
-    /// Sends a message, or asks again for one whose answer was lost.
+    /// Sends a message, or repeats one whose answer was lost.
     pub(super) fn send(&mut self, env: &mut Env) {
         if !self.serves(env) {
             return;
@@ -41,7 +42,7 @@ impl Site {
                 let Ok(actions) =
                     self.checker.step(&Input::Send { turn_id, message: text.clone(), input: text, by })
                 else {
-                    // Refused, which is an answer, too.
+                    // A refusal is an answer too.
                     self.unanswered_keys.remove(&key);
                     return;
                 };
@@ -52,7 +53,7 @@ impl Site {
                 turn
             }
         };
-        // The answer may get lost, with the daemon or without.
+        // The answer may get lost, with or without the daemon.
         if !env.daemon_dies && (env.calm || env.random.below(4) != 0) {
             self.unanswered_keys.remove(&key);
             let before = self.told.turns.insert(key, turn);
@@ -73,7 +74,7 @@ impl Site {
         self.order(Input::Restart { force }, env);
     }
 
-    /// Decides a permission request that waits.
+    /// Decides a pending permission request.
     pub(super) fn decide(&mut self, env: &mut Env) {
         if !self.serves(env) {
             return;
@@ -128,7 +129,7 @@ impl Site {
         }
     }
 
-    /// Nobody has answered in time: the daemon decides, and tells nobody who waits.
+    /// The deadline passes: the daemon decides without a client.
     fn expire(&mut self, request_id: RequestId, elicits: bool, choice: Choice, env: &mut Env) {
         let (expiry, option) = match (env.random.below(3), elicits) {
             (0, _) => (Expiry::Cancel, None),
@@ -156,7 +157,7 @@ impl Site {
         env.after_commit();
     }
 
-    /// Whether nothing is going on, and nobody waits for anything.
+    /// Whether no work is in progress and no request is unanswered.
     pub(super) fn rests(&self) -> bool {
         let worker = &self.checker.worker;
         worker.open_turn().is_none()

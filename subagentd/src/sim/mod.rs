@@ -1,9 +1,6 @@
-//! A simulation of everything at once: the rules of the daemon and the conversation of the runtime, both the real
-//! ones, joined by a network, a journal, a store, a clock, agents and managers that do their worst.
-//!
-//! One seed is one history. Nothing in it waits, reads a clock or starts a thread; the only randomness is the seed's, so
-//! `SUBAGENT_TEST_SEED=N` with the number that a failure prints repeats it. What holds is checked after each event,
-//! and at the end everything is left alone until it has come to rest.
+//! Simulates the whole system: real rules and a real conversation on a faulty network, journal,
+//! store, clock and agents. One seed is one history: it never waits, reads a clock or starts a
+//! thread. `SUBAGENT_TEST_SEED=N` repeats it. Invariants are checked after each event.
 
 mod agent;
 mod daemon;
@@ -22,51 +19,55 @@ use subagent_testkit::{Random, times};
 
 use world::World;
 
-/// How many histories an ordinary run has.
+/// Number of histories in an ordinary run.
 const SEEDS: usize = 2_500;
-/// Within so many a broken world must have been noticed.
+/// Number of histories within which each break must be noticed.
 const SEEDS_TO_NOTICE: u64 = 10_000;
 
-/// Histories that the promises did not hold in once.
+/// Seeds that once violated an invariant.
 const FOUND: [u64; 5] = [
-    // A runtime that ends tells in its hello of a prompt whose record waits for room on the disk; then it is canceled.
+    // An ending runtime reports a prompt in its hello while the record waits for disk space; then
+    // the prompt is canceled.
     4_430_183_903_349_186_363,
-    // A runtime was given a prompt by its hello and by the record of its session, refused one for a full disk and took the other.
+    // A prompt was sent for the hello and again for the session record. The runtime refused one for
+    // a full disk and took the other.
     2_503_756_355_836_343_536,
-    // The same by the record of its session, read because of its hello, and then by the hello itself.
+    // Same by the session record, read because of the hello, and then by the hello itself.
     7_107_050_609_424_218_935,
-    // An answer was taken, its record waited for room on the disk, and a runtime that ended refused its repetition for good.
+    // An answer was taken, its record waited for disk space, and an ending runtime refused its
+    // repetition for good.
     100_124_043,
-    // The queue of a task was resumed while its worker was started again: the model of the task here did not go on with it.
+    // A task's queue was resumed during a restart of its worker; the task model here did not
+    // continue.
     100_173_120,
 ];
 
-/// A product, or a system below it, that does not keep its word. Each must be noticed.
+/// A defect of the product or the system below it. The checks must detect each one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Break {
-    /// What was appended to the journal is lost with the runtime's process.
+    /// Appended journal data is lost when the runtime dies.
     AppendedIsLost,
-    /// The runtime acts before its records are written.
+    /// The runtime acts before it writes its records.
     ActsBeforeItWrites,
-    /// The cursor of a transaction is stored, and the rest of it is not.
+    /// The cursor of a transaction is stored without the rest.
     TornTransaction,
-    /// A daemon that is started anew does not know the keys of the one before.
+    /// A new daemon does not know earlier idempotency keys.
     KeysAreForgotten,
     /// A decision is confirmed before it is stored.
     DecisionIsNotStored,
-    /// The daemon decides by itself.
+    /// The daemon decides on its own.
     DecidesInTheUsersName,
-    /// After the end of a runtime its journal is not read to the end.
+    /// The journal is not read to its end after a runtime ends.
     EndIsNotRead,
-    /// A turn whose prompt may have been written is given to one more runtime.
+    /// A turn whose prompt may have been sent is given to another runtime.
     SentTwice,
-    /// What is left to do after a commit is not done by the next daemon.
+    /// A new daemon does not repeat the pending actions of a commit.
     NothingIsSaidAgain,
-    /// A daemon that is started anew does not know what waited.
+    /// A new daemon does not know the queue.
     QueueIsForgotten,
-    /// A worker counts as stopped while its processes are still being ended.
+    /// A worker counts as stopped while its processes are still ending.
     StoppedTooEarly,
-    /// A task that has ended and is given more to do counts as over.
+    /// A continued task still counts as ended.
     EndIsKept,
 }
 
@@ -85,27 +86,27 @@ const BREAKS: [Break; 12] = [
     Break::EndIsKept,
 ];
 
-/// One history; says what came of it.
+/// Runs one history. Returns its tally.
 fn live(seed: u64, broken: Option<Break>) -> world::Tally {
     let mut world = World::new(seed, broken);
     world.trouble();
     world.settle()
 }
 
-/// Prints the seed if the history that it belongs to fails.
+/// Prints the seed if its history fails.
 struct Named(u64);
 
 impl Drop for Named {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // A test that fails has nobody else to tell.
+            // Standard error is the only output of a failing test.
             let _ = writeln!(std::io::stderr(), "this history failed: SUBAGENT_TEST_SEED={}", self.0);
         }
     }
 }
 
-/// Runs each part of the work on a thread of its own, one for each core: these tests run last, so nothing
-/// else uses the other cores.
+/// Runs each part of the work on its own thread, one per core. These tests run last, so the other
+/// cores are idle.
 fn on_every_core<T: Send>(work: impl Fn(usize, usize) -> T + Sync) -> Vec<T> {
     let parts = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
@@ -117,7 +118,7 @@ fn on_every_core<T: Send>(work: impl Fn(usize, usize) -> T + Sync) -> Vec<T> {
 
 #[test]
 fn whatever_is_lost_repeated_or_killed_the_promises_hold() {
-    // A given seed is the seed of the one history that failed.
+    // A given seed selects the one history that failed.
     let given = std::env::var("SUBAGENT_TEST_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let count = if given.is_some() { 1 } else { times(SEEDS) };
     let first: u64 = given.unwrap_or_else(|| Random::announced().number() / 2);

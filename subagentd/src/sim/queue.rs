@@ -1,4 +1,4 @@
-//! What managers do with messages that wait, and what must hold of each of them.
+//! Simulated clients of the queue, and the invariants of queued messages.
 
 use serde_json::json;
 use subagent_protocol::ids::TurnId;
@@ -8,11 +8,11 @@ use super::world::Env;
 use crate::core::queue::{Queued, Urgency};
 use crate::core::worker::Input;
 
-/// So many may wait for one worker.
+/// Maximum queue length of a worker.
 const MOST: usize = 4;
 
 impl Site {
-    /// Sends a message that may wait, or asks again for one whose answer was lost.
+    /// Sends a message to the queue, or repeats one whose answer was lost.
     pub(super) fn enqueue(&mut self, env: &mut Env) {
         if !self.serves(env) {
             return;
@@ -34,7 +34,7 @@ impl Site {
             ]);
             let (message, input) = (json!({"text": "queued"}), json!({"text": "queued"}));
             let urgency = match self.task.is_some() && env.random.below(2) == 0 {
-                // Said to the task, or by the end of one below.
+                // Sent to the task, or by the end of a task below it.
                 true => *env.random.pick(&[Urgency::Resumed, Urgency::Delivered]),
                 false => {
                     *env.random.pick(&[Urgency::Queued, Urgency::Queued, Urgency::Retried, Urgency::Steered])
@@ -43,7 +43,7 @@ impl Site {
             let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
             let input = self.in_its_place(Input::Enqueue { queued, urgency, most: MOST }, env);
             let Ok(actions) = self.checker.step(&input) else {
-                // Refused, which is an answer, too.
+                // A refusal is an answer too.
                 self.queue.unanswered.remove(&key);
                 return;
             };
@@ -52,7 +52,7 @@ impl Site {
             env.tally.queued += u64::from(self.checker.worker.queue.position(&turn_id).is_some());
             self.committed(actions, env);
         }
-        // The answer may get lost, with the daemon or without.
+        // The answer may get lost, with or without the daemon.
         if !env.daemon_dies && (env.calm || env.random.below(4) != 0) {
             self.queue.unanswered.remove(&key);
             let turn_id = self.queue.keys[&key].clone();
@@ -61,7 +61,7 @@ impl Site {
         }
     }
 
-    /// Drops or moves one that waits, or has a paused queue go on.
+    /// Drops or moves a queued message, or resumes a paused queue.
     pub(super) fn manage_queue(&mut self, env: &mut Env) {
         let turns = &self.checker.worker.queue.turns;
         let chosen = match turns.len() as u64 {
@@ -78,7 +78,7 @@ impl Site {
         self.order(input, env);
     }
 
-    /// A message that was accepted waits, was begun, or somebody does not want it any more: one of these.
+    /// An accepted message is in exactly one place: queued, begun or dropped.
     pub(super) fn check_queue(&self) {
         let rows = &self.checker.rows;
         for turn_id in self.queue.told.values() {

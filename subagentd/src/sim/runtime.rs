@@ -1,4 +1,4 @@
-//! The runtime's side of a worker: its work is carried out step by step, and it may die between any two of them.
+//! The runtime's side of a worker: its work is performed in steps, and it may die between any two.
 
 use subagent_protocol::definition::Instructions;
 use subagent_protocol::ids::RequestId;
@@ -11,7 +11,7 @@ use super::site::{Live, Site};
 use super::world::Env;
 
 impl Site {
-    /// The daemon starts a runtime. It begins its journal and may die in the middle of that.
+    /// The daemon starts a runtime, which begins its journal and may die meanwhile.
     pub(super) fn spawn(&mut self, env: &mut Env) {
         assert!(self.live.is_none() && self.left.is_none(), "two runtimes, or one beside what another left");
         let ids = std::rc::Rc::clone(&self.request_ids);
@@ -42,7 +42,7 @@ impl Site {
             }),
         };
         let (runtime, work) = Runtime::begin(setup, make_request_id, env.now);
-        // The guard starts it at once, if it can; the news of it come later.
+        // The guard starts the agent at once, if it can. The report of it comes later.
         let agent = (env.calm || env.random.below(20) != 0).then(|| Agent::new(&mut env.random));
         let connections = Vec::new();
         self.live = Some(Live { runtime, agent, told_start: false, told_exit: false, connections });
@@ -50,7 +50,7 @@ impl Site {
         self.carry_out(work, env);
     }
 
-    /// Carries out what follows from an event, unless the runtime dies on the way.
+    /// Performs the work of an event, unless the runtime dies on the way.
     pub(super) fn carry_out(&mut self, work: Work, env: &mut Env) {
         let Work { before, records, after } = work;
         for effect in before {
@@ -60,7 +60,7 @@ impl Site {
             for effect in after.clone() {
                 self.perform_effect(effect);
             }
-            // More often than elsewhere: this gap alone is what is to be noticed.
+            // This gap is the one to be detected, so deaths are more frequent here.
             if env.kills_runtime() || !env.calm && env.random.below(50) == 0 {
                 return self.die(env);
             }
@@ -120,7 +120,7 @@ impl Site {
         }
     }
 
-    /// SIGKILL. The guard sees to what was below.
+    /// SIGKILL of the runtime. The guard ends the processes below it.
     pub(super) fn die(&mut self, env: &mut Env) {
         let Some(live) = self.live.take() else { return };
         env.tally.runtime_deaths += 1;
@@ -132,7 +132,7 @@ impl Site {
         }
     }
 
-    /// The guard says that it started the agent, or that it could not.
+    /// The guard reports that it started the agent, or that it failed.
     pub(super) fn agent_starts(&mut self, env: &mut Env) {
         let Some(live) = self.live.as_mut().filter(|live| !live.told_start) else { return };
         live.told_start = true;
@@ -144,7 +144,7 @@ impl Site {
     }
 
     pub(super) fn agent_reads(&mut self, env: &mut Env) -> bool {
-        // What lies in the pipe is read also after the runtime's death.
+        // Data in the pipe is read even after the runtime's death.
         let agent = self.live.as_mut().and_then(|live| live.agent.as_mut()).or(self.left.as_mut());
         agent.is_some_and(|agent| agent.read(&mut self.deeds, &mut env.random, env.calm))
     }
@@ -156,7 +156,7 @@ impl Site {
         }
     }
 
-    /// The runtime reads some of what the agent wrote, cut anywhere.
+    /// The runtime reads a part of the agent's output, cut at any byte.
     pub(super) fn output(&mut self, env: &mut Env) {
         let Some(live) = &mut self.live else { return };
         let Some(agent) = live.agent.as_mut().filter(|_| live.runtime.reads_output()) else { return };
@@ -171,7 +171,7 @@ impl Site {
         self.carry_out(work, env);
     }
 
-    /// The agent's end is noticed, after all that it wrote.
+    /// The runtime notices the agent's end after reading all its output.
     pub(super) fn agent_ended(&mut self, env: &mut Env) {
         let Some(live) = self.live.as_mut().filter(|live| live.told_start && !live.told_exit) else { return };
         let Some(agent) = live.agent.as_mut() else { return };
@@ -189,7 +189,7 @@ impl Site {
         }
     }
 
-    /// The guard has ended everything that the agent left.
+    /// The guard has ended all processes that the agent left.
     pub(super) fn guard_is_done(&mut self, env: &mut Env) {
         if self.left.take().is_some() {
             return;
@@ -199,7 +199,7 @@ impl Site {
         self.carry_out(work, env);
     }
 
-    /// A timer of the runtime goes off, if one is due.
+    /// Fires a timer of the runtime, if one is due.
     pub(super) fn timer(&mut self, env: &mut Env) {
         if let Some(work) = self.live.as_mut().and_then(|live| live.runtime.elapse(env.now)) {
             self.carry_out(work, env);
@@ -213,12 +213,12 @@ impl Site {
         }
     }
 
-    /// A frame arrives at the runtime: in order while it is calm, else perhaps late, twice or never.
+    /// Delivers a frame to the runtime: in order while calm, else maybe late, twice or never.
     pub(super) fn frame_to_runtime(&mut self, env: &mut Env) -> bool {
         let Some(live) = &mut self.live else { return false };
         let waiting = live.connections.iter().filter(|open| !open.to_runtime.is_empty()).count();
         if waiting == 0 {
-            // An end that is closed is noticed behind the last frame.
+            // A closed connection is noticed after its last frame.
             live.connections.retain(|open| {
                 if !open.held {
                     live.runtime.closed(open.id);

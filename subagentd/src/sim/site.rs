@@ -1,4 +1,4 @@
-//! One worker with all that belongs to it: what is stored, what the daemon knows, what lives, what lies on disk.
+//! One simulated worker: stored rows, daemon memory, live processes and journal files.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,51 +14,51 @@ use crate::core::Action;
 use crate::core::tests::checker::Checker;
 use crate::store::Cursor;
 
-/// A connection between daemon and runtime, with what is under way in it.
+/// A connection between daemon and runtime, with frames in transit.
 pub(super) struct Connection {
     pub(super) id: u64,
     pub(super) to_runtime: VecDeque<Vec<u8>>,
     pub(super) to_daemon: VecDeque<Vec<u8>>,
-    /// The hello was delivered.
+    /// Whether the hello was delivered.
     pub(super) greeted: bool,
-    /// The daemon's end is open.
+    /// Whether the daemon's end is open.
     pub(super) held: bool,
-    /// The runtime's end is closed.
+    /// Whether the runtime's end is closed.
     pub(super) dropped: bool,
 }
 
-/// A runtime that lives, and what lives below it.
+/// A live runtime and the agent below it.
 pub(super) struct Live {
     pub(super) runtime: bare::Runtime,
     pub(super) agent: Option<Agent>,
-    /// The agent's start was handed in.
+    /// Whether the agent's start was reported.
     pub(super) told_start: bool,
-    /// The agent's end was handed in.
+    /// Whether the agent's end was reported.
     pub(super) told_exit: bool,
     pub(super) connections: Vec<Connection>,
 }
 
-/// What the daemon remembers as long as it lives.
+/// Memory of the daemon, lost with its process.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// The connection that it uses.
+    /// Id of the connection in use.
     pub(super) connection: Option<u64>,
-    /// Its hello was answered.
+    /// Whether its hello was answered.
     pub(super) greeted: bool,
-    /// Commands without an answer.
+    /// Commands without an answer, by id.
     pub(super) unanswered: BTreeMap<u64, Asked>,
     pub(super) next_id: u64,
     pub(super) todo: VecDeque<Action>,
     pub(super) settled: bool,
-    /// The journal holds more than was taken in.
+    /// Whether the journal has records that are not ingested.
     pub(super) more: bool,
-    /// It knows of a live runtime.
+    /// Whether the daemon knows of a live runtime.
     pub(super) runtime: bool,
     pub(super) damaged: bool,
     pub(super) clean_end: bool,
 }
 
-/// What a command was about.
+/// The subject of a command.
 pub(super) enum Asked {
     Prompt(u64),
     Cancel(u64),
@@ -67,41 +67,41 @@ pub(super) enum Asked {
     Hibernate,
 }
 
-/// What the store keeps beside the rows of the rules.
+/// Values that the store keeps beside the rules' rows.
 pub(super) struct Stored {
     pub(super) cursor: Cursor,
     pub(super) incarnation: u64,
     pub(super) may_live: bool,
     pub(super) boot: u64,
     pub(super) session: Option<String>,
-    /// Whether the session holds what the definition adds.
+    /// Whether the session has received the definition's prompt.
     pub(super) instructed: bool,
     /// Whether the last record is the guard's proof.
     pub(super) proof: bool,
-    /// The result of each key.
+    /// Result of each idempotency key.
     pub(super) keys: BTreeMap<u64, u64>,
-    /// How often each key was carried out; knows what the store may forget.
+    /// Number of executions per key, kept even if the store loses the key.
     pub(super) carried_out: BTreeMap<u64, u32>,
 }
 
-/// What was told to people, who remember it.
+/// Results that clients received and remember.
 #[derive(Default)]
 pub(super) struct Told {
-    /// The turn of each key.
+    /// Turn of each key.
     pub(super) turns: BTreeMap<u64, u64>,
-    /// The decision of each permission request.
+    /// Decision of each permission request.
     pub(super) decisions: BTreeMap<RequestId, Option<String>>,
-    /// The end of each turn.
+    /// End of each turn.
     pub(super) ends: BTreeMap<u64, (TurnStatus, Dispatched)>,
 }
 
-/// The requests of messages that may wait.
+/// Requests to the queue.
 #[derive(Default)]
 pub(super) struct Requests {
-    /// The result of each key, as it is stored.
+    /// Stored result of each key.
     pub(super) keys: BTreeMap<u64, TurnId>,
     pub(super) unanswered: BTreeSet<u64>,
-    /// The result of each key, as it was told.
+    /// Result of each key as reported to the client.
     pub(super) told: BTreeMap<u64, TurnId>,
 }
 
@@ -111,22 +111,22 @@ pub(super) struct Site {
     pub(super) stored: Stored,
     pub(super) memory: Memory,
     pub(super) live: Option<Live>,
-    /// What a dead runtime left and the guard has not ended yet.
+    /// Processes of a dead runtime that the guard has not ended yet.
     pub(super) left: Option<Agent>,
     pub(super) journal: BTreeMap<u64, Vec<u8>>,
     pub(super) deeds: Deeds,
     pub(super) told: Told,
-    /// Which question each permission request is.
+    /// Number of the question of each permission request.
     pub(super) asks: BTreeMap<RequestId, u64>,
-    /// What people decided.
+    /// Decisions that clients made.
     pub(super) decided: BTreeMap<RequestId, Option<String>>,
-    /// The end of a journal may be missing.
+    /// Whether the end of a journal may be missing after a power loss.
     pub(super) rebooted: bool,
     pub(super) request_ids: Rc<Cell<u64>>,
     pub(super) next_key: u64,
     pub(super) unanswered_keys: BTreeSet<u64>,
     pub(super) queue: Requests,
-    /// What is stored of its task, if it has one.
+    /// Stored state of its task, if it has one.
     pub(super) task: Option<Task>,
 }
 
@@ -165,12 +165,12 @@ impl Site {
         }
     }
 
-    /// The text of a turn's prompt.
+    /// Returns the prompt text of a turn.
     pub(super) fn text(&self, turn: u64) -> String {
         format!("worker {} turn {turn}", self.index)
     }
 
-    /// For people.
+    /// Describes the state for a failed assertion.
     pub(super) fn describe(&self) -> String {
         let (memory, stored) = (&self.memory, &self.stored);
         let live = self.live.as_ref().map(|live| {
@@ -199,11 +199,11 @@ impl Site {
         )
     }
 
-    /// What must hold at every moment.
+    /// Checks the invariants, after each event.
     pub(super) fn check(&mut self) {
         self.check_task();
         let rows = &self.checker.rows;
-        // 1: what was acknowledged is stored.
+        // 1: acknowledged work is stored.
         for (key, turn) in &self.told.turns {
             assert!(rows.turns.contains_key(turn), "turn {turn} of key {key} was accepted and is not stored");
         }
@@ -211,7 +211,7 @@ impl Site {
         for (key, times) in &self.stored.carried_out {
             assert!(*times <= 1, "key {key} was carried out {times} times");
         }
-        // 3: one end, which stays, and tells the truth about the prompt.
+        // 3: a turn ends once, finally, and with the true dispatch state of its prompt.
         for (no, row) in &rows.turns {
             let now = (row.status, row.dispatched);
             if let Some(before) = self.told.ends.get(no) {
@@ -233,7 +233,7 @@ impl Site {
                 assert!(self.deeds.answered.contains(&text), "turn {no} was not completed");
             }
         }
-        // 5: nobody answers in the user's name, and what is told of an answer is true.
+        // 5: no answer is given in the user's name, and reported answers are true.
         for (request_id, status) in rows.approvals() {
             let Some(ask) = self.asks.get(request_id) else { continue };
             let given = self.deeds.answers.get(ask).cloned().flatten();
@@ -263,7 +263,7 @@ impl Site {
                 "{request_id} was answered to the agent, and {status} is told"
             );
         }
-        // 6: nothing of a stopped worker is left.
+        // 6: a stopped worker has no processes left.
         if self.checker.worker.state == crate::core::worker::State::Stopped {
             assert!(self.live.is_none() && self.left.is_none(), "stopped, and something is left");
         }

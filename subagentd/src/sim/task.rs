@@ -1,4 +1,4 @@
-//! A worker that has a task: what the store keeps of that, places that are taken by others, and ends from outside.
+//! A worker with a task: its stored state, slots taken by other tasks, and ends from outside.
 
 use subagent_protocol::api::TaskStatus;
 use subagent_protocol::state::TurnStatus;
@@ -9,25 +9,25 @@ use super::world::Env;
 use crate::core::task::{self, LastTurn, TaskEnding};
 use crate::core::worker::{Input, State};
 
-/// What the store keeps of a task.
+/// Stored state of a task.
 #[derive(Default)]
 pub(super) struct Task {
     ending: Option<TaskEnding>,
     outcome: Option<TaskStatus>,
-    /// The turns that its worker had when it was looked at last, and when its present run began.
+    /// Turn counts of the worker at the last check, and at the start of the current run.
     turns: usize,
     first: usize,
-    /// How often it has ended.
+    /// Number of times the task has ended.
     pub(super) ends: u64,
 }
 
 impl Site {
-    /// Whether a turn could be begun: what is no task asks nobody, and of a tree others may have all places.
+    /// Whether a turn may begin. Without a task always; in a tree, others may hold all slots.
     pub(super) fn has_place(&self, env: &mut Env) -> bool {
         self.task.is_none() || env.calm || env.random.below(3) != 0
     }
 
-    /// What somebody says to an idle task waits if there is no place for it.
+    /// Queues a message to an idle task if no slot is free.
     pub(super) fn in_its_place(&self, input: Input, env: &mut Env) -> Input {
         let idle = matches!(self.checker.worker.state, State::Idle | State::Error);
         if !idle || self.has_place(env) {
@@ -36,7 +36,7 @@ impl Site {
         input.clone().waiting(None).unwrap_or(input)
     }
 
-    /// It has something to do again, which is stored with what that is.
+    /// Begins a new run of an ended task, in the step that adds the work.
     pub(super) fn goes_on(&mut self, env: &Env) {
         let turns = self.checker.rows.turns.len();
         let Some(task) = self.task.as_mut().filter(|task| task.outcome.is_some()) else { return };
@@ -45,7 +45,7 @@ impl Site {
         }
     }
 
-    /// What waits goes on; of a task in the same step only if there is a place.
+    /// Resumes the queue. For a task, its next turn begins in the same step only if a slot is free.
     pub(super) fn resume_queue(&mut self, env: &mut Env) {
         let queue = &self.checker.worker.queue;
         let (gated, was_paused) = (queue.gated, queue.paused.is_some());
@@ -55,13 +55,13 @@ impl Site {
         self.order(Input::ResumeQueue, env);
         self.checker.worker.queue.gated = gated;
         let queue = &self.checker.worker.queue;
-        // Also one whose worker is being started: what waits begins when it has a session.
+        // Also while the worker starts: queued messages begin when it has a session.
         if was_paused && queue.paused.is_none() && !queue.turns.is_empty() {
             self.goes_on(env);
         }
     }
 
-    /// Somebody, or a limit, ends it.
+    /// Ends the task by request or limit.
     pub(super) fn end_task(&mut self, env: &mut Env) {
         if !self.serves(env) {
             return;
@@ -74,7 +74,8 @@ impl Site {
         }
     }
 
-    /// Ends the task if that is what its worker has come to. One that has ended has nothing to do, until somebody says more.
+    /// Ends the task if its worker's state implies it. An ended task stays ended until it gets
+    /// another message.
     pub(super) fn check_task(&mut self) {
         let (worker, rows) = (&self.checker.worker, &self.checker.rows);
         let Some(task) = &mut self.task else { return };
@@ -82,7 +83,7 @@ impl Site {
             if task.outcome.take().is_some() {
                 task.first = task.turns;
             }
-            // What is begun behind an end was said after it.
+            // A turn that begins after an end was requested later than that end.
             (task.ending, task.turns) = (None, rows.turns.len());
         }
         if task.outcome.is_none() {

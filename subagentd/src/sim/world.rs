@@ -1,4 +1,4 @@
-//! The world: its clock, its network, its daemon, and what happens next.
+//! The simulated world: clock, network, daemon, and the choice of the next event.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use super::site::Site;
 use super::task::Task;
 use crate::core::worker::State;
 
-/// Workers of a world.
+/// Number of workers in a world.
 const WORKERS: usize = 3;
-/// Rounds of half a second until everything must have come to rest.
+/// Maximum rounds of half a second until the world is at rest.
 const ROUNDS: usize = 600;
 
-/// What happened in a history, or in many.
+/// Event counts of one history, or of many.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) turns: u64,
@@ -70,40 +70,40 @@ impl Tally {
         }
     }
 
-    /// A simulation in which nothing happens proves nothing.
+    /// Checks that the histories exercise every kind of event.
     pub(super) fn assert_lively(&self, histories: usize) {
         let mut all = self.clone();
-        // An end that is missing in a journal that can be read is the one thing that never happens.
+        // A missing end in a readable journal must never occur.
         let [seen @ .., unknown_ends] = all.fields();
         let lively = seen.iter().all(|count| **count > histories as u64 / 20) && *unknown_ends == 0;
         assert!(lively, "hardly anything happened in {histories} histories: {self:?}");
     }
 }
 
-/// What all workers of a world share.
+/// State shared by all workers of a world.
 pub(super) struct Env {
     pub(super) random: Random,
     pub(super) broken: Option<Break>,
-    /// Messages wait in some histories; with them, workers are hardly ever idle.
+    /// Whether messages are queued in this history. With queues, workers are rarely idle.
     pub(super) queues: bool,
-    /// Nothing goes wrong any more.
+    /// Whether faults have stopped.
     pub(super) calm: bool,
-    /// Of so many moments in which something could die, it dies in one.
+    /// A process dies at one in this many opportunities.
     pub(super) temper: u64,
-    /// The clock that never goes back, in milliseconds, and the one that people set.
+    /// Monotonic clock and wall clock, in milliseconds.
     pub(super) now: u64,
     pub(super) wall: i64,
     pub(super) boot: u64,
     pub(super) generation: u64,
     pub(super) connections: u64,
     pub(super) daemon_up: bool,
-    /// The daemon was killed; whatever it was doing ends here.
+    /// Whether the daemon was killed during the current event.
     pub(super) daemon_dies: bool,
     pub(super) tally: Tally,
 }
 
 impl Env {
-    /// A commit is done, and nothing that follows from it yet.
+    /// A commit is done; its actions are not performed yet.
     pub(super) fn after_commit(&mut self) {
         if !self.calm && self.random.below(self.temper) == 0 {
             self.daemon_dies = true;
@@ -114,7 +114,7 @@ impl Env {
         !self.calm && self.random.below(self.temper * 2) == 0
     }
 
-    /// The next frame that arrives, if one does: perhaps not the first one, perhaps not for the last time.
+    /// Returns the next frame that arrives, if any. Frames may be reordered or duplicated.
     pub(super) fn network(&mut self, waiting: &mut VecDeque<Vec<u8>>, only_first: bool) -> Option<Vec<u8>> {
         if self.calm || only_first {
             return waiting.pop_front();
@@ -167,7 +167,7 @@ impl World {
         Self { env, sites }
     }
 
-    /// Everything goes wrong that can.
+    /// Runs random events with faults.
     pub(super) fn trouble(&mut self) {
         for _ in 0..150 + self.env.random.below(300) {
             let index = usize::try_from(self.env.random.below(WORKERS as u64)).unwrap();
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// What the daemon does before anything else, and what must hold.
+    /// Runs the daemon's follow-up work and checks the invariants.
     fn after(&mut self) {
         for site in &mut self.sites {
             if self.env.daemon_up {
@@ -244,7 +244,7 @@ impl World {
                     site.checker.rows.queue = crate::core::queue::Queue::default();
                 }
                 site.checker.reload();
-                // What is on its way to a runtime may still arrive there.
+                // Frames to a runtime may still arrive.
                 site.disconnect();
                 if self.env.broken == Some(Break::KeysAreForgotten) {
                     site.stored.keys.clear();
@@ -268,7 +268,7 @@ impl World {
         }
     }
 
-    /// Nothing survives but what is on disk, and of the journals perhaps not the end.
+    /// Reboots: only files survive, and the end of a journal may be lost.
     fn reboot(&mut self) {
         if self.env.random.below(10) != 0 {
             return;
@@ -293,7 +293,8 @@ impl World {
         }
     }
 
-    /// Everything is left alone until it rests, is stopped, and rests for good.
+    /// Stops all faults, waits until the world is at rest, stops the workers, and checks the final
+    /// state.
     pub(super) fn settle(mut self) -> Tally {
         self.env.calm = true;
         for site in &mut self.sites {
