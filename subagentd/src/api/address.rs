@@ -1,6 +1,5 @@
-//! The worker that a request is about: an id, a name, the beginning of an id, or `@last`.
-//!
-//! Must not decide who may see or change the worker.
+//! Resolves the worker address in a path: an id, a name, an id prefix, or `@last`.
+//! It must not decide who may see or change the worker.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,12 +13,13 @@ use super::reply::Failure;
 use super::state::Api;
 use crate::supervisor::Supervisor;
 
-/// The worker that was started or addressed last. A new daemon begins with the one that changed last.
+/// The worker that was started or addressed last. A new daemon starts with the one that changed
+/// last.
 #[derive(Debug, Clone, Default)]
 pub struct LastWorker(Arc<Mutex<Option<String>>>);
 
 impl LastWorker {
-    /// Remembers a worker.
+    /// Stores the id of the last addressed worker.
     pub(super) fn set(&self, worker_id: &str) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker_id.to_owned());
     }
@@ -29,7 +29,7 @@ impl LastWorker {
     }
 }
 
-/// The id of the worker that an address means; an address that fits no worker stays as it is.
+/// Returns the id of the addressed worker. An address that matches no worker is returned unchanged.
 ///
 /// # Errors
 /// `WORKER_NOT_FOUND` for `@last` without workers, `AMBIGUOUS_WORKER{candidates}`, `STORAGE_ERROR`.
@@ -43,7 +43,7 @@ pub(super) async fn resolve(api: &Api, address: &str) -> Result<String> {
     Ok(worker_id)
 }
 
-/// The id of the worker that the path names.
+/// Extractor for the id of the worker in the path.
 pub(super) struct Addressed(pub(super) String);
 
 #[derive(Deserialize)]
@@ -60,7 +60,7 @@ impl FromRequestParts<Api> for Addressed {
     }
 }
 
-/// The request behind the worker in the path.
+/// The request id after the worker in the path.
 #[derive(Deserialize)]
 pub(super) struct RequestOfPath {
     pub(super) request: String,

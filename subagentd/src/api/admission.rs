@@ -1,7 +1,6 @@
-//! Which connections are kept. Processes below a worker may have few connections, silent ones are bounded for every
-//! process, and the owner always finds room. The connection that has been silent for the longest is closed first.
-//!
-//! Decides nothing about requests.
+//! Limits open connections: processes below a worker get few, silent ones are limited per process,
+//! and the owner always has room. The connection silent for the longest is closed first. It decides
+//! nothing about requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,35 +10,36 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::sync::Notify;
 
-/// Descriptors that are kept for everything but connections, at least.
+/// Minimum number of descriptors reserved for everything but connections.
 const MIN_RESERVE: u64 = 128;
-/// A connection needs two: its socket, and the process behind it.
+/// Descriptors per connection: its socket and the pidfd of its process.
 const DESCRIPTORS: u64 = 2;
-/// Connections in all, however many descriptors there are.
+/// Maximum number of connections, even with more descriptors.
 const MAX_TOTAL: u64 = 4096;
-/// Connections from below one worker.
+/// Maximum number of connections from below one worker.
 const MAX_BELOW_WORKER: usize = 64;
-/// Silent connections of one process.
+/// Maximum number of silent connections of one process.
 const MAX_SILENT: usize = 256;
-/// Connections whose answer is not read, in all. Each holds a page of events and what waits to be written.
+/// Maximum number of connections with an unread answer. Each holds a page of events and its write
+/// buffer.
 const MAX_STALLED: usize = 64;
 
-/// On whose behalf a connection was opened.
+/// The principal that opened a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Party {
     /// The owner of the workers.
     Owner,
-    /// The agent of this worker, or something below it.
+    /// The agent of this worker, or a process below it.
     Below(WorkerId),
-    /// A process that could not be placed.
+    /// A process whose ancestors are unknown.
     Unplaced,
 }
 
-/// How many connections there may be.
+/// Limits on the number of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
     total: usize,
-    /// From below all workers together, and from processes that could not be placed.
+    /// Limit for all workers together, and for processes with unknown ancestors.
     below: usize,
     below_worker: usize,
     silent: usize,
@@ -47,7 +47,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Those that fit into the descriptors of this process.
+    /// Derives the limits from the descriptor limit of this process.
     pub(super) fn of_process() -> Self {
         Self::within(getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft))
     }
@@ -71,13 +71,13 @@ impl Limits {
 struct Entry {
     party: Party,
     process: ProcessId,
-    /// A request is being answered.
+    /// Whether a request is being answered.
     serving: bool,
-    /// The client does not read its answer.
+    /// Whether the client does not read its answer.
     stalled: bool,
-    /// It was told to end.
+    /// Whether the connection was ordered to close.
     ending: bool,
-    /// Grows with each change of any connection.
+    /// Counter value of the last change; it grows with each change of any connection.
     since: u64,
     end: Arc<Notify>,
 }
@@ -99,11 +99,11 @@ struct Table {
     open: BTreeMap<u64, Entry>,
 }
 
-/// All connections. Cheap to clone.
+/// The table of open connections. A clone is cheap.
 #[derive(Debug, Clone)]
 pub(super) struct Admission(Arc<Mutex<Table>>);
 
-/// The place of one connection, given back when it is dropped.
+/// The slot of one connection, freed on drop.
 #[derive(Debug)]
 pub(super) struct Seat {
     admission: Admission,
@@ -116,7 +116,8 @@ impl Admission {
         Self(Arc::new(Mutex::new(Table { limits, clock: 0, open: BTreeMap::new() })))
     }
 
-    /// A place for a new connection, perhaps that of a silent one, which is told to end. `None`: it must be closed.
+    /// Admits a new connection, if necessary by closing a silent one. `None` means that it must be
+    /// closed.
     pub(super) fn admit(&self, party: Party, process: ProcessId) -> Option<Seat> {
         let mut table = self.table();
         if !table.make_room(&party, process) {
@@ -142,7 +143,7 @@ impl Table {
         self.clock
     }
 
-    /// Whether there is room for one more, after a silent one was told to end.
+    /// Whether a slot is free, after closing a silent connection if necessary.
     fn make_room(&mut self, party: &Party, process: ProcessId) -> bool {
         let limits = self.limits;
         let is_owner = *party == Party::Owner;
@@ -151,7 +152,7 @@ impl Table {
         let own = |entry: &Entry| entry.party == Party::Owner && entry.process == process;
         if is_owner {
             self.fits(limits.silent, |entry| own(entry) && entry.is_silent(), own);
-            // The owner is never turned away: what lies beyond is a matter of descriptors.
+            // The owner is never refused. Beyond this, only descriptors are the limit.
             let _ = self.fits(limits.total, |_| true, below) || self.fits(limits.total, |_| true, |_| true);
             return true;
         }
@@ -160,8 +161,8 @@ impl Table {
             && self.fits(limits.total, |_| true, below)
     }
 
-    /// Whether one more than are counted stays within the limit, after the oldest silent one of those that may go was told to
-    /// end.
+    /// Whether the limit allows one more counted connection, after closing the oldest silent one
+    /// that `may_go` if necessary.
     fn fits(
         &mut self,
         limit: usize,
@@ -175,7 +176,7 @@ impl Table {
         self.end_oldest(|entry| entry.is_silent() && may_go(entry))
     }
 
-    /// Tells the oldest of these to end; says whether there was one.
+    /// Orders the oldest matching connection to close. Returns whether there was one.
     fn end_oldest(&mut self, which: impl Fn(&Entry) -> bool) -> bool {
         let oldest = self.open.values_mut().filter(|entry| which(entry)).min_by_key(|entry| entry.since);
         if let Some(entry) = oldest {
@@ -194,7 +195,7 @@ impl Table {
         }
     }
 
-    /// Gives up the oldest answer that is not read if there are too many.
+    /// Closes the oldest unread answer if there are too many.
     fn bound_stalled(&mut self) {
         if self.open.values().filter(|entry| entry.is_stalled()).count() > self.limits.stalled {
             let _ = self.end_oldest(|entry| entry.is_stalled() && entry.party != Party::Owner)
@@ -204,17 +205,17 @@ impl Table {
 }
 
 impl Seat {
-    /// Ends when the connection must end.
+    /// Waits until the connection must close.
     pub(super) async fn must_end(&self) {
         self.end.notified().await;
     }
 
-    /// Whether a request is being answered.
+    /// Stores whether a request is being answered.
     pub(super) fn serves(&self, serving: bool) {
         self.admission.table().change(self.id, |entry| entry.serving = serving);
     }
 
-    /// Whether the client does not read what is written.
+    /// Stores whether the client has stopped reading.
     pub(super) fn stalls(&self, stalled: bool) {
         let mut table = self.admission.table();
         table.change(self.id, |entry| entry.stalled = stalled);
@@ -261,7 +262,7 @@ mod tests {
         seats[2].serves(true);
         fourth.serves(true);
         assert!(admission.admit(below(1), process(8)).is_none(), "no connection is silent");
-        // Others have their own.
+        // Each worker has its own limit.
         let other = admission.admit(below(2), process(9)).unwrap();
         drop(seats);
         assert!(!ends(&other) && admission.admit(below(1), process(8)).is_some());
@@ -300,7 +301,7 @@ mod tests {
             seat.stalls(true);
         }
         assert_eq!(seats.iter().map(ends).collect::<Vec<_>>(), [true, false, false, false]);
-        // One that is read again is as good as any.
+        // A connection that is read again counts as any other.
         seats[1].stalls(false);
         seats[3].stalls(true);
         assert!(!ends(&seats[1]) && !ends(&seats[2]));

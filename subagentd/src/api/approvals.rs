@@ -1,4 +1,4 @@
-//! Permission requests and elicitations: the open ones, and answers to them.
+//! Handlers for approval requests and elicitations: list and answer.
 
 use axum::extract::State;
 use serde::Serialize;
@@ -13,18 +13,18 @@ use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
-/// Data of `approval.listed`.
+/// Data of the response `approval.listed`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ApprovalList {
-    /// The open requests, oldest first.
+    /// Open approval requests of the worker, oldest first.
     items: Vec<PendingApproval>,
-    /// How many.
+    /// Number of the listed requests.
     count: usize,
 }
 
-/// `GET /v1/workers/{worker}/approvals`
+/// Lists the open approval requests and elicitations of a worker.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/approvals", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`approval.listed`", body = Envelope<ApprovalList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -36,7 +36,7 @@ pub(super) async fn list(
     Ok(Reply("approval.listed", ApprovalList { count: items.len(), items }))
 }
 
-/// `POST /v1/workers/{worker}/approvals/{request}`
+/// Decides an approval request of a worker.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/approvals/{request}", request_body = Decide, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("request" = String, Path, description = "The id of the permission request")), responses((status = 200, description = "`approval.decided`", body = Envelope<ApprovalDecided>))))]
 pub(super) async fn decide(
     State(api): State<Api>,
@@ -49,7 +49,7 @@ pub(super) async fn decide(
     Ok(Reply("approval.decided", decided))
 }
 
-/// `POST /v1/workers/{worker}/elicitations/{request}`
+/// Answers an elicitation of a worker.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/elicitations/{request}", request_body = Answer, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("request" = String, Path, description = "The id of the elicitation")), responses((status = 200, description = "`elicitation.answered`", body = Envelope<ElicitationAnswered>))))]
 pub(super) async fn answer(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! Copies of the database.
+//! Handlers for copies of the database.
 
 use axum::extract::State;
 use subagent_protocol::api::{BackUp, BackedUp};
@@ -11,7 +11,7 @@ use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
-/// `POST /v1/daemon/backup`
+/// Writes a backup of the database to a file.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/daemon/backup", request_body = BackUp, responses((status = 200, description = "`state.backed_up`", body = Envelope<BackedUp>))))]
 pub(super) async fn create(
     State(api): State<Api>,

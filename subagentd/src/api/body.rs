@@ -1,4 +1,5 @@
-//! Reading requests: JSON bodies, queries and names in paths, with our own errors instead of the framework's texts.
+//! Extractors for JSON bodies, queries and path parameters. Errors are our envelopes, not the
+//! framework's texts.
 
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header::CONTENT_LENGTH;
@@ -10,7 +11,8 @@ use subagent_protocol::{Code, Error};
 use super::incoming;
 use super::reply::Failure;
 
-/// A JSON body; an empty one counts as `{}`. The content type is not looked at: there is only one.
+/// A JSON body; an empty body counts as `{}`. The content type is ignored, since only JSON is
+/// accepted.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -25,7 +27,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
-    // The deserializer also takes an array of the fields.
+    // serde would also accept an array of the fields.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         let error = "expected an object, not an array";
         let message = format!("the body is not the JSON that this request takes: {error}");
@@ -38,7 +40,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
     })
 }
 
-/// The parameters after the `?`.
+/// Extractor for the query parameters.
 pub(super) struct Params<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -53,7 +55,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// The names in the path.
+/// Extractor for the path parameters.
 pub(super) struct Names<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Names<T> {
@@ -70,7 +72,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Names<T
     }
 }
 
-/// A parameter that is on or off; named without a value it is on.
+/// Deserializes a boolean parameter; a name without a value means true.
 pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     match String::deserialize(deserializer)?.as_str() {
         "" | "1" | "true" => Ok(true),

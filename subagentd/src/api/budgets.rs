@@ -1,4 +1,4 @@
-//! Budgets of controllers and workers.
+//! Handlers for the budgets of controllers and workers.
 
 use axum::extract::State;
 use subagent_protocol::api::{ChangeControllerBudget, ControllerChoice};
@@ -13,7 +13,7 @@ use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
-/// `GET /v1/budgets?controllerId=&hintedControllerId=&workspaceKey=`
+/// Returns the budgets of a controller and of its workers.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/budgets", params(("controllerId" = Option<String>, Query, description = "Named explicitly"), ("hintedControllerId" = Option<String>, Query, description = "Found in the hint file of the workspace"), ("workspaceKey" = String, Query, description = "The workspace")), responses((status = 200, description = "`budget.shown`", body = Envelope<BudgetsShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -23,7 +23,7 @@ pub(super) async fn show(
     Ok(Reply("budget.shown", api.supervisor.budgets(choice).await?))
 }
 
-/// `POST /v1/budgets`
+/// Changes the budget limits of a controller.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/budgets", request_body = ChangeControllerBudget, responses((status = 200, description = "`budget.set`", body = Envelope<BudgetsShown>))))]
 pub(super) async fn change(
     State(api): State<Api>,
@@ -33,7 +33,7 @@ pub(super) async fn change(
     Ok(Reply("budget.set", api.supervisor.change_budget(caller, request).await?))
 }
 
-/// `GET /v1/workers/{worker}/budget`
+/// Returns the budget of a worker.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/budget", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`budget.shown`", body = Envelope<WorkerBudget>))))]
 pub(super) async fn show_worker(
     State(api): State<Api>,
@@ -44,7 +44,7 @@ pub(super) async fn show_worker(
     Ok(Reply("budget.shown", api.supervisor.worker_budget(&worker).await?))
 }
 
-/// `POST /v1/workers/{worker}/budget`
+/// Changes the budget limits of a worker.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/budget", request_body = LimitsChange, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`budget.set`", body = Envelope<WorkerBudget>))))]
 pub(super) async fn change_worker(
     State(api): State<Api>,

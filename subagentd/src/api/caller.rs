@@ -1,7 +1,6 @@
-//! Who asks: what the request's headers claim (the owner's handle), and what the connection proves (whether it comes
-//! from below one of our agents).
-//!
-//! A handler gets a `Caller` only through [`Owner`], and so cannot change anything in an agent's name.
+//! Identifies the caller: the handle claimed by its headers, and the origin proved by its
+//! connection. Handlers get a `Caller` only through [`Owner`], so they cannot act in an agent's
+//! name.
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::HeaderMap;
@@ -17,12 +16,12 @@ use crate::descriptors;
 use crate::peer::{self, Origin, Peer, PeerError};
 use crate::supervisor::{Caller, Sight, TaskCaller};
 
-/// The longest idempotency key, in bytes.
+/// Maximum length of an idempotency key in bytes.
 const MOST_KEY_BYTES: usize = 256;
-/// Processes for which one request is passed on.
+/// Maximum number of processes on whose behalf one request is sent.
 const MAX_BEHALF: usize = 16;
 
-/// Somebody who is not below a worker, and may therefore change things if the handle allows it.
+/// A caller that is not below a worker, and may make changes if its handle allows.
 pub(super) struct Owner(pub(super) Caller);
 
 impl FromRequestParts<Api> for Owner {
@@ -36,7 +35,7 @@ impl FromRequestParts<Api> for Owner {
     }
 }
 
-/// Somebody who looks. From below a worker only that worker can be seen.
+/// A caller that only reads. From below a worker it sees only that worker.
 pub(super) struct Reader {
     only: Option<WorkerId>,
     what: String,
@@ -55,12 +54,12 @@ impl FromRequestParts<Api> for Reader {
 }
 
 impl Reader {
-    /// The only worker that this reader can see; `None`: all.
+    /// The only worker that this caller sees; `None` means all.
     pub(super) fn only(&self) -> Option<&WorkerId> {
         self.only.as_ref()
     }
 
-    /// What this reader sees of the tasks below a worker.
+    /// Returns the events of tasks below a worker that this caller sees.
     pub(super) fn sight(&self) -> Sight {
         match self.only {
             Some(_) => Sight::Alone,
@@ -68,7 +67,7 @@ impl Reader {
         }
     }
 
-    /// Refuses a look at another worker.
+    /// Refuses to show another worker.
     pub(super) async fn may_see(&self, api: &Api, worker: &str) -> Result<(), Failure> {
         match &self.only {
             Some(only) if only.as_str() != worker => Err(self.refuse(api, only).await),
@@ -76,14 +75,14 @@ impl Reader {
         }
     }
 
-    /// The refusal of a look from below this worker.
+    /// Returns the error for a read from below this worker.
     pub(super) async fn refuse(&self, api: &Api, only: &WorkerId) -> Failure {
         api.supervisor.forbidden(only, &self.what).await.into()
     }
 }
 
-/// Somebody who has to do with tasks: an owner, or the agent of a worker, by the token of the task server that it was given.
-/// Such a token is worth nothing outside of the worker, and no place below the worker without it.
+/// A caller that uses tasks: an owner, or the agent of a worker with its task server's token. The
+/// token is valid only from below its worker, and being below the worker is not enough without it.
 pub(super) struct Tasker(pub(super) TaskCaller);
 
 impl FromRequestParts<Api> for Tasker {
@@ -145,7 +144,7 @@ fn unplaced(process: ProcessId, error: PeerError) -> Failure {
         .into()
 }
 
-/// The processes for which the request is passed on: it can only lose rights by them.
+/// Returns the processes on whose behalf the request is sent. They can only reduce its rights.
 fn behalf(headers: &HeaderMap) -> Result<Vec<ProcessId>> {
     let named = headers.get_all(header::ON_BEHALF_OF).iter().map(|value| {
         let wrong = || {
@@ -168,7 +167,8 @@ fn caller(headers: &HeaderMap) -> Result<Caller> {
     Ok(Caller { handle: handle(headers)?, idempotency_key: idempotency_key(headers)? })
 }
 
-/// The handle, if all its three parts are there; one that is empty counts as absent, as in the environment.
+/// Returns the handle if all three parts are present. An empty part counts as absent, as in the
+/// environment.
 fn handle(headers: &HeaderMap) -> Result<Option<Handle>> {
     let part = |name| text(headers, name).map(|text| text.filter(|text| !text.is_empty()));
     Ok(

@@ -1,28 +1,28 @@
-//! What is looked at before a request is carried out: who could have sent it, and which protocol it speaks. Pure.
+//! Checks before a request is handled: its possible sender, protocol and state dir. Pure.
 
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, Uri};
 use subagent_protocol::api::{DaemonInfo, StateFolder, header};
 use subagent_protocol::{Code, Error, OLDEST_PROTOCOL, PROTOCOL, Result};
 
-/// Headers that only browsers and proxies send. Whoever sends one is not a program of the user that knows this API.
+/// Headers that only browsers and proxies send, never a native client of this API.
 const FOREIGN: &[&str] =
     &["origin", "sec-fetch-site", "sec-fetch-mode", "forwarded", "x-forwarded-host", "x-forwarded-for"];
 
-/// Refuses what must not be carried out.
+/// Refuses requests from browsers, with another protocol, or for another state dir.
 ///
 /// # Errors
-/// `FORBIDDEN_ORIGIN`, `DAEMON_TOO_NEW`, `DAEMON_TOO_OLD`, `STATE_DIR_MISMATCH`, and `INVALID_ARGUMENT` for a protocol that
-/// is no number.
+/// `FORBIDDEN_ORIGIN`, `DAEMON_TOO_NEW`, `DAEMON_TOO_OLD`, `STATE_DIR_MISMATCH`, and
+/// `INVALID_ARGUMENT` for a malformed protocol number.
 pub(super) fn check(uri: &Uri, headers: &HeaderMap, daemon: &DaemonInfo) -> Result<()> {
     origin(uri, headers)?;
     protocol(headers)?;
     state_dir(headers, daemon)
 }
 
-/// Refuses a request that is meant for another state dir: the client is in a copy of this one.
+/// Refuses a request for another state dir: the client works in a copy of this one.
 fn state_dir(headers: &HeaderMap, daemon: &DaemonInfo) -> Result<()> {
-    // Without the header it is a client of an older version, or somebody with curl.
+    // Older clients and manual requests (curl) send no header.
     let (Some(value), Some(own)) = (headers.get(header::STATE_DIR), &daemon.state_folder) else {
         return Ok(());
     };
@@ -64,8 +64,9 @@ fn origin(uri: &Uri, headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// A name of one label, as tools make it up for a socket (`localhost`, `d`), or none. Whatever was resolved or typed
-/// as an address of a network has a dot, a colon beside that of a port, or brackets.
+/// Whether the host is a single label, as clients make up for a socket (`localhost`, `d`), or
+/// empty. Resolved names and network addresses contain a dot, a colon besides the port's, or
+/// brackets.
 fn is_local(host: &[u8]) -> bool {
     let name = match host.iter().position(|byte| *byte == b':') {
         Some(colon) if host[colon + 1..].iter().all(u8::is_ascii_digit) => &host[..colon],
@@ -75,7 +76,7 @@ fn is_local(host: &[u8]) -> bool {
 }
 
 fn protocol(headers: &HeaderMap) -> Result<()> {
-    // Without the header it is somebody with curl, who reads today's documentation.
+    // Manual requests (curl) send no header; they get the current protocol.
     let Some(value) = headers.get(header::PROTOCOL) else { return Ok(()) };
     let spoken: u32 = value.to_str().ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
         Error::new(Code::InvalidArgument, format!("the header {} must be a number", header::PROTOCOL))

@@ -1,4 +1,4 @@
-//! One connection: counted while it exists, and watched for whether its client reads.
+//! A counted connection that detects clients that do not read.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,13 +13,13 @@ use tokio::sync::watch;
 
 use super::admission::Seat;
 
-/// A connection that is counted while it exists.
+/// A stream that is counted while it exists.
 #[derive(Debug)]
 pub(super) struct Counted {
     stream: UnixStream,
     count: watch::Sender<usize>,
     seat: Arc<Seat>,
-    /// Whether the client was found not to read.
+    /// Whether the client was last found not to read.
     stalls: bool,
 }
 
@@ -33,7 +33,7 @@ impl Counted {
         Arc::clone(&self.seat)
     }
 
-    /// Notes whether the client reads.
+    /// Reports whether the client reads, from the result of a write.
     fn watched<T>(&mut self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         let stalls = written.is_pending();
         if stalls != self.stalls {
@@ -92,7 +92,7 @@ impl AsyncWrite for Counted {
     }
 }
 
-/// A request that is being answered; when it is dropped, its connection is silent again.
+/// Marks a request as being answered. On drop its connection is silent again.
 #[derive(Debug)]
 pub(super) struct Attended(Arc<Seat>);
 
@@ -102,7 +102,7 @@ impl Attended {
         Self(Arc::clone(seat))
     }
 
-    /// Lasts until the whole answer was taken.
+    /// Extends the mark until the whole answer was sent.
     pub(super) fn until_given(self, body: Body) -> Body {
         Body::new(AttendedBody { body, _attended: self })
     }
@@ -114,7 +114,7 @@ impl Drop for Attended {
     }
 }
 
-/// An answer during which the connection is not silent.
+/// The body of an answer, with the mark that its connection is not silent.
 struct AttendedBody {
     body: Body,
     _attended: Attended,

@@ -1,41 +1,41 @@
-//! The link between the API and the daemon's life: stop requests go one way, "end what you are doing" the other.
-//!
-//! Must not end anything itself.
+//! Connects the API with the daemon's lifecycle: it sends stop requests and receives the phase of
+//! the shutdown.
+//! It must not stop anything itself.
 
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// More stop requests than this at once are refused; one is enough.
+/// Maximum number of simultaneous stop requests; further ones are refused.
 const MOST_STOP_REQUESTS: usize = 16;
 
-/// How far the end of the daemon has come.
+/// The progress of the daemon's shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// It serves.
+    /// The daemon serves all requests.
     Open,
-    /// Waits and followed events end; other requests get a moment to finish.
+    /// Waits and event streams end; other requests may finish.
     EndWaits,
-    /// Every request but the one to stop ends.
+    /// All requests end except the stop request.
     EndAll,
 }
 
-/// Somebody asks the daemon to end.
+/// A request to stop the daemon.
 #[derive(Debug)]
 pub struct StopRequest {
-    /// Also stop all workers.
+    /// Whether all workers are stopped too.
     pub workers: bool,
-    /// Told when the supervisor is done; the daemon ends right after.
+    /// Receives the result when the supervisor has finished. The daemon exits right after.
     pub done: oneshot::Sender<Result<()>>,
 }
 
-/// The API's end of the link. Cheap to clone.
+/// The API's end of the connection. A clone is cheap.
 #[derive(Debug, Clone)]
 pub struct Control {
     stop: mpsc::Sender<StopRequest>,
     phase: watch::Receiver<Phase>,
 }
 
-/// Makes the link: the API's end, and what the daemon's life keeps of it.
+/// Creates the API's end, the receiver of stop requests and the sender of phases.
 #[must_use]
 pub fn control() -> (Control, mpsc::Receiver<StopRequest>, watch::Sender<Phase>) {
     let (stop, requests) = mpsc::channel(MOST_STOP_REQUESTS);
@@ -44,13 +44,13 @@ pub fn control() -> (Control, mpsc::Receiver<StopRequest>, watch::Sender<Phase>)
 }
 
 impl Control {
-    /// Ends when the daemon's end has come this far (or its life has ended altogether).
+    /// Waits until the shutdown has reached this phase, or the sender is gone.
     pub(super) async fn reached(&self, phase: Phase) {
-        // An error means that the sender is gone, and with it the reason to go on.
+        // An error means that the sender is gone, which counts as the last phase.
         let _ = self.phase.clone().wait_for(|now| *now >= phase).await;
     }
 
-    /// Asks the daemon to end and waits until the supervisor has finished.
+    /// Requests the stop and waits until the supervisor has finished.
     pub(super) async fn stop(&self, workers: bool) -> Result<()> {
         let (done, outcome) = oneshot::channel();
         self.stop.try_send(StopRequest { workers, done }).map_err(|_| ending())?;
@@ -58,7 +58,7 @@ impl Control {
     }
 }
 
-/// What requests get that the end of the daemon cuts short.
+/// Returns the error for requests that the shutdown interrupts.
 pub(super) fn ending() -> Error {
     Error::new(Code::DaemonNotRunning, "the daemon is stopping, so this request was not answered")
         .retryable()

@@ -1,4 +1,4 @@
-//! Controllers: who owns the workers of a workspace.
+//! Handlers for controllers, which own the workers of a workspace.
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
-/// `POST /v1/controllers`
+/// Creates the controller of a workspace and makes the caller its owner.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/controllers", request_body = InitController, responses((status = 200, description = "`controller.initialized`", body = Envelope<ControllerInitialized>))))]
 pub(super) async fn init(
     State(api): State<Api>,
@@ -26,7 +26,7 @@ pub(super) async fn init(
     Ok(Reply("controller.initialized", api.supervisor.init_controller(caller, request).await?))
 }
 
-/// `POST /v1/controllers/attach`
+/// Makes the caller the owner of an existing controller.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/controllers/attach", request_body = AttachController, responses((status = 200, description = "`controller.attached`", body = Envelope<ControllerInitialized>))))]
 pub(super) async fn attach(
     State(api): State<Api>,
@@ -36,7 +36,7 @@ pub(super) async fn attach(
     Ok(Reply("controller.attached", api.supervisor.attach_controller(caller, request).await?))
 }
 
-/// `POST /v1/controllers/release`
+/// Releases the ownership of a controller.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/controllers/release", request_body = ReleaseController, responses((status = 200, description = "`controller.released`", body = Envelope<ControllerReleased>))))]
 pub(super) async fn release(
     State(api): State<Api>,
@@ -46,15 +46,15 @@ pub(super) async fn release(
     Ok(Reply("controller.released", api.supervisor.release_controller(caller, request).await?))
 }
 
-/// The parameters of a list.
+/// Query parameters of the list.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Filter {
-    /// Only that of this workspace.
+    /// Only the controller of this workspace.
     workspace_key: Option<String>,
 }
 
-/// `GET /v1/controllers?workspaceKey=`
+/// Lists controllers, newest first.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/controllers", params(("workspaceKey" = Option<String>, Query, description = "Only this workspace")), responses((status = 200, description = "`controller.recovered`", body = Envelope<ControllersRecovered>))))]
 pub(super) async fn recover(
     State(api): State<Api>,
@@ -64,7 +64,7 @@ pub(super) async fn recover(
     Ok(Reply("controller.recovered", api.supervisor.recover_controllers(filter.workspace_key).await?))
 }
 
-/// `GET /v1/controllers/status?controllerId=&hintedControllerId=&workspaceKey=`
+/// Returns the state of a controller.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/controllers/status", params(("controllerId" = Option<String>, Query, description = "Named explicitly"), ("hintedControllerId" = Option<String>, Query, description = "Found in the hint file of the workspace"), ("workspaceKey" = String, Query, description = "The workspace")), responses((status = 200, description = "`controller.status`", body = Envelope<ControllerStatus>))))]
 pub(super) async fn status(
     State(api): State<Api>,
@@ -74,7 +74,7 @@ pub(super) async fn status(
     Ok(Reply("controller.status", api.supervisor.controller_status(caller, choice).await?))
 }
 
-/// `GET /v1/controllers/resolve?controllerId=&hintedControllerId=&workspaceKey=`
+/// Returns the id of the controller that a new worker would get.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/controllers/resolve", params(("controllerId" = Option<String>, Query, description = "Named explicitly"), ("hintedControllerId" = Option<String>, Query, description = "Found in the hint file of the workspace"), ("workspaceKey" = String, Query, description = "The workspace")), responses((status = 200, description = "`controller.resolved`", body = Envelope<serde_json::Value>))))]
 pub(super) async fn resolve(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! The daemon itself: what it is, how its workers are, and its end.
+//! Handlers for the daemon itself: description, health and stop.
 
 use std::time::Duration;
 
@@ -18,21 +18,22 @@ use super::state::Api;
 use crate::life::MOST_SECONDS;
 use crate::supervisor::Look;
 
-/// `GET /v1/daemon`. Anybody may ask, agents included: clients probe with it.
+/// Describes the daemon. All callers may use it, including agents: clients probe with it.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/daemon", responses((status = 200, description = "`daemon.shown`", body = Envelope<DaemonShown>))))]
 pub(super) async fn show(State(api): State<Api>) -> Reply<DaemonShown> {
     let live_workers = *api.supervisor.live_workers().borrow();
     Reply("daemon.shown", DaemonShown { info: api.info.as_ref().clone(), live_workers })
 }
 
-/// `GET /v1/daemon/examination`: what only the daemon can see, for `subagent doctor`. From below a worker only that
-/// worker is shown.
+/// Examines state that only the daemon can read, for `subagent doctor`. A caller below a worker
+/// sees only that worker.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/daemon/examination", responses((status = 200, description = "`daemon.examined`", body = Envelope<Examination>))))]
 pub(super) async fn examine(State(api): State<Api>, reader: Reader) -> Outcome<Examination> {
     Ok(Reply("daemon.examined", api.supervisor.examine(reader.only()).await?))
 }
 
-/// `POST /v1/daemon/health`: the `workerHealth` of the status file; dead runtimes are started again if that is wanted.
+/// Checks the workers' health (`workerHealth` of the status file), and restarts dead runtimes if
+/// requested.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/daemon/health", request_body = CheckHealth, responses((status = 200, description = "`daemon.health`", body = Envelope<serde_json::Value>))))]
 pub(super) async fn health(
     State(api): State<Api>,
@@ -49,8 +50,9 @@ pub(super) async fn health(
     Ok(Reply("daemon.health", api.supervisor.health(Look { since: Instant::now(), restart }).await))
 }
 
-/// `POST /v1/daemon/stop`. Answers when the supervisor is done; the daemon ends right after. To stop the workers too, the
-/// handle must be right for each controller that has any; nothing is stopped otherwise.
+/// Stops the daemon. The response is sent when the supervisor has finished; the daemon exits right
+/// after. To stop the workers too, the handle must be valid for each controller with workers;
+/// otherwise nothing is stopped.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/daemon/stop", request_body = StopDaemon, responses((status = 200, description = "`daemon.stopped`", body = Envelope<serde_json::Value>))))]
 pub(super) async fn stop(
     State(api): State<Api>,

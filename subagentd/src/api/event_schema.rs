@@ -1,5 +1,6 @@
-//! The JSON Schemas of events and of what hooks read, held against `docs/events.schema.json` and `docs/hooks.schema.json`.
-//! `UPDATE_OPENAPI=1 cargo test -p subagentd event_schema` writes it anew.
+//! Checks the generated JSON Schemas against `docs/events.schema.json` and
+//! `docs/hooks.schema.json`. Update them with `UPDATE_OPENAPI=1 cargo test -p subagentd
+//! event_schema`.
 
 use std::path::Path;
 

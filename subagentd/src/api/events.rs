@@ -1,8 +1,6 @@
-//! Streams of events, resumable by the cursor of the last event that arrived: NDJSON, one event per line, or server-sent
-//! events where the client accepts these.
-//!
-//! The status is sent with the first byte. Whatever ends the stream later than that, other than its end, is its last
-//! line: an error envelope, told from an event by its `ok`.
+//! Event streams, resumable from the cursor of the last received event: NDJSON, or server-sent
+//! events if the client accepts them. A failure after the first byte is the last line: an error
+//! envelope, recognizable by its `ok`.
 
 use std::time::Duration;
 
@@ -29,25 +27,25 @@ use super::sse;
 use super::state::Api;
 use crate::supervisor::{AllFollower, Chosen, Follower, Sight};
 
-/// The parameters of a stream of events.
+/// Query parameters of a worker's event stream.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Choice {
-    /// The cursor: only later events.
+    /// The cursor: only later events are returned.
     from: Option<String>,
-    /// Go on when the end is reached.
+    /// Whether to continue at the end of the stream.
     #[serde(default, deserialize_with = "flag")]
     follow: bool,
-    /// With what each event was derived from.
+    /// Whether to include the source record of each event.
     #[serde(default, deserialize_with = "flag")]
     raw: bool,
-    /// With all events of the tasks below it.
+    /// Whether to include all events of the tasks below the worker.
     #[serde(default, deserialize_with = "flag")]
     tree: bool,
-    /// Follow for this many milliseconds.
+    /// Maximum duration of following, in milliseconds.
     until_ms: Option<u64>,
 }
 
-/// `GET /v1/workers/{worker}/events?from=&follow=&raw=&tree=&until_ms=`
+/// Streams the events of a worker.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("tree" = Option<bool>, Query, description = "With all events of the tasks below it, wrapped; what is told of them is there anyway"), ("until_ms" = Option<u64>, Query, description = "Follow for this many milliseconds")), responses((status = 200, description = "One event per line; an error that comes later is the last line. With `Accept: text/event-stream` server-sent events, which go on at their end", content((Event = "application/x-ndjson"), (String = "text/event-stream"))))))]
 pub(super) async fn follow(
     State(api): State<Api>,
@@ -62,12 +60,12 @@ pub(super) async fn follow(
     let sight = match (reader.only(), choice.tree) {
         (None, false) => Sight::Told,
         (None, true) => Sight::Tree,
-        // From below a worker nothing but that worker can be seen.
+        // A caller below a worker sees only that worker.
         (Some(_), false) => Sight::Alone,
         (Some(only), true) => return Err(reader.refuse(&api, only).await),
     };
     let follower = api.supervisor.follow(&worker, from, follow, choice.raw, sight).await?;
-    // A time beyond what the clock can hold is no limit.
+    // A time beyond the clock's range means unlimited.
     let until = choice
         .until_ms
         .filter(|_| follow)
@@ -75,12 +73,12 @@ pub(super) async fn follow(
     Ok(streamed(Source::One(Box::new(follower)), form, api.control, until))
 }
 
-/// How a stream is written.
+/// The format of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// One line for each event.
+    /// NDJSON: one line per event.
     Lines,
-    /// One frame for each event. Such a stream goes on at its end.
+    /// Server-sent events: one frame per event. Such a stream continues at its end.
     ServerSent,
 }
 
@@ -93,7 +91,7 @@ impl Form {
     }
 }
 
-/// The form and the cursor that a client asks for.
+/// Returns the format and cursor that the client requests.
 fn form(headers: &HeaderMap, from: Option<String>) -> Result<(Form, Option<String>)> {
     let from = from.filter(|from| !from.is_empty());
     if !sse::is_wanted(headers) {
@@ -130,28 +128,28 @@ fn streamed(source: Source, form: Form, control: Control, until: Option<Instant>
     response
 }
 
-/// The parameters of a stream of events of all workers, besides those of one.
+/// Query parameters of the event stream of all workers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChoiceOfAll {
-    /// Only those of this controller's workers.
+    /// Only events of this controller's workers.
     controller_id: Option<String>,
-    /// Only those of workers with these tags.
+    /// Only events of workers with these tags.
     selector: Option<String>,
-    /// The cursor: only later events.
+    /// The cursor: only later events are returned.
     from: Option<String>,
-    /// Go on when the end is reached.
+    /// Whether to continue at the end of the stream.
     #[serde(default, deserialize_with = "flag")]
     follow: bool,
-    /// With what each event was derived from.
+    /// Whether to include the source record of each event.
     #[serde(default, deserialize_with = "flag")]
     raw: bool,
-    /// Without the progress of turns, but for what is told of sessions below theirs.
+    /// Whether to omit the progress of turns, except reports about child sessions.
     #[serde(default, deserialize_with = "flag")]
     milestones: bool,
 }
 
-/// `GET /v1/events?controllerId=&selector=&from=&follow=&raw=&milestones=`
+/// Streams the events of all workers in one order.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/events", params(("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached, also with workers that are started then"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("milestones" = Option<bool>, Query, description = "Without `progress.message` and `progress.update`, but for what agents tell of sessions below theirs")), responses((status = 200, description = "The events of all workers in one order, one per line; an error that comes later is the last line. With `Accept: text/event-stream` server-sent events, which go on at their end", content((Event = "application/x-ndjson"), (String = "text/event-stream"))))))]
 pub(super) async fn follow_all(
     State(api): State<Api>,
@@ -171,7 +169,7 @@ pub(super) async fn follow_all(
     Ok(streamed(Source::All(Box::new(follower)), form, api.control, None))
 }
 
-/// `GET /v1/workers/{worker}/events/latest`
+/// Returns the newest event of a worker, the cursor for later events.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events/latest", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`event.latest`", body = Envelope<LatestEvent>))))]
 pub(super) async fn latest(
     State(api): State<Api>,
@@ -182,13 +180,13 @@ pub(super) async fn latest(
     Ok(Reply("event.latest", api.supervisor.latest_event(&worker).await?))
 }
 
-/// `GET /v1/events/latest`
+/// Returns the newest event of all workers, the cursor for later events.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/events/latest", responses((status = 200, description = "`event.latest`", body = Envelope<LatestOfAll>))))]
 pub(super) async fn latest_of_all(State(api): State<Api>, reader: Reader) -> Outcome<LatestOfAll> {
     Ok(Reply("event.latest", api.supervisor.latest_of_all(reader.only().cloned()).await?))
 }
 
-/// Whose events.
+/// The followed events: of one worker, or of all.
 enum Source {
     One(Box<Follower>),
     All(Box<AllFollower>),
@@ -203,7 +201,7 @@ impl Source {
     }
 }
 
-/// The pages of a follower, cut at the deadline and at the daemon's end.
+/// The pages of a follower, ended by the deadline or the shutdown.
 struct Pages {
     source: Source,
     form: Form,
@@ -212,7 +210,8 @@ struct Pages {
 }
 
 impl Pages {
-    /// The next page in its form, or a comment in a silent stream of server-sent events; `None` at the end.
+    /// Returns the next page in its format, or a keep-alive comment of server-sent events; `None`
+    /// at the end.
     async fn next(&mut self) -> Result<Option<Bytes>> {
         let deadline = async {
             match self.until {
@@ -221,7 +220,7 @@ impl Pages {
             }
         };
         tokio::select! {
-            // The ends first: an agent that never pauses must not outrun them.
+            // The end conditions come first: an agent that never pauses must not delay them.
             biased;
             () = self.control.reached(Phase::EndWaits) => Err(ending()),
             () = deadline => Ok(None),

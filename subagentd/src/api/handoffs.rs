@@ -1,4 +1,4 @@
-//! Looking into a worker, handing its work over, restarting it.
+//! Handlers that inspect a worker, hand its work over, or restart it.
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -14,24 +14,24 @@ use super::reply::{Outcome, Reply};
 use super::state::Api;
 use crate::supervisor::InspectQuery;
 
-/// How many events are shown without `eventsLimit`.
+/// Number of events shown by default.
 const EVENTS: u32 = 20;
 
-/// The parameters of a look.
+/// Query parameters of an inspection.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Look {
-    /// How many events, 1 to 1000.
+    /// Maximum number of events, 1 to 1000.
     events_limit: Option<u32>,
-    /// Only those that were written then or later.
+    /// Only events at this time or later.
     since: Option<String>,
-    /// Only those of this turn.
+    /// Only events of this turn.
     turn_id: Option<String>,
-    /// Only those of these types, a comma list; `progress.update:KIND` is one.
+    /// Only events of these comma-separated types, such as `progress.update:KIND`.
     event_types: Option<String>,
 }
 
-/// `GET /v1/workers/{worker}/inspect`
+/// Returns a worker with its last events.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/inspect", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("eventsLimit" = Option<u64>, Query, description = "The newest so many events, 1 to 1000"), ("since" = Option<String>, Query, description = "Only events from this time on, ISO 8601"), ("turnId" = Option<String>, Query, description = "Only events of this turn"), ("eventTypes" = Option<String>, Query, description = "Only these types, separated by commas")), responses((status = 200, description = "`worker.inspected`", body = Envelope<Inspected>))))]
 pub(super) async fn inspect(
     State(api): State<Api>,
@@ -51,7 +51,7 @@ pub(super) async fn inspect(
     Ok(Reply("worker.inspected", api.supervisor.inspect(&worker, query).await?))
 }
 
-/// `POST /v1/workers/{worker}/handoffs`
+/// Writes a handoff snapshot of a worker. The response is sent when both files are in place.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/handoffs", request_body = CreateHandoff, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.handoff.ready`", body = Envelope<HandoffReady>))))]
 pub(super) async fn create(
     State(api): State<Api>,
@@ -62,7 +62,7 @@ pub(super) async fn create(
     Ok(Reply("worker.handoff.ready", api.supervisor.hand_off(caller, &worker, request).await?))
 }
 
-/// `POST /v1/workers/{worker}/restart`
+/// Restarts a worker. The response is sent when the new agent has a session.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/restart", request_body = RestartWorker, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.restarted`", body = Envelope<WorkerView>))))]
 pub(super) async fn restart(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! Which files with hooks are trusted. From below a worker all of it is refused.
+//! Handlers for trusted hook files. All are refused from below a worker.
 
 use axum::extract::State;
 use subagent_protocol::api::{AllTrustedHooks, DistrustHooks, DistrustedHooks, TrustHooks, TrustedHooks};
@@ -11,13 +11,13 @@ use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
-/// `GET /v1/hooks/trust`
+/// Lists the file contents whose hooks are trusted.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/hooks/trust", responses((status = 200, description = "`hook.trust`: the contents of files whose hooks run", body = Envelope<AllTrustedHooks>))))]
 pub(super) async fn list(State(api): State<Api>, _: Owner) -> Outcome<AllTrustedHooks> {
     Ok(Reply("hook.trust", api.supervisor.trusted_hooks().await?))
 }
 
-/// `POST /v1/hooks/trust`
+/// Trusts the hooks of a file with its current content.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/hooks/trust", request_body = TrustHooks, responses((status = 200, description = "`hook.trusted`", body = Envelope<TrustedHooks>))))]
 pub(super) async fn trust(
     State(api): State<Api>,
@@ -27,7 +27,7 @@ pub(super) async fn trust(
     Ok(Reply("hook.trusted", api.supervisor.trust_hooks(caller, request).await?))
 }
 
-/// `POST /v1/hooks/trust/remove`
+/// Revokes the trust in a file's hooks.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/hooks/trust/remove", request_body = DistrustHooks, responses((status = 200, description = "`hook.distrusted`", body = Envelope<DistrustedHooks>))))]
 pub(super) async fn distrust(
     State(api): State<Api>,

@@ -1,4 +1,5 @@
-//! The inbox of all workers, several decisions at once, and the rules that decisions became.
+//! Handlers for the questions of all workers, for several decisions at once, and for standing
+//! rules.
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -14,19 +15,19 @@ use super::reply::{Outcome, Reply};
 use super::state::Api;
 use crate::supervisor::{InboxFilter, RuleFilter};
 
-/// Which questions.
+/// Query parameters that filter questions.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Asked {
-    /// Ids of workers, separated by commas.
+    /// Only these workers: ids separated by commas.
     worker_id: Option<String>,
-    /// Of this controller.
+    /// Only workers of this controller.
     controller_id: Option<String>,
-    /// With these tags.
+    /// Only workers with these tags.
     selector: Option<String>,
 }
 
-/// `GET /v1/approvals?workerId=&controllerId=&selector=`
+/// Lists the undecided questions of all workers.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/approvals", params(("workerId" = Option<String>, Query, description = "Only those of these workers, ids separated by commas"), ("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas")), responses((status = 200, description = "`inbox.listed`: what agents ask and nobody has answered", body = Envelope<Inbox>))))]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -46,7 +47,7 @@ pub(super) async fn list(
     Ok(Reply("inbox.listed", api.supervisor.inbox(filter).await?))
 }
 
-/// `GET /v1/approvals/{request}`
+/// Returns one question, decided or not.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/approvals/{request}", params(("request" = String, Path, description = "The id of the question")), responses((status = 200, description = "`approval.shown`: all of a question, open or not", body = Envelope<ApprovalShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -57,12 +58,12 @@ pub(super) async fn show(
         reader.may_see(&api, worker.as_str()).await?;
     }
     let shown = api.supervisor.show_approval(&request_id).await?;
-    // It may have been asked in between.
+    // The question may have been asked after the first check.
     reader.may_see(&api, shown.item.worker_id.as_str()).await?;
     Ok(Reply("approval.shown", shown))
 }
 
-/// `POST /v1/workers/{worker}/approvals`
+/// Decides all open approval requests of a worker.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/approvals", request_body = DecideAll, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`approvals.decided`", body = Envelope<AllDecided>))))]
 pub(super) async fn decide_all(
     State(api): State<Api>,
@@ -73,17 +74,17 @@ pub(super) async fn decide_all(
     Ok(Reply("approvals.decided", api.supervisor.decide_all(caller, &worker, request).await?))
 }
 
-/// Which rules.
+/// Query parameters that filter rules.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Ruled {
-    /// Those that hold for this worker.
+    /// Only rules that apply to this worker.
     worker_id: Option<String>,
-    /// Those of this controller.
+    /// Only rules of this controller.
     controller_id: Option<String>,
 }
 
-/// `GET /v1/rules?workerId=&controllerId=`
+/// Lists the standing rules that decisions created.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/rules", params(("workerId" = Option<String>, Query, description = "Only those that hold for this worker"), ("controllerId" = Option<String>, Query, description = "Only those of this controller")), responses((status = 200, description = "`policy.rules`: what decisions became", body = Envelope<OwnerRules>))))]
 pub(super) async fn rules(
     State(api): State<Api>,
@@ -101,7 +102,7 @@ pub(super) async fn rules(
     Ok(Reply("policy.rules", api.supervisor.owner_rules(filter).await?))
 }
 
-/// `POST /v1/rules/{rule}/remove`
+/// Removes a standing rule.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/rules/{rule}/remove", params(("rule" = String, Path, description = "Its id")), responses((status = 200, description = "`policy.rule.removed`", body = Envelope<OwnerRule>))))]
 pub(super) async fn remove_rule(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! Reading the body of a request: with a deadline, and with a bound on what all bodies together hold.
+//! Reads request bodies with a deadline, and limits the memory of all bodies together.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use tokio::time::{Instant, timeout_at};
 
 use super::reply::Failure;
 
-/// How long a client may say nothing in the middle of a body.
+/// Maximum pause between two parts of a body.
 const PAUSE: Duration = Duration::from_secs(10);
-/// How long a whole body may take, with the wait for room.
+/// Maximum time for a whole body, including the wait for memory.
 const WHOLE: Duration = Duration::from_secs(60);
-/// How long a large body waits for room.
+/// Maximum wait of a large body for memory.
 const PATIENCE: Duration = Duration::from_secs(25);
-/// Bodies up to this size always have room: there are no more of them than connections.
+/// Size in bytes up to which a body needs no permit. Connections limit the number of such bodies.
 const SMALL: usize = 64 * 1024;
-/// Room is given in pieces of this size.
+/// Unit of the memory permits, in bytes.
 const PIECE: usize = 64 * 1024;
-/// What all large bodies together may hold: three of the largest.
+/// Maximum size in bytes of all large bodies together: three of the largest.
 const MAX_IN_ALL: usize = 3 * MAX_LINE_BYTES;
 
 static ROOM: Semaphore = Semaphore::const_new(MAX_IN_ALL / PIECE);
 
-/// Reads a whole body. It may hold `announced` bytes.
+/// Reads a whole body of at most `announced` bytes.
 ///
 /// # Errors
-/// `PAYLOAD_TOO_LARGE`, `INVALID_INPUT` for one that does not come to its end in time, `DAEMON_BUSY`.
+/// `PAYLOAD_TOO_LARGE`, `INVALID_INPUT` for a body that does not end in time, `DAEMON_BUSY`.
 pub(super) async fn read(body: Body, announced: Option<u64>) -> Result<Vec<u8>, Failure> {
     read_within(body, announced, &ROOM, [PAUSE, WHOLE, PATIENCE]).await
 }
@@ -46,9 +46,9 @@ async fn read_within(
     }
     let take = async |bytes: usize| take(room, bytes, (Instant::now() + patience).min(end)).await;
     let expected = announced.unwrap_or(0);
-    // Held until the body was read.
+    // The permit is held until the body was read.
     let mut held = if expected > SMALL { Some(take(expected).await?) } else { None };
-    // In one piece from the beginning: a large one goes back to the system as a whole.
+    // Allocated at full size: a large block returns to the system as a whole when freed.
     let mut bytes = Vec::with_capacity(expected);
     let mut data = body.into_data_stream();
     loop {
@@ -70,14 +70,14 @@ async fn read_within(
             return Err(too_large());
         }
         if length > SMALL && held.is_none() {
-            // Its length is not known, so it may become as long as can be.
+            // The length is unknown, so the maximum is reserved.
             held = Some(take(MAX_LINE_BYTES).await?);
         }
         bytes.extend_from_slice(&chunk);
     }
 }
 
-/// Takes room for a large body.
+/// Acquires memory permits for a large body.
 async fn take(room: &Semaphore, bytes: usize, until: Instant) -> Result<SemaphorePermit<'_>, Failure> {
     let pieces = u32::try_from(bytes.div_ceil(PIECE)).unwrap_or(u32::MAX);
     match timeout_at(until, room.acquire_many(pieces)).await {
@@ -114,7 +114,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(30);
     const LONG: Duration = Duration::from_secs(30);
 
-    /// A body of which this much comes, and no end.
+    /// A body that stalls after this many bytes.
     fn unfinished(bytes: usize) -> Body {
         let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; bytes]))]);
         Body::from_stream(begun.chain(stream::pending()))

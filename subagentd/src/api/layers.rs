@@ -1,5 +1,5 @@
-//! What is around every route: the checks before it, the end of the daemon during it, a panic in it, and the headers
-//! after it. Nothing leaves without an envelope.
+//! Layers around all routes: checks, shutdown, panics and response headers. Every response has an
+//! envelope.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use super::checks;
 use super::control::{Control, Phase, ending};
 use super::reply::Failure;
 
-/// The one request that is answered at the very end of the daemon.
+/// The only path that is answered at the very end of a shutdown.
 pub(super) const STOP_PATH: &str = "/v1/daemon/stop";
 
-/// What the layers need.
+/// State shared by the layers.
 #[derive(Clone)]
 pub(super) struct Surroundings {
     pub(super) control: Control,
     pub(super) info: Arc<DaemonInfo>,
 }
 
-/// Puts everything around the routes.
+/// Wraps the routes with all layers.
 pub(super) fn around(routes: Router, surroundings: Surroundings) -> Router {
     routes
         .fallback(no_such_path)
@@ -53,10 +53,11 @@ async fn run(control: &Control, request: Request, next: Next) -> Response {
         if path == STOP_PATH { std::future::pending().await } else { control.reached(Phase::EndAll).await }
     };
     tokio::select! {
-        // An answer that is there is given, also at the end.
+        // A ready answer is sent even during a shutdown.
         biased;
         outcome = AssertUnwindSafe(next.run(request)).catch_unwind() => outcome.unwrap_or_else(|_| {
-            // The panic's own text is on standard error already, and may hold what does not belong into an answer.
+            // The panic's text is already on standard error, and may contain data that must not be
+            // in an answer.
             tracing::error!(path, "a request made its handler panic");
             let message = format!("a defect of the daemon ended this request ({path})");
             Failure(Error::new(Code::Internal, message).recommend(

@@ -1,8 +1,6 @@
-//! HTTP/1.1 and JSON on the daemon's socket: the routes of `/v1`, what is checked before any of them, and how
-//! results and errors become envelopes.
-//!
-//! Must not hold business rules: a handler reads its request, asks the supervisor and awaits the answer. A client that
-//! goes away drops the handler, never the work.
+//! HTTP/1.1 and JSON on the daemon's socket: the routes of `/v1`. A handler reads its request and
+//! calls the supervisor.
+//! It must not hold business rules. A disconnected client cancels its handler, never the work.
 
 mod address;
 mod admission;
@@ -54,7 +52,7 @@ pub use control::{Control, Phase, StopRequest, control};
 pub use server::{Connections, Guards, Listening, serve};
 pub use state::Api;
 
-/// All routes, with the checks around them.
+/// Builds all routes with the layers around them.
 pub fn router(api: Api) -> Router {
     let surroundings = layers::Surroundings { control: api.control.clone(), info: Arc::clone(&api.info) };
     let routes = Router::new()

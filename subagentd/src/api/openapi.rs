@@ -1,5 +1,5 @@
-//! The document that describes the API, generated from the handlers and the types, and held against
-//! `docs/openapi.json`. `UPDATE_OPENAPI=1 cargo test -p subagentd openapi` writes it anew.
+//! The OpenAPI document, generated from handlers and types and checked against `docs/openapi.json`.
+//! Update it with `UPDATE_OPENAPI=1 cargo test -p subagentd openapi`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -114,22 +114,22 @@ use super::{
 )]
 struct Document;
 
-/// The envelope of an error.
+/// The envelope of an error response.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[allow(dead_code, reason = "only its schema is used")]
 struct ErrorEnvelope {
-    /// Always `v1`.
+    /// Version of the envelope: always `v1`.
     schema_version: String,
-    /// Always false.
+    /// Success flag: always false for an error.
     ok: bool,
-    /// Always `error`.
+    /// Type of the response: always `error`.
     r#type: String,
-    /// What went wrong.
+    /// The error with its code and details.
     error: Error,
 }
 
-/// Adds to each operation that it may fail.
+/// Adds the error response to each operation.
 struct Errors;
 
 impl Modify for Errors {
@@ -177,7 +177,7 @@ fn every_route_is_in_the_document() {
             methods.as_object().unwrap().keys().map(move |method| format!("{method} {path}"))
         })
         .collect();
-    // The routes themselves cannot be asked; what is written is what there is.
+    // The router cannot list its routes, so its source text is read.
     let mut routed = BTreeSet::new();
     for line in include_str!("mod.rs").lines().filter_map(|line| line.trim().strip_prefix(".route(")) {
         let (path, methods) = line.split_once(", ").unwrap();

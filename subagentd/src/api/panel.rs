@@ -1,4 +1,4 @@
-//! What a panel asks before it gives a browser a session.
+//! The permission check for a panel, made before it opens a browser session.
 
 use subagent_protocol::api::PanelPermitted;
 
@@ -8,7 +8,7 @@ use subagent_protocol::api::Envelope;
 use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 
-/// `POST /v1/panel/sessions`
+/// Checks that a panel may open a browser session for the caller.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/panel/sessions", responses((status = 200, description = "`panel.permitted`: neither the client nor a process on whose behalf it asks is below a worker", body = Envelope<PanelPermitted>))))]
 pub(super) async fn permit(Owner(_): Owner) -> Outcome<PanelPermitted> {
     Ok(Reply("panel.permitted", PanelPermitted {}))

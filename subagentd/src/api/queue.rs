@@ -1,4 +1,4 @@
-//! Turns that are looked at, and those that wait.
+//! Handlers for turns: listing, and managing the queue.
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -16,17 +16,17 @@ use super::reply::{Outcome, Reply};
 use super::state::Api;
 use super::turns::sent;
 
-/// How many turns that have ended are listed without `ended`.
+/// Number of ended turns listed by default.
 const ENDED: u32 = 10;
 
-/// The parameters of a list.
+/// Query parameters of the list.
 #[derive(Deserialize)]
 pub(super) struct Listing {
-    /// How many turns that have ended, at most 1000.
+    /// Maximum number of ended turns, at most 1000.
     ended: Option<u32>,
 }
 
-/// `GET /v1/workers/{worker}/turns`
+/// Lists the queued, open and last ended turns of a worker.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/turns", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("ended" = Option<u64>, Query, description = "The last so many turns that have ended, at most 1000")), responses((status = 200, description = "`turn.listed`", body = Envelope<TurnList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -39,7 +39,7 @@ pub(super) async fn list(
     Ok(Reply("turn.listed", api.supervisor.list_turns(&worker, ended).await?))
 }
 
-/// `GET /v1/turns/{turn}`
+/// Returns one turn by its id.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/turns/{turn}", params(("turn" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.shown`", body = Envelope<TurnShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -50,7 +50,7 @@ pub(super) async fn show(
     Ok(Reply("turn.shown", api.supervisor.show_turn(&turn).await?))
 }
 
-/// `POST /v1/turns/{turn}/drop`
+/// Drops a queued turn.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/turns/{turn}/drop", params(("turn" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.dropped`", body = Envelope<TurnDropped>))))]
 pub(super) async fn drop_turn(
     State(api): State<Api>,
@@ -60,7 +60,7 @@ pub(super) async fn drop_turn(
     Ok(Reply("turn.dropped", api.supervisor.drop_turn(caller, &turn).await?))
 }
 
-/// `POST /v1/turns/{turn}/move`
+/// Moves a queued turn to another position.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/turns/{turn}/move", request_body = MoveTurn, params(("turn" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.moved`", body = Envelope<TurnMoved>))))]
 pub(super) async fn move_turn(
     State(api): State<Api>,
@@ -71,7 +71,7 @@ pub(super) async fn move_turn(
     Ok(Reply("turn.moved", api.supervisor.move_turn(caller, &turn, request).await?))
 }
 
-/// `POST /v1/turns/{turn}/retry`
+/// Sends the message of a failed or canceled turn again.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/turns/{turn}/retry", request_body = GoOn, params(("turn" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.accepted`, `turn.queued`", body = Envelope<TurnAccepted>))))]
 pub(super) async fn retry(
     State(api): State<Api>,
@@ -82,7 +82,7 @@ pub(super) async fn retry(
     Ok(sent(api.supervisor.retry_turn(caller, &turn, request).await?))
 }
 
-/// `POST /v1/workers/{worker}/queue/resume`
+/// Resumes the paused queue of a worker, or a parked worker.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/queue/resume", request_body = GoOn, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`queue.resumed`", body = Envelope<QueueResumed>))))]
 pub(super) async fn resume(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! Removing workers.
+//! Handlers that remove workers and tasks.
 
 use axum::extract::State;
 use subagent_protocol::api::{Prune, PruneTasks, Pruned, PrunedTasks, RemoveWorker, WorkerRemoved};
@@ -12,7 +12,7 @@ use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
-/// `POST /v1/workers/{worker}/remove`
+/// Removes a stopped worker. No request finds it from then on; its data is being deleted.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/remove", request_body = RemoveWorker, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.removed`", body = Envelope<WorkerRemoved>))))]
 pub(super) async fn remove(
     State(api): State<Api>,
@@ -23,8 +23,8 @@ pub(super) async fn remove(
     Ok(Reply("worker.removed", api.supervisor.remove_worker(caller, &worker, request).await?))
 }
 
-/// `POST /v1/prune`. The handle must be right for each controller of a worker that is removed; nothing is removed
-/// otherwise.
+/// Removes old stopped workers. The handle must be valid for each controller of a removed worker;
+/// otherwise nothing is removed.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/prune", request_body = Prune, responses((status = 200, description = "`state.pruned`", body = Envelope<Pruned>))))]
 pub(super) async fn prune(
     State(api): State<Api>,
@@ -34,7 +34,8 @@ pub(super) async fn prune(
     Ok(Reply("state.pruned", api.supervisor.prune(caller, request).await?))
 }
 
-/// `POST /v1/prune/tasks`. As above, of archived tasks that do not go on.
+/// Removes archived tasks that are over. The handle must be valid for each controller of a removed
+/// task.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/prune/tasks", request_body = PruneTasks, responses((status = 200, description = "`tasks.pruned`", body = Envelope<PrunedTasks>))))]
 pub(super) async fn prune_tasks(
     State(api): State<Api>,

@@ -1,4 +1,5 @@
-//! How results and errors become responses: always an envelope, with the status of the error's code.
+//! Converts results and errors to responses: always an envelope, with the HTTP status of the
+//! error's code.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
@@ -10,14 +11,14 @@ use subagent_protocol::{Code, Error};
 
 use super::status::status;
 
-/// A result and the contract's word for its type.
+/// A result and its type in the envelope.
 pub(super) struct Reply<T>(pub(super) &'static str, pub(super) T);
 
-/// An error on its way out.
+/// An error that becomes a response.
 #[derive(Debug)]
 pub(super) struct Failure(pub(super) Error);
 
-/// What a handler gives.
+/// The result of a handler.
 pub(super) type Outcome<T> = Result<Reply<T>, Failure>;
 
 impl From<Error> for Failure {
@@ -36,7 +37,7 @@ impl<T: Serialize> IntoResponse for Reply<T> {
     }
 }
 
-/// The response in place of a result that cannot be written as JSON.
+/// Returns the error response for a result that cannot be written as JSON.
 pub(super) fn unwritable(kind: &str, error: &serde_json::Error) -> axum::response::Response {
     tracing::error!(kind, %error, "a result cannot be written as JSON");
     let message = "the result cannot be written as JSON; the request was carried out";
@@ -50,7 +51,7 @@ impl IntoResponse for Failure {
     }
 }
 
-/// The envelope of an error as JSON, without a newline.
+/// Writes the envelope of an error as JSON, without a newline.
 pub(super) fn error_line(error: Error) -> Vec<u8> {
     let code = error.code;
     serde_json::to_vec(&Envelope::<()>::failure(error)).unwrap_or_else(|error| {

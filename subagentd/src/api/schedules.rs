@@ -1,4 +1,4 @@
-//! Schedules. From below a worker all of it is refused.
+//! Handlers for schedules. All are refused from below a worker.
 
 use axum::extract::State;
 use subagent_protocol::api::{
@@ -13,13 +13,13 @@ use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
-/// `GET /v1/schedules`
+/// Lists all schedules by name.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/schedules", responses((status = 200, description = "`schedule.listed`: all schedules, by name", body = Envelope<Schedules>))))]
 pub(super) async fn list(State(api): State<Api>, _: Owner) -> Outcome<Schedules> {
     Ok(Reply("schedule.listed", api.schedules.list().await?))
 }
 
-/// `POST /v1/schedules`
+/// Adds a schedule that starts a task or sends a message.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/schedules", request_body = AddSchedule, responses((status = 200, description = "`schedule.added`", body = Envelope<ScheduleView>))))]
 pub(super) async fn add(
     State(api): State<Api>,
@@ -29,7 +29,7 @@ pub(super) async fn add(
     Ok(Reply("schedule.added", api.schedules.add(caller, request).await?))
 }
 
-/// `GET /v1/schedules/{schedule}`
+/// Returns one schedule by its name.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/schedules/{schedule}", params(("schedule" = String, Path, description = "Its name")), responses((status = 200, description = "`schedule.shown`", body = Envelope<ScheduleView>))))]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -39,7 +39,7 @@ pub(super) async fn show(
     Ok(Reply("schedule.shown", api.schedules.show(&schedule).await?))
 }
 
-/// `GET /v1/schedules/{schedule}/log`
+/// Returns the newest firings of a schedule.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/schedules/{schedule}/log", params(("schedule" = String, Path, description = "Its name")), responses((status = 200, description = "`schedule.log`: its newest firings", body = Envelope<Firings>))))]
 pub(super) async fn log(
     State(api): State<Api>,
@@ -49,7 +49,7 @@ pub(super) async fn log(
     Ok(Reply("schedule.log", api.schedules.log(&schedule).await?))
 }
 
-/// `POST /v1/schedules/{schedule}/pause`
+/// Pauses a schedule until it is resumed.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/schedules/{schedule}/pause", request_body = ChangeSchedule, params(("schedule" = String, Path, description = "Its name")), responses((status = 200, description = "`schedule.paused`", body = Envelope<ScheduleView>))))]
 pub(super) async fn pause(
     State(api): State<Api>,
@@ -60,7 +60,7 @@ pub(super) async fn pause(
     Ok(Reply("schedule.paused", api.schedules.pause(caller, &schedule).await?))
 }
 
-/// `POST /v1/schedules/{schedule}/resume`
+/// Resumes a paused schedule.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/schedules/{schedule}/resume", request_body = ChangeSchedule, params(("schedule" = String, Path, description = "Its name")), responses((status = 200, description = "`schedule.resumed`", body = Envelope<ScheduleView>))))]
 pub(super) async fn resume(
     State(api): State<Api>,
@@ -71,7 +71,7 @@ pub(super) async fn resume(
     Ok(Reply("schedule.resumed", api.schedules.resume(caller, &schedule).await?))
 }
 
-/// `POST /v1/schedules/{schedule}/run`
+/// Fires a schedule now.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/schedules/{schedule}/run", request_body = ChangeSchedule, params(("schedule" = String, Path, description = "Its name")), responses((status = 200, description = "`schedule.fired`", body = Envelope<FiringView>))))]
 pub(super) async fn run(
     State(api): State<Api>,
@@ -82,7 +82,7 @@ pub(super) async fn run(
     Ok(Reply("schedule.fired", api.schedules.run(caller, &schedule).await?))
 }
 
-/// `POST /v1/schedules/{schedule}/remove`
+/// Removes a schedule and its firings.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/schedules/{schedule}/remove", request_body = ChangeSchedule, params(("schedule" = String, Path, description = "Its name")), responses((status = 200, description = "`schedule.removed`", body = Envelope<ScheduleRemoved>))))]
 pub(super) async fn remove(
     State(api): State<Api>,

@@ -1,5 +1,5 @@
-//! Connections: accepting them, dropping those of strangers and those for which there is no room, and replacing a listener
-//! whose socket vanished.
+//! Accepts connections, refuses other users and connections above the limits, and replaces a
+//! listener whose socket vanished.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -28,18 +28,19 @@ use super::admission::{Admission, Limits, Party};
 use super::connection::{Attended, Counted};
 use crate::peer::{Origin, Peer};
 
-/// How long a client may take for the head of a request, from the accepted connection or the answer before.
+/// Maximum time for the head of a request, from the accepted connection or the previous answer.
 const HEAD_TIME: Duration = Duration::from_secs(30);
-/// What is kept of an answer that a client does not read, besides what the kernel keeps. Also the longest head.
+/// Maximum buffered size of an unread answer in bytes, besides the kernel's buffer. Also the
+/// maximum size of a head.
 const MAX_BUFFERED: usize = 64 * 1024;
 
-/// How many connections are open.
+/// Watches the number of open connections.
 pub type Connections = watch::Receiver<usize>;
 
-/// The guards of all live workers: to find out on whose behalf a connection was opened.
+/// Returns the guards of all live workers, to find on whose behalf a connection was opened.
 pub type Guards = Arc<dyn Fn() -> Vec<(WorkerId, ProcessId)> + Send + Sync>;
 
-/// Where connections come from.
+/// The source of connections.
 #[derive(Debug)]
 pub struct Listening {
     listener: UnixListener,
@@ -48,7 +49,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Begins with `listener`. Another one that is sent takes its place; connections that are open stay open.
+    /// Starts with `listener`. A listener sent later replaces it; open connections stay open.
     #[must_use]
     pub fn new(listener: UnixListener) -> (Self, mpsc::Sender<UnixListener>, Connections) {
         let (replace, replacements) = mpsc::channel(1);
@@ -60,7 +61,7 @@ impl Listening {
         loop {
             tokio::select! {
                 Some(listener) = self.replacements.recv() => self.listener = listener,
-                // Out of descriptors or memory is waited out in there, after a line in the log.
+                // `accept` logs a lack of descriptors or memory and retries.
                 (stream, _) = Listener::accept(&mut self.listener) => match Peer::of(&stream) {
                     Ok(peer) => return (stream, peer),
                     Err(error) => tracing::warn!(%error, "a connection was dropped"),
@@ -70,10 +71,10 @@ impl Listening {
     }
 }
 
-/// Serves until `end` comes, then until every request that is being answered is done.
+/// Serves until `end` completes, then until all running requests are answered.
 ///
 /// # Errors
-/// Never while it serves: what cannot be accepted is logged.
+/// None while it serves: failures to accept are logged.
 pub async fn serve(
     listening: Listening,
     router: Router,
@@ -143,7 +144,7 @@ async fn answer(
     let mut told = false;
     loop {
         tokio::select! {
-            // How a connection ends is its client's business.
+            // Errors of a connection concern only its client.
             _ = connection.as_mut() => return,
             () = seat.must_end() => return,
             _ = ending.wait_for(|ending| *ending), if !told => {
@@ -154,7 +155,7 @@ async fn answer(
     }
 }
 
-/// On whose behalf a peer acts, as far as that can be told now.
+/// Returns the principal of a peer, as far as it is known now.
 fn party(peer: &Peer, guards: &Guards) -> Party {
     match peer.origin(&guards()) {
         Ok(Origin::Owner) => Party::Owner,

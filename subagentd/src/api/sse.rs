@@ -1,6 +1,6 @@
-//! Events as server-sent events (`text/event-stream`): the lines of the NDJSON stream, in the frames that browsers read.
-//!
-//! Must not change what an event says.
+//! Server-sent events (`text/event-stream`): the lines of the NDJSON stream in frames that browsers
+//! read.
+//! It must not change the content of an event.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use axum::http::header::{ACCEPT, HeaderValue};
 use serde::Deserialize;
 use subagent_protocol::{Code, Error, Result};
 
-/// The content type.
+/// Content type of server-sent events.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
-/// The cursor of a client that connects again.
+/// Header with the cursor of a client that reconnects.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// A silent stream gets a comment after this time, so that both ends notice a connection that is gone.
+/// Time after which a silent stream gets a comment, so that both ends notice a dead connection.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// The comment.
+/// The comment that keeps a stream alive.
 pub(super) const COMMENT: &[u8] = b":\n\n";
 
-/// Whether a request asks for server-sent events.
+/// Whether the request accepts server-sent events.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     let lists = |value: &HeaderValue| {
         value.to_str().is_ok_and(|text| {
@@ -30,7 +30,8 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT).iter().any(lists)
 }
 
-/// The cursor of `Last-Event-ID`. A browser sends it with the address of its first request, so it counts before `from`.
+/// Returns the cursor in `Last-Event-ID`. A browser repeats it with the URL of its first request,
+/// so it precedes `from`.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{field}` for bytes that are not ASCII.
@@ -42,7 +43,7 @@ pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<String>> {
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }
 
-/// Lines of JSON as frames: `id` is the cursor behind the event, `event` its type.
+/// Converts lines of JSON to frames: `id` is the cursor of the event, `event` its type.
 pub(super) fn frames(lines: &[u8]) -> Vec<u8> {
     let mut frames = Vec::with_capacity(lines.len() + lines.len() / 4);
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -59,7 +60,8 @@ pub(super) fn frames(lines: &[u8]) -> Vec<u8> {
     frames
 }
 
-/// What of an event is in the head of its frame. An error envelope has the type `error` and no cursor.
+/// Fields of an event in the head of its frame. An error envelope has the type `error` and no
+/// cursor.
 #[derive(Default, Deserialize)]
 struct Head {
     #[serde(rename = "eventId")]

@@ -1,4 +1,4 @@
-//! What handlers work with.
+//! The shared state of all handlers.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::supervisor::Supervisor;
 /// The state of the router.
 #[derive(Clone)]
 pub struct Api {
-    /// What carries requests out.
+    /// Executes the requests about workers.
     pub supervisor: Supervisor,
-    /// Notifications.
+    /// Delivers notifications to sinks.
     pub deliveries: Deliveries,
-    /// The environment in which the daemon was started.
+    /// Environment in which the daemon was started.
     pub environment: Arc<Environment>,
-    /// Schedules.
+    /// Manages and fires schedules.
     pub schedules: Schedules,
-    /// What this daemon says of itself.
+    /// Description of this daemon, as in `daemon.json`.
     pub info: Arc<DaemonInfo>,
-    /// What `@last` means.
+    /// The worker that `@last` addresses.
     pub last_worker: LastWorker,
-    /// The way to its life: stop requests in, the end of waits out.
+    /// Connection to the daemon's lifecycle: sends stop requests and receives the shutdown phase.
     pub control: Control,
 }

@@ -1,9 +1,9 @@
-//! The HTTP status of each error code. The status is a courtesy to HTTP tools; programs match on the code.
+//! Maps error codes to HTTP statuses. Programs match on the code; the status serves HTTP tools.
 
 use axum::http::StatusCode;
 use subagent_protocol::Code;
 
-/// The one table.
+/// Returns the HTTP status of an error code.
 pub(super) const fn status(code: Code) -> StatusCode {
     match code {
         Code::InvalidInput
@@ -108,7 +108,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::BackendRuntimeError
         | Code::RuntimeLost => StatusCode::BAD_GATEWAY,
         Code::DaemonNotRunning | Code::DaemonBusy | Code::TooManyOpenFiles => StatusCode::SERVICE_UNAVAILABLE,
-        // Not 408: HTTP clients repeat a request by themselves that was answered so.
+        // Not 408: HTTP clients repeat such a request automatically.
         Code::WaitTimeout
         | Code::WaitNoProgress
         | Code::BackendTimeout

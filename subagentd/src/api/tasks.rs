@@ -1,5 +1,5 @@
-//! Tasks: giving one, looking at them, waiting, and what may be said to one. Who asks is a manager, or the agent of a worker by
-//! its task server.
+//! Handlers for tasks: submit, list, wait, message and cancel. Callers are managers, and agents
+//! through their task server.
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use super::reply::{Outcome, Reply};
 use super::state::Api;
 use crate::supervisor::TaskFilter;
 
-/// `POST /v1/tasks`
+/// Submits a task. It is stored with its prompt and begins when a slot is free.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/tasks", request_body = RunTask, responses((status = 200, description = "`task.spawned`", body = Envelope<TaskView>))))]
 pub(super) async fn run(
     State(api): State<Api>,
@@ -27,22 +27,22 @@ pub(super) async fn run(
     Ok(Reply("task.spawned", api.supervisor.run_task(caller, request).await?))
 }
 
-/// The parameters of a list.
+/// Query parameters of the list.
 #[derive(Deserialize)]
 pub(super) struct Filter {
-    /// Only those of this worker.
+    /// Only tasks of this worker.
     parent: Option<String>,
-    /// Only those below this worker.
+    /// Only tasks below this worker.
     root: Option<String>,
-    /// Only those with one of these.
+    /// Only tasks with one of these comma-separated statuses.
     status: Option<String>,
-    /// Only those that are archived.
+    /// Whether to list archived tasks instead of the others.
     archived: Option<bool>,
-    /// Also those that are in no other list.
+    /// Whether to list all tasks, including archived and hidden ones.
     all: Option<bool>,
 }
 
-/// `GET /v1/tasks`
+/// Lists the tasks that the caller may see.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/tasks", params(("parent" = Option<String>, Query, description = "Only those of this worker"), ("root" = Option<String>, Query, description = "Only those below this worker"), ("status" = Option<String>, Query, description = "Only those with one of these, separated by commas"), ("archived" = Option<bool>, Query, description = "Those that are archived, in place of those that are not"), ("all" = Option<bool>, Query, description = "All: also those that are archived or not inspectable")), responses((status = 200, description = "`task.listed`", body = Envelope<TaskList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -55,20 +55,20 @@ pub(super) async fn list(
     Ok(Reply("task.listed", api.supervisor.list_tasks(caller, filter).await?))
 }
 
-/// `GET /v1/tasks/agents`
+/// Lists the agents that the calling worker may use in tasks.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/tasks/agents", responses((status = 200, description = "`task.agents`, from below a worker", body = Envelope<CallableAgents>))))]
 pub(super) async fn agents(State(api): State<Api>, Tasker(caller): Tasker) -> Outcome<CallableAgents> {
     Ok(Reply("task.agents", api.supervisor.callable_agents(caller).await?))
 }
 
-/// What else is shown.
+/// Query parameters for additional data.
 #[derive(Deserialize)]
 pub(super) struct More {
-    /// What was said below it.
+    /// Whether to include the transcripts of hidden tasks below it.
     transcripts: Option<bool>,
 }
 
-/// `GET /v1/tasks/{task}`
+/// Returns one task by its id or name.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/tasks/{task}", params(("task" = String, Path, description = "Its id or name"), ("transcripts" = Option<bool>, Query, description = "Also what was said in the tasks below it that are not inspectable")), responses((status = 200, description = "`task.shown`", body = Envelope<TaskShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -80,7 +80,7 @@ pub(super) async fn show(
     Ok(Reply("task.shown", api.supervisor.show_task(caller, &task, transcripts).await?))
 }
 
-/// `POST /v1/tasks/{task}/wait`
+/// Waits until a task has ended, its status differs from the caller's, or the time is over.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/tasks/{task}/wait", request_body = WaitTask, params(("task" = String, Path, description = "Its id or name")), responses((status = 200, description = "`task.waited`", body = Envelope<TaskShown>))))]
 pub(super) async fn wait(
     State(api): State<Api>,
@@ -95,7 +95,7 @@ pub(super) async fn wait(
     }
 }
 
-/// `POST /v1/tasks/{task}/messages`
+/// Sends a message to a task.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/tasks/{task}/messages", request_body = MessageTask, params(("task" = String, Path, description = "Its id or name")), responses((status = 200, description = "`task.messaged`", body = Envelope<TaskMessaged>))))]
 pub(super) async fn message(
     State(api): State<Api>,
@@ -106,7 +106,7 @@ pub(super) async fn message(
     Ok(Reply("task.messaged", api.supervisor.message_task(caller, &task, request).await?))
 }
 
-/// `POST /v1/tasks/{task}/cancel`
+/// Cancels a task. Its turn may take a moment to end.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/tasks/{task}/cancel", request_body = CancelTask, params(("task" = String, Path, description = "Its id or name")), responses((status = 200, description = "`task.cancelled`", body = Envelope<TaskView>))))]
 pub(super) async fn cancel(
     State(api): State<Api>,

@@ -1,5 +1,5 @@
-//! The layers around the routes, over a real socket. The routes here are made up: what the supervisor does with
-//! requests is not the matter.
+//! Tests the layers around the routes over a real socket, with test routes instead of the
+//! supervisor's.
 
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::PathBuf;
@@ -140,7 +140,7 @@ impl Answer {
     }
 }
 
-/// Sends the bytes of one request and reads to the end of the connection.
+/// Sends the bytes of one request and reads until the connection closes.
 async fn request(path: PathBuf, text: String) -> Answer {
     let exchange = async {
         let mut stream = UnixStream::connect(path).await.unwrap();

@@ -1,4 +1,4 @@
-//! Turns: sending a message, canceling what runs.
+//! Handlers that send messages and cancel running turns.
 
 use axum::extract::State;
 use subagent_protocol::api::{
@@ -14,7 +14,7 @@ use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
-/// `POST /v1/workers/{worker}/turns`
+/// Sends a message to a worker, which begins a turn or queues it.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/turns", request_body = SendTurn, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`turn.accepted`, `turn.queued`", body = Envelope<TurnAccepted>))))]
 pub(super) async fn send(
     State(api): State<Api>,
@@ -25,13 +25,13 @@ pub(super) async fn send(
     Ok(sent(api.supervisor.send(caller, &worker, request).await?))
 }
 
-/// What was begun, or waits.
+/// Returns the response for a begun or queued turn.
 pub(super) fn sent(accepted: TurnAccepted) -> Reply<TurnAccepted> {
     let kind = if accepted.position.is_some() { "turn.queued" } else { "turn.accepted" };
     Reply(kind, accepted)
 }
 
-/// `POST /v1/workers/{worker}/cancel`
+/// Cancels the open turn of a worker. The response is sent when the turn has ended.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/cancel", request_body = CancelTurn, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`turn.canceled`", body = Envelope<TurnCanceled>))))]
 pub(super) async fn cancel(
     State(api): State<Api>,
@@ -42,7 +42,7 @@ pub(super) async fn cancel(
     Ok(Reply("turn.canceled", api.supervisor.cancel(caller, &worker, request).await?))
 }
 
-/// `POST /v1/workers/{worker}/child-sessions/cancel`
+/// Cancels a child session that the agent runs below its own.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/child-sessions/cancel", request_body = CancelChildSession, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`childSession.canceled`: the agent was told", body = Envelope<ChildSessionCanceled>))))]
 pub(super) async fn cancel_child(
     State(api): State<Api>,

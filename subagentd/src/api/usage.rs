@@ -1,4 +1,4 @@
-//! What turns have used.
+//! Handler for the token and cost usage of turns.
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -12,16 +12,16 @@ use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
-/// The parameters of usage.
+/// Query parameters of usage.
 #[derive(Deserialize)]
 pub(super) struct Query {
-    /// What the turns are put together by; without it by worker.
+    /// Grouping of the turns; by worker if absent.
     by: Option<UsageBy>,
-    /// Turns that began before this time are left out.
+    /// Only turns that began at this time or later.
     since: Option<String>,
 }
 
-/// `GET /v1/usage?by=&since=`
+/// Returns sums of the usage of stored turns.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/usage", params(("by" = Option<UsageBy>, Query, description = "What turns are put together by; without it by worker"), ("since" = Option<String>, Query, description = "Only turns that began at this time or later, ISO 8601")), responses((status = 200, description = "`usage.shown`", body = Envelope<UsageShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,

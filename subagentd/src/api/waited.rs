@@ -1,5 +1,5 @@
-//! The answer to a wait. It tells the agent's text twice, as a whole and its last piece, which may be all of it and tens of
-//! megabytes: a long text is written piece by piece while the answer is sent.
+//! Writes the answer to a wait. It contains the agent's text twice (whole and last piece), which
+//! may be tens of megabytes, so a long text is written in pieces while the answer is sent.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -18,9 +18,9 @@ use super::reply::{json, unwritable};
 use crate::supervisor::{Collected, Found, Last};
 
 const KIND: &str = "worker.waited";
-/// How the envelope of a [`Waited`] without texts ends.
+/// The end of the envelope of a [`Waited`] without texts.
 const WITHOUT_TEXTS: &str = r#"null,"lastAssistantChunk":null}}"#;
-/// So much of a text is a piece, and a text of so much is written at once.
+/// Size in bytes of a piece. A shorter text is written at once.
 const PIECE_BYTES: usize = 256 * 1024;
 
 pub(super) fn reply(found: Found) -> Response {
@@ -36,11 +36,11 @@ pub(super) fn reply(found: Found) -> Response {
     response
 }
 
-/// The envelope of a [`Waited`] in pieces.
+/// The envelope of a [`Waited`], written in pieces.
 struct Written {
     text: String,
     parts: std::vec::IntoIter<Part>,
-    /// What is left of a part.
+    /// The unwritten rest of the current part.
     rest: Range<usize>,
 }
 
@@ -104,7 +104,7 @@ impl Iterator for Written {
         }
         let end = self.text.ceil_char_boundary(self.rest.end.min(self.rest.start + PIECE_BYTES));
         let mut piece = Vec::with_capacity(end - self.rest.start);
-        // Neither a text nor a Vec can fail here.
+        // Writing a text to a Vec cannot fail.
         let _ =
             self.text[self.rest.start..end].serialize(&mut Serializer::with_formatter(&mut piece, Unquoted));
         self.rest.start = end;
@@ -112,7 +112,7 @@ impl Iterator for Written {
     }
 }
 
-/// Writes a string without what stands around it.
+/// Formats a string without its quotes.
 struct Unquoted;
 
 impl Formatter for Unquoted {

@@ -1,4 +1,4 @@
-//! Waiting for an event. It changes nothing, so an agent may wait for events of its own worker.
+//! Handlers that wait for events. A wait changes nothing, so an agent may wait for its own worker.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -15,7 +15,7 @@ use super::reply::{Failure, Outcome, Reply};
 use super::state::Api;
 use super::waited;
 
-/// `POST /v1/workers/{worker}/wait`
+/// Waits for an event or state of a worker.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/wait", request_body = WaitRequest, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.waited`", body = Envelope<Waited>))))]
 pub(super) async fn wait(
     State(api): State<Api>,
@@ -31,7 +31,7 @@ pub(super) async fn wait(
     }
 }
 
-/// `POST /v1/wait`
+/// Waits for several workers at once.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/wait", request_body = WaitMany, responses((status = 200, description = "`workers.waited`", body = Envelope<WaitedMany>))))]
 pub(super) async fn many(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! Workers: starting, looking, stopping.
+//! Handlers for workers: start, list, show, configure and stop.
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -17,12 +17,12 @@ use super::reply::{Outcome, Reply};
 use super::state::Api;
 use crate::supervisor::OverviewFilter;
 
-/// How much of a log is shown without `tailBytes`.
+/// Bytes of a log shown by default.
 const TAIL_BYTES: u64 = 64 * 1024;
-/// Of how many events a page of a transcript is made without `limit`.
+/// Number of events per transcript page by default.
 const PAGE_EVENTS: u32 = 500;
 
-/// `POST /v1/workers`
+/// Starts a worker. The response is sent when the agent has a session.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers", request_body = StartWorker, responses((status = 200, description = "`worker.started`", body = Envelope<WorkerView>))))]
 pub(super) async fn start(
     State(api): State<Api>,
@@ -34,21 +34,21 @@ pub(super) async fn start(
     Ok(Reply("worker.started", started))
 }
 
-/// The parameters of a list.
+/// Query parameters of the list.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Filter {
-    /// Only this controller's.
+    /// Only workers of this controller.
     controller_id: Option<String>,
-    /// Only those with these tags.
+    /// Only workers with these tags.
     selector: Option<String>,
-    /// Also those of tasks that are not inspectable.
+    /// Whether to include workers of hidden tasks.
     all: Option<bool>,
-    /// Only those of the tasks that this worker has given.
+    /// Only workers of tasks that this worker submitted.
     parent: Option<String>,
 }
 
-/// `GET /v1/workers?controllerId=&selector=&all=&parent=`
+/// Lists workers, newest first.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers", params(("controllerId" = Option<String>, Query, description = "Only its workers"), ("selector" = Option<String>, Query, description = "Only those with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("all" = Option<bool>, Query, description = "Also those of tasks that are not inspectable"), ("parent" = Option<String>, Query, description = "Only those of the tasks that this worker has given: its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.listed`", body = Envelope<WorkerList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -69,7 +69,7 @@ pub(super) async fn list(
     Ok(Reply("worker.listed", list))
 }
 
-/// `GET /v1/workers/{worker}`
+/// Returns one worker with its state.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.shown`", body = Envelope<WorkerShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -80,7 +80,7 @@ pub(super) async fn show(
     Ok(Reply("worker.shown", api.supervisor.show_worker(&worker).await?))
 }
 
-/// `GET /v1/overview?controllerId=&selector=&all=`
+/// Returns all workers at one moment, with the matching cursor of `/v1/events`.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/overview", params(("controllerId" = Option<String>, Query, description = "Only its workers"), ("selector" = Option<String>, Query, description = "Only those with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("all" = Option<bool>, Query, description = "Also those of tasks that are not inspectable")), responses((status = 200, description = "`overview.shown`: all workers at one moment, and its position in `/v1/events`", body = Envelope<OverviewShown>))))]
 pub(super) async fn overview_of_all(
     State(api): State<Api>,
@@ -97,16 +97,16 @@ pub(super) async fn overview_of_all(
     Ok(Reply("overview.shown", api.supervisor.overview(filter, environment).await?))
 }
 
-/// The parameters of a transcript.
+/// Query parameters of a transcript.
 #[derive(Deserialize)]
 pub(super) struct PageOf {
-    /// Events before this one.
+    /// Only events before this cursor.
     before: Option<String>,
-    /// Of how many events the page is made.
+    /// Number of events per page.
     limit: Option<u32>,
 }
 
-/// `GET /v1/workers/{worker}/transcript?before=&limit=`
+/// Returns a page of a worker's transcript.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/transcript", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("before" = Option<String>, Query, description = "Only what came before this event: `before` of the page that follows"), ("limit" = Option<u64>, Query, description = "Of how many events the page is made, 1 to 2000; without it 500")), responses((status = 200, description = "`transcript.shown`", body = Envelope<TranscriptShown>))))]
 pub(super) async fn transcript(
     State(api): State<Api>,
@@ -120,7 +120,7 @@ pub(super) async fn transcript(
     Ok(Reply("transcript.shown", shown))
 }
 
-/// `GET /v1/workers/{worker}/overview`
+/// Returns a summary of a worker's activity.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/overview", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.overview`", body = Envelope<WorkerOverview>))))]
 pub(super) async fn overview(
     State(api): State<Api>,
@@ -131,7 +131,7 @@ pub(super) async fn overview(
     Ok(Reply("worker.overview", api.supervisor.worker_overview(&worker).await?))
 }
 
-/// `POST /v1/workers/{worker}/stop`
+/// Stops a worker. The response is sent when none of its processes is left.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/stop", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.stopped`", body = Envelope<WorkerStopped>))))]
 pub(super) async fn stop(
     State(api): State<Api>,
@@ -141,7 +141,7 @@ pub(super) async fn stop(
     Ok(Reply("worker.stopped", api.supervisor.stop_worker(caller, &worker).await?))
 }
 
-/// `POST /v1/workers/{worker}/options`
+/// Changes options of a living worker, such as its model.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/options", request_body = SetOptions, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.set`", body = Envelope<WorkerSet>))))]
 pub(super) async fn set(
     State(api): State<Api>,
@@ -152,7 +152,7 @@ pub(super) async fn set(
     Ok(Reply("worker.set", api.supervisor.set_options(caller, &worker, request).await?))
 }
 
-/// `POST /v1/workers/{worker}/name`
+/// Gives a worker another name.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/name", request_body = RenameWorker, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.renamed`", body = Envelope<WorkerRenamed>))))]
 pub(super) async fn rename(
     State(api): State<Api>,
@@ -163,15 +163,15 @@ pub(super) async fn rename(
     Ok(Reply("worker.renamed", api.supervisor.rename_worker(caller, &worker, request).await?))
 }
 
-/// The parameters of a log.
+/// Query parameters of a log.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Tail {
-    /// How much of its end.
+    /// Number of bytes from the end of the log.
     tail_bytes: Option<u64>,
 }
 
-/// `GET /v1/workers/{worker}/logs?tailBytes=`
+/// Returns the end of a worker's log.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/logs", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("tailBytes" = Option<u64>, Query, description = "How much of its end")), responses((status = 200, description = "`worker.logs`", body = Envelope<WorkerLogs>))))]
 pub(super) async fn logs(
     State(api): State<Api>,

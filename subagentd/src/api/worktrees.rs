@@ -1,4 +1,4 @@
-//! Git worktrees of workers. From below a worker all of it is refused.
+//! Handlers for git worktrees of workers. All are refused from below a worker.
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -15,7 +15,7 @@ use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 use super::state::Api;
 
-/// The worktree that the path names: its name, or an address of its worker.
+/// A worktree in the path: its name, or an address of its worker.
 #[derive(Deserialize)]
 pub(super) struct Worktree {
     worktree: String,
@@ -23,12 +23,12 @@ pub(super) struct Worktree {
 
 #[derive(Deserialize)]
 pub(super) struct Listing {
-    /// Whether to look what is in each.
+    /// Whether to include the contents of each worktree.
     #[serde(default)]
     contents: bool,
 }
 
-/// `GET /v1/worktrees`
+/// Lists all worktrees, newest first.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/worktrees", params(("contents" = Option<bool>, Query, description = "whether to look what is in each")), responses((status = 200, description = "`worktree.listed`: all worktrees, the newest first", body = Envelope<WorktreesListed>))))]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -38,7 +38,7 @@ pub(super) async fn list(
     Ok(Reply("worktree.listed", api.supervisor.list_worktrees(listing.contents).await?))
 }
 
-/// `GET /v1/worktrees/{worktree}`
+/// Returns one worktree and its contents.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/worktrees/{worktree}", params(("worktree" = String, Path, description = "its name, or an address of its worker")), responses((status = 200, description = "`worktree.shown`: the worktree and what is in it", body = Envelope<WorktreeView>))))]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -48,7 +48,7 @@ pub(super) async fn show(
     Ok(Reply("worktree.shown", api.supervisor.show_worktree(&worktree).await?))
 }
 
-/// `POST /v1/worktrees/{worktree}/setup`
+/// Repeats the setup of a worktree: copies files and runs the setup command.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/setup", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = ChangeWorktree, responses((status = 200, description = "`worktree.ready`: what makes it usable was copied and run again", body = Envelope<WorktreeView>))))]
 pub(super) async fn set_up(
     State(api): State<Api>,
@@ -59,7 +59,7 @@ pub(super) async fn set_up(
     Ok(Reply("worktree.ready", api.supervisor.set_up_worktree(caller, &worktree, request).await?))
 }
 
-/// `POST /v1/worktrees/{worktree}/land`
+/// Lands the changes of a worktree as commits on its target branch.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/land", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = LandWorktree, responses((status = 200, description = "`worktree.landed`: the branch has its changes", body = Envelope<WorktreeLanded>))))]
 pub(super) async fn land(
     State(api): State<Api>,
@@ -70,7 +70,7 @@ pub(super) async fn land(
     Ok(Reply("worktree.landed", api.supervisor.land_worktree(caller, &worktree, request).await?))
 }
 
-/// `POST /v1/worktrees/{worktree}/merge`
+/// Merges the changed files of a worktree into the main work tree, without commits.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/merge", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = ChangeWorktree, responses((status = 200, description = "`worktree.merged`: the main work tree has its files", body = Envelope<WorktreeMerged>))))]
 pub(super) async fn merge(
     State(api): State<Api>,
@@ -81,7 +81,7 @@ pub(super) async fn merge(
     Ok(Reply("worktree.merged", api.supervisor.merge_worktree(caller, &worktree, request).await?))
 }
 
-/// `POST /v1/worktrees/{worktree}/remove`
+/// Removes a worktree without changes.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/remove", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = ChangeWorktree, responses((status = 200, description = "`worktree.removed`: nothing was in it", body = Envelope<WorktreeRemoved>))))]
 pub(super) async fn remove(
     State(api): State<Api>,
@@ -92,7 +92,7 @@ pub(super) async fn remove(
     Ok(Reply("worktree.removed", api.supervisor.remove_worktree(caller, &worktree, request).await?))
 }
 
-/// `POST /v1/worktrees/{worktree}/discard`
+/// Removes a worktree, and keeps its contents under a git ref.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/{worktree}/discard", params(("worktree" = String, Path, description = "its name, or an address of its worker")), request_body = ChangeWorktree, responses((status = 200, description = "`worktree.discarded`: a ref keeps what was in it", body = Envelope<WorktreeRemoved>))))]
 pub(super) async fn discard(
     State(api): State<Api>,
@@ -103,7 +103,7 @@ pub(super) async fn discard(
     Ok(Reply("worktree.discarded", api.supervisor.discard_worktree(caller, &worktree, request).await?))
 }
 
-/// `POST /v1/worktrees/prune`
+/// Removes the clean worktrees of stopped workers, and old refs of retired ones.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/worktrees/prune", request_body = PruneWorktrees, responses((status = 200, description = "`worktree.pruned`", body = Envelope<WorktreesPruned>))))]
 pub(super) async fn prune(
     State(api): State<Api>,
