@@ -1,5 +1,5 @@
 //! Writes the answer to a wait. It contains the agent's text twice (whole and last piece), which
-//! may be tens of megabytes, so a long text is written in pieces while the answer is sent.
+//! may be tens of megabytes. A long text is written in pieces while the answer is sent.
 
 use std::convert::Infallible;
 use std::io::Write;

@@ -86,7 +86,7 @@ impl RunOptions {
     }
 }
 
-/// Reads `SUBAGENT_IDLE_EXIT_SECONDS`.
+/// Reads the idle exit time in seconds from `SUBAGENT_IDLE_EXIT_SECONDS`.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if it is not a number.

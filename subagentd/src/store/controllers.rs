@@ -71,7 +71,7 @@ pub enum Worth {
 }
 
 impl Tx<'_> {
-    /// Same as the free function [`check_owner`], within this transaction.
+    /// Same as the free function `check_owner`, within this transaction.
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`.

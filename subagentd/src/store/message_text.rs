@@ -77,7 +77,7 @@ struct Span {
     last: i64,
 }
 
-/// Returns the first `max_bytes` bytes of a turn's final message.
+/// Returns the final message of a turn, cut to `max_bytes` bytes.
 pub(crate) fn final_message(
     connection: &Connection,
     worker: RowId,

@@ -92,8 +92,8 @@ impl Prepared {
         Ok(ids.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
     }
 
-    /// Carries over numbers and results that must not go back, ends all ownerships, and marks the
-    /// workers `to_look_at`, which have later traces on disk, for a check by the next daemon.
+    /// Carries over numbers and results that must not go back, and ends all ownerships. The next
+    /// daemon checks the workers `to_look_at`, which have files newer than the backup.
     ///
     /// # Errors
     /// `STORAGE_ERROR`, `STORAGE_FULL`.

@@ -76,7 +76,7 @@ pub(crate) struct JoinedPage<T> {
 /// a task. Deleted events of tasks are left out.
 ///
 /// # Errors
-/// As [`events::page`].
+/// Those of [`events::page`].
 pub(crate) fn page<T>(
     connection: &Connection,
     query: EventQuery,
