@@ -1,4 +1,4 @@
-//! Finding the worker that a person means.
+//! Resolves the address of a worker: an id, a name, or the beginning of an id.
 
 use serde_json::json;
 use subagent_protocol::api::{RenameWorker, WorkerRenamed};
@@ -9,13 +9,13 @@ use super::{Caller, Supervisor, entropy};
 use crate::store::{Durability, controllers, worker_names, workers};
 
 impl Supervisor {
-    /// The id of the worker with this id or name, or whose id alone begins like this. An address that fits no worker
-    /// stays as it is: each request has its own error for it.
+    /// Returns the id of the worker with this id, name or unique prefix of an id. An address that
+    /// matches no worker is returned unchanged, because each request has its own error for it.
     ///
     /// # Errors
     /// `AMBIGUOUS_WORKER{address,candidates}`, `STORAGE_ERROR`.
     pub async fn find_worker(&self, address: &str) -> Result<String> {
-        // A name never looks like an id.
+        // Names that look like an id are refused, so an id needs no lookup.
         if address.parse::<WorkerId>().is_ok() {
             return Ok(address.to_owned());
         }
@@ -51,7 +51,8 @@ impl Supervisor {
         }
     }
 
-    /// The worker that was addressed last if it is still there, else the one that changed last.
+    /// Returns the worker that was addressed last if it still exists, else the one that changed
+    /// last.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
@@ -67,11 +68,11 @@ impl Supervisor {
         read.await?.ok_or_else(|| self.roster.not_found(worker_name::LAST))
     }
 
-    /// Gives a worker another name.
+    /// Renames a worker.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT{field}`, `NAME_TAKEN{name,workerId}`, `INVALID_CONTROLLER_HANDLE`,
-    /// `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
+    /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT{field}`, `NAME_TAKEN{name,workerId}`,
+    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
     pub async fn rename_worker(
         &self,
         caller: Caller,
@@ -105,7 +106,7 @@ mod tests {
     use crate::core::worker::State;
     use crate::store::{NewName, NewWorker};
 
-    /// A supervisor with two workers whose ids begin alike.
+    /// Opens a supervisor with two workers whose ids share a prefix.
     async fn with_twins(dir: &std::path::Path) -> Supervisor {
         let supervisor = supervisor(dir).await;
         let key = choice(dir).workspace_key;

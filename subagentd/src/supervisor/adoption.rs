@@ -1,7 +1,6 @@
-//! Taking up the workers of a store when the daemon starts: a few at a time, and those first that somebody asks for.
-//!
-//! All at once they would keep each other, and their runtimes, from the processors, and the first request would be answered
-//! with the last worker.
+//! Starts the actors of the stored workers when the daemon starts, a few at a time. Requested
+//! workers come first. Starting all at once would keep them, their runtimes and the first request
+//! from the processors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +10,22 @@ use futures_util::StreamExt as _;
 use super::shared::{Shared, is_ending};
 use super::worker::Handle;
 
-/// How many are being taken up at the same time, beside those that are asked for.
+/// Number of workers adopted at the same time, beside those that requests ask for.
 const AT_ONCE: usize = 8;
-/// How long the next one waits for one of these, several times of what it takes: a runtime that does not answer keeps nobody
-/// else waiting.
+/// How long one adoption delays the next. It usually takes a fraction of this, so a runtime that
+/// does not answer does not block the others.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Has the actors begin, the newest first. Ends with the daemon.
+/// Starts the actors, newest worker first. Returns when all have started or the daemon ends.
 pub(super) async fn run(shared: Arc<Shared>, mut workers: Vec<Handle>) {
     if subagent_failpoint::sabotaged("adoption.never") {
         return;
     }
-    // As they are listed.
+    // `worker list` shows the newest first, too.
     workers.sort_unstable_by_key(|worker| std::cmp::Reverse(worker.id.0));
     let mut ending = shared.ending.subscribe();
     let all = futures_util::stream::iter(workers).for_each_concurrent(AT_ONCE, |worker| async move {
-        // Later is late enough for whoever waits.
+        // After the timeout, the worker settles in the background.
         let _ = tokio::time::timeout(PATIENCE, worker.settled()).await;
     });
     tokio::select! {

@@ -1,6 +1,6 @@
-//! Another definition for a worker, which comes with a message of its owner and holds from the turn of that message on.
-//!
-//! Must not loosen what others say: only the layer of the definition before is replaced.
+//! Replaces a worker's agent definition. The new one comes with a message of the owner and applies
+//! from the turn of that message on. Must not loosen other layers of the policy: only the layer of
+//! the previous definition is replaced.
 
 use std::path::Path;
 
@@ -21,18 +21,16 @@ use super::spec::Spec;
 use crate::core::{Fact, Worker};
 use crate::store::{RowId, Tx, owner_rules};
 
-/// How a worker is run from a turn on, and its rules.
+/// The spec and the policy of a worker after a change of its definition.
 pub(super) struct Changed {
     pub(super) spec: Box<Spec>,
     pub(super) watch: Option<Watch>,
-    /// Whether there are rules that decisions became.
+    /// Whether the worker has owner rules.
     pub(super) any: bool,
 }
 
-/// What the turn that this transaction has opened changes of the worker.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Applies the definition that came with the turn opened by this transaction. Returns `None` if the
+/// turn brought none.
 pub(super) fn changed(
     tx: &mut Tx<'_>,
     id: RowId,
@@ -47,11 +45,8 @@ pub(super) fn changed(
     Ok(Some(Changed { spec, watch, any: added.any() }))
 }
 
-/// Has the worker be what came with the turn that this transaction has opened. Gives the spec that holds from now on; none if
-/// nothing came with it.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Stores the definition that came with the turn opened by this transaction. Returns the new spec,
+/// or `None` if the turn brought none.
 fn apply(tx: &mut Tx<'_>, id: RowId, turn: Option<u64>, now: Timestamp) -> Result<Option<Box<Spec>>> {
     let Some(text) = tx.take_agent() else { return Ok(None) };
     let damaged = |error: serde_json::Error| {
@@ -77,8 +72,8 @@ fn apply(tx: &mut Tx<'_>, id: RowId, turn: Option<u64>, now: Timestamp) -> Resul
 }
 
 impl Spec {
-    /// Takes the place of the definition before. What was chosen for the worker itself comes back with the first definition
-    /// that says nothing of it.
+    /// Replaces the agent definition. Mode and model that were chosen for the worker itself apply
+    /// again when the new definition does not set them.
     pub(super) fn take_agent(&mut self, change: AgentChange, turn: Option<u64>) {
         let AgentChange { agent, layer, configured, workspace, home } = change;
         let of_definition = self.agent.as_ref().and_then(|before| before.mode.as_ref());
@@ -90,7 +85,8 @@ impl Spec {
         }
         self.options.mode = agent.mode.clone().or_else(|| self.own.mode.clone()).or(configured.mode);
         self.options.model = match &agent.model {
-            // It is wished for: an agent that does not have it keeps its own.
+            // The model of a definition is only a preference. An agent without that model keeps its
+            // own.
             Some(_) => None,
             None => self.own.model.clone().or(configured.model),
         };
@@ -115,8 +111,8 @@ impl Spec {
         self.agent_since = turn;
     }
 
-    /// What the runtime is told of a definition that came with its prompt. What neither the definition nor its owner says of
-    /// mode and model is as the session began.
+    /// Returns the change for the runtime that goes along with the prompt. Mode and model that
+    /// neither the definition nor the owner sets return to the values at the start of the session.
     pub(super) fn change(&self, client_rules: Option<ClientRules>) -> Option<Change> {
         let agent = self.agent.as_ref()?;
         let model = || self.options.model.clone().or_else(|| self.began.model.clone());

@@ -1,4 +1,4 @@
-//! A definition that comes with a message: whether it can be taken, before anything is stored.
+//! Checks an agent definition that comes with a message, before anything is stored.
 
 use std::path::Path;
 
@@ -8,11 +8,12 @@ use subagent_protocol::{Code, Error, Result};
 use super::{definition, policy, spec};
 use crate::store::WorkerRow;
 
-/// What is stored with a message that brings another definition, as JSON, after it was checked.
+/// Checks the definition and returns what is stored with the message, as JSON.
 ///
 /// # Errors
-/// `INVALID_INPUT{field}` for a simulated turn and for a definition that cannot be stored; `AGENT_NOT_USABLE{agent,reason}`
-/// for the worker of a task: its caller decides what it is; `INVALID_ARGUMENT` for a rule that is none.
+/// `INVALID_INPUT{field}` for a simulated turn or a definition that cannot be stored.
+/// `AGENT_NOT_USABLE{agent,reason}` for the worker of a task, whose definition is its caller's
+/// choice. `INVALID_ARGUMENT` for an invalid rule.
 pub(super) fn accept(request: &SendTurn, row: &WorkerRow) -> Result<Option<String>> {
     let Some(change) = &request.agent else { return Ok(None) };
     if request.simulate.is_some() {

@@ -1,4 +1,5 @@
-//! Decisions that become rules of the owner: which rule that is, and the rules that there are.
+//! Standing rules of the owner that were derived from decisions ("always allow"): deriving, listing
+//! and removing them.
 
 use std::path::Path;
 
@@ -16,17 +17,17 @@ use crate::core::inbox::NewRule;
 use crate::store::workers::ApprovalRow;
 use crate::store::{Connection, Durability, WorkerRow, owner_rules};
 
-/// Which rules are listed; all of it must fit.
+/// Filter for listing owner rules. All given fields must match.
 #[derive(Debug, Clone, Default)]
 pub struct RuleFilter {
-    /// Those that hold for this worker.
+    /// Selects the rules that apply to this worker.
     pub worker: Option<String>,
-    /// Those of this controller, also for single workers of it.
+    /// Selects the rules of this controller, including those for single workers.
     pub controller_id: Option<String>,
 }
 
 impl Supervisor {
-    /// The rule that a decision about this request becomes, as it is told and as it is stored.
+    /// Derives a rule from a decision about this request. Returns its view and its row.
     ///
     /// # Errors
     /// `RULE_NOT_DERIVABLE{requestId,reason}`: no rule says exactly this.
@@ -51,7 +52,7 @@ impl Supervisor {
         let action = action(asked, choice).map_err(&refused)?;
         let (worker, asked_by) = (row.clone(), asked.clone());
         let for_controller = scope == RuleScope::Controller;
-        // The rules may look at the file system.
+        // In a read of the store, because matching rules may access the file system.
         let derived = self.shared.store.read(move |connection| {
             rule(connection, &worker, &asked_by, action, for_controller)?.map_err(refused)
         });
@@ -81,10 +82,8 @@ impl Supervisor {
         Ok((told, new))
     }
 
-    /// The text of the rule that allowing this request for good becomes; `None` if no rule says exactly this.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Returns the text of the rule that always allows this request, or `None` if no rule expresses
+    /// exactly this request.
     pub(super) async fn allowing_rule(&self, row: &WorkerRow, asked: &ApprovalRow) -> Result<Option<String>> {
         if asked.carrier == Carrier::Local {
             return Ok(None);
@@ -95,7 +94,7 @@ impl Supervisor {
         Ok(read.await?.ok().map(|rule| rule.text()))
     }
 
-    /// The rules that decisions became, in the order in which they were added.
+    /// Lists owner rules in the order of their creation.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
@@ -115,7 +114,7 @@ impl Supervisor {
         Ok(OwnerRules { count: items.len(), items })
     }
 
-    /// Removes a rule. From then on its workers ask again.
+    /// Removes an owner rule. Its workers ask again from then on.
     ///
     /// # Errors
     /// `RULE_NOT_FOUND{ruleId}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
@@ -140,7 +139,7 @@ impl Supervisor {
     }
 }
 
-/// What the option that was chosen says.
+/// Returns the action of the chosen option.
 fn action(asked: &ApprovalRow, choice: &Choice) -> Result<Action, String> {
     if asked.carrier == Carrier::Local {
         return Err("the request is only simulated".to_owned());
@@ -154,7 +153,7 @@ fn action(asked: &ApprovalRow, choice: &Choice) -> Result<Action, String> {
     }
 }
 
-/// The rule that says exactly this under the rules that the worker has.
+/// Returns the rule for exactly this call, given the policy of the worker.
 fn rule(
     connection: &Connection,
     worker: &WorkerRow,

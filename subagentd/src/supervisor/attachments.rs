@@ -1,16 +1,16 @@
-//! Files that go along with a message: what is taken of them, and what is kept.
+//! Attachments of a message: validation, and the form in which events store them.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::{Code, Error, Result};
 
-/// More files do not go along with one message.
+/// Maximum number of attachments of a message.
 const MOST: usize = 64;
-/// A longer name, place or type is none.
+/// Maximum length of a name, URI or media type, in bytes.
 const MOST_BYTES: usize = 32 * 1024;
 
-/// Whether attachments can be meant like this.
+/// Validates the attachments of a message.
 ///
 /// # Errors
 /// `INVALID_INPUT`.
@@ -38,7 +38,8 @@ pub(super) fn check(attachments: &[Attachment]) -> Result<()> {
     Ok(())
 }
 
-/// What is stored of them: everything, with a digest in place of what is not shown.
+/// Returns the stored form of attachments: all members, and the SHA-256 digest that views show in
+/// place of content.
 pub(super) fn stored(attachments: &[Attachment]) -> Value {
     let stored = attachments.iter().map(|attachment| {
         let mut stored = json!(attachment);

@@ -1,4 +1,4 @@
-//! A copy of the database for whoever asks, while everything goes on.
+//! Copies the database into a file while the daemon keeps running.
 
 use std::path::Path;
 
@@ -14,26 +14,26 @@ impl Supervisor {
     /// Copies the database into a file.
     ///
     /// # Errors
-    /// `BACKUP_ALREADY_EXISTS`, `INVALID_ARGUMENT{path,error}` for a place that cannot be used, `STORAGE_FULL`,
-    /// `STORAGE_ERROR`, `IDEMPOTENCY_CONFLICT`.
+    /// `BACKUP_ALREADY_EXISTS`, `INVALID_ARGUMENT{path,error}` for a path that cannot be used,
+    /// `STORAGE_FULL`, `STORAGE_ERROR`, `IDEMPOTENCY_CONFLICT`.
     pub async fn back_up(&self, caller: Caller, request: BackUp) -> Result<BackedUp> {
         self.check_place(&request.path)?;
         let (_, key) = self.guarded(caller, "backup", &request)?;
         let this = self.clone();
-        // On its own: a client that goes away must not leave half a file.
+        // In its own task, so that a client that disconnects does not leave half a file.
         tokio::spawn(async move { this.back_up_now(request, key).await })
             .await
             .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
     async fn back_up_now(&self, request: BackUp, key: Option<(String, String)>) -> Result<BackedUp> {
-        // One after the other: a repetition waits for what it repeats.
+        // Backups run one at a time. A repeated request waits for the first one.
         let _turn = self.shared.backing_up.lock().await;
         let mut ending = self.shared.ending.subscribe();
         if *ending.borrow() {
             return Err(StoreError::Closed.into());
         }
-        // A copy that was restored knows the key of its own request, but no result.
+        // A restored database holds the key of the backup request, but not its result.
         if let Some(earlier) = self.recall(&key).await?.and_then(|value| serde_json::from_value(value).ok()) {
             return Ok(earlier);
         }
@@ -55,7 +55,8 @@ impl Supervisor {
         });
         match remembered.await {
             Err(error) if error.code == Code::IdempotencyConflict => Err(error),
-            // The file is there, and its key is in it: a full disk of the state dir takes nothing from that.
+            // The file is complete and contains its key. A full disk of the state dir does not
+            // change that.
             Err(error) => {
                 tracing::warn!(%error, "the key of a backup was not stored");
                 Ok(backed_up)

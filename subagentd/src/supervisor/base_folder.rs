@@ -1,10 +1,10 @@
-//! Where the base of a worker's diff is.
+//! Path of the recorded base of a worker's diff.
 
 use std::path::{Path, PathBuf};
 
 use subagent_protocol::work_tree::FOLDER;
 
-/// The folder with a worker's base.
+/// Returns the folder that holds a worker's base.
 pub(super) fn base_folder(state_dir: &Path, worker: &str) -> PathBuf {
     state_dir.join(FOLDER).join(worker)
 }

@@ -1,4 +1,4 @@
-//! Budgets: showing them, and changing what may be used.
+//! Reads and changes the budgets of controllers and workers.
 
 use serde_json::Value;
 use subagent_protocol::api::{ChangeControllerBudget, ControllerChoice};
@@ -16,7 +16,7 @@ use crate::steady::steady;
 use crate::store::{Connection, ControllerRow, Durability, accounts};
 
 impl Supervisor {
-    /// The budget of a controller, and those of its workers.
+    /// Returns the budget of a controller and of its workers.
     ///
     /// # Errors
     /// `CONTROLLER_NOT_FOUND`, `STORAGE_ERROR`.
@@ -28,7 +28,7 @@ impl Supervisor {
         self.shared.store.read(shown).await
     }
 
-    /// The budget of a worker.
+    /// Returns the budget of a worker.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
@@ -40,11 +40,11 @@ impl Supervisor {
         Ok(WorkerBudget { worker_id: row.worker_id, label: row.label, budget })
     }
 
-    /// Changes what the workers of a controller may use together.
+    /// Changes the shared budget of a controller's workers.
     ///
     /// # Errors
-    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{field}`, `INVALID_INPUT` for no change,
-    /// `IDEMPOTENCY_CONFLICT`.
+    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{field}`,
+    /// `INVALID_INPUT` for no change, `IDEMPOTENCY_CONFLICT`.
     pub async fn change_budget(
         &self,
         caller: Caller,
@@ -70,11 +70,11 @@ impl Supervisor {
         changed
     }
 
-    /// Changes what a worker may use.
+    /// Changes the budget of a worker.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{field}`, `INVALID_INPUT` for no
-    /// change, `IDEMPOTENCY_CONFLICT`.
+    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`,
+    /// `INVALID_ARGUMENT{field}`, `INVALID_INPUT` for no change, `IDEMPOTENCY_CONFLICT`.
     pub async fn change_worker_budget(
         &self,
         caller: Caller,
@@ -94,7 +94,7 @@ impl Supervisor {
         let sent = handle.send(Message::Limits(Box::new(order)));
         let answer = match answer.await {
             Ok(answer) => answer,
-            // Its actor has returned.
+            // The actor ended before it answered.
             Err(_) if handle.snapshot.borrow().worker.state == State::Stopped => {
                 match self.recall(&key).await? {
                     Some(response) => Ok(response),

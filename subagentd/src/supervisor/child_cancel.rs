@@ -1,4 +1,4 @@
-//! Canceling a session that a worker's agent runs below its own, for the owner.
+//! Cancels a child session of a worker's agent, for the owner.
 
 use std::time::Duration;
 
@@ -13,16 +13,17 @@ use super::{Caller, Supervisor, entropy};
 use crate::core::worker::{State, stopped_for_good};
 use crate::store::Durability;
 
-/// Within this the runtime has answered, or cannot be reached.
+/// The runtime answers within this time, or counts as unreachable.
 const LIMIT: Duration = Duration::from_secs(10);
 
 impl Supervisor {
-    /// Has the agent cancel a session below its own, and returns when it was told.
+    /// Asks the agent to cancel a child session. Returns when the agent has accepted the request.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`; `SESSION_NOT_FOUND{sessionId}`
-    /// where the agent has told of none with this id, or not that it may be canceled; `INVALID_WORKER_STATE` for a runtime that
-    /// cannot do it yet, `BACKEND_SOCKET_UNREACHABLE`, `BACKEND_UNAVAILABLE`.
+    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+    /// `SESSION_NOT_FOUND{sessionId}` if the agent did not report a cancelable session with this
+    /// id. `INVALID_WORKER_STATE` for a runtime of a version without this command.
+    /// `BACKEND_SOCKET_UNREACHABLE`, `BACKEND_UNAVAILABLE`.
     pub async fn cancel_child(
         &self,
         caller: Caller,
@@ -44,7 +45,7 @@ impl Supervisor {
         let sent = handle.send(Message::CancelChild(ChildCancel { session_id: session_id.clone(), reply }));
         let told = match tokio::time::timeout(LIMIT, answer).await {
             Ok(Ok(told)) => told,
-            // The runtime is lost, or the worker's actor has returned.
+            // The runtime is lost, or the worker's actor has ended.
             Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => {
                 Err(stopped_for_good(WorkerState::Stopped))
             }

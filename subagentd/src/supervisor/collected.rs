@@ -1,35 +1,36 @@
-//! The text of one turn as a wait collects it, held once however often it is told.
+//! The text of one turn as a wait collects it. The text exists once in memory, however many
+//! responses use it.
 
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::message_text::{ParagraphBreak, Paragraphs};
 
-/// More bytes of a turn's text are not collected.
+/// Maximum size of the collected text of a turn, in bytes.
 const MOST_TEXT: usize = 64 * 1024 * 1024;
 
-/// The agent's text of one turn, as far as it was seen.
+/// The agent's text of one turn, as far as it was read.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// Without what did not fit any more.
+    /// The text up to the first gap. `None` if the agent sent no text.
     pub text: Option<String>,
-    /// Whether something did not fit.
+    /// Whether the text exceeded the limit and is cut off.
     pub truncated: bool,
-    /// Its last piece.
+    /// The last chunk of the text.
     pub last: Last,
-    /// The line breaks between its paragraphs, which the agent did not send.
+    /// The line breaks between paragraphs, which were inserted and not sent by the agent.
     pub breaks: Vec<ParagraphBreak>,
     pub(crate) paragraphs: Paragraphs,
 }
 
-/// The last piece of a text.
+/// Where the last chunk of a text is.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub enum Last {
-    /// There is none.
+    /// The agent sent no text.
     #[default]
     None,
-    /// It begins here in the text.
+    /// Byte offset in the text at which the last chunk begins.
     From(usize),
-    /// It is not in the text as a whole.
+    /// The last chunk itself, because the text does not contain all of it.
     Beside(String),
 }
 
@@ -63,7 +64,7 @@ impl Collected {
         }
         let length = self.text.as_ref().map_or(0, String::len);
         let kept = piece.floor_char_boundary(MOST_TEXT.saturating_sub(length));
-        // Nothing after a gap.
+        // After a gap, only the last chunk is kept.
         if self.truncated || kept < piece.len() {
             if !self.truncated {
                 self.text.get_or_insert_default().push_str(&piece[..kept]);
@@ -75,7 +76,7 @@ impl Collected {
         self.last = Last::From(length);
         match &mut self.text {
             Some(text) => text.push_str(&piece),
-            // The first one may be all there is, and long.
+            // The first chunk moves, because it may be long and all there is.
             none => *none = Some(piece),
         }
     }

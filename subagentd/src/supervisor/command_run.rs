@@ -1,7 +1,6 @@
-//! Runs one command of the user, through `subagent-runtime command`.
-//!
-//! Must not know what the command is for. A future that is dropped closes the pipe that keeps the command alive: so a
-//! command that is not waited for any more, and one of a daemon that is killed, end with everything that they started.
+//! Runs one command of the user through `subagent-runtime command`. Must not know what the command
+//! is for. Dropping the future, or killing the daemon, closes a pipe and so ends the command with
+//! all its descendants.
 
 use std::io;
 use std::path::Path;
@@ -12,9 +11,9 @@ use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
-/// The time beyond the deadline in which the descendants are ended and the result arrives.
+/// Time after the deadline in which the descendants are ended and the result arrives.
 const MARGIN: Duration = Duration::from_secs(15);
-/// Runs a command to its end, and ends all that it started. `program` is `subagent-runtime`.
+/// Runs a command to its end, and ends all its descendants. `program` is `subagent-runtime`.
 pub(crate) async fn run(program: &Path, run: CommandRun) -> CommandResult {
     let limit = Duration::from_millis(run.timeout_ms).saturating_add(MARGIN);
     let end = match tokio::time::timeout(limit, attempt(program, &run)).await {
@@ -32,7 +31,8 @@ async fn attempt(program: &Path, run: &CommandRun) -> io::Result<CommandResult> 
     let mut line = serde_json::to_vec(run).map_err(io::Error::other)?;
     line.push(b'\n');
     subagent_failpoint::check("command.before_start")?;
-    // Not `kill_on_drop`: a process that is killed could not end what is below it. The end of its input does.
+    // Not `kill_on_drop`: a killed process could not end its descendants. The end of its input
+    // does.
     let mut child = Command::new(program)
         .arg("command")
         .current_dir("/")
@@ -52,7 +52,7 @@ async fn attempt(program: &Path, run: &CommandRun) -> io::Result<CommandResult> 
     BufReader::new(stdout).read_until(b'\n', &mut answer).await?;
     let result = serde_json::from_slice(&answer)
         .map_err(|error| io::Error::other(format!("the command's result is not readable: {error}")));
-    // It ends by itself, and after the result nothing is left to end.
+    // The process ends by itself. After the result, no descendant is left.
     drop(stdin);
     result
 }

@@ -1,6 +1,5 @@
-//! Looking at controllers: who owns what, whose owner has died, what a handle is worth, and which controller is meant.
-//!
-//! Changes nothing; that is done by `ownership`.
+//! Reads controllers: their owners, whether those are alive, the validity of a handle, and the
+//! controller that a request selects. Must not change anything. `ownership` does.
 
 use std::io;
 
@@ -16,7 +15,7 @@ use super::{Caller, Supervisor};
 use crate::store::{Connection, ControllerRow, OwnerCheck, OwnerRow, Worth, controllers};
 
 impl Supervisor {
-    /// Who owns what, and what the caller's handle is worth.
+    /// Returns the owner of a controller, and whether the caller's handle is valid.
     ///
     /// # Errors
     /// `CONTROLLER_NOT_FOUND{controllerId}` for an explicit id that does not exist.
@@ -55,10 +54,8 @@ impl Supervisor {
             .await
     }
 
-    /// All controllers, or that of one workspace, with what is known of their owners. Nothing is changed by it.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Lists all controllers, or those of one workspace, with the state of their owners. Changes
+    /// nothing.
     pub async fn recover_controllers(&self, workspace_key: Option<String>) -> Result<ControllersRecovered> {
         let boot_id = self.shared.boot_id.clone();
         self.shared
@@ -85,7 +82,7 @@ impl Supervisor {
             .await
     }
 
-    /// The controller that a new worker would get, with the caller's handle checked.
+    /// Returns the controller that a new worker would belong to. Checks the caller's handle.
     ///
     /// # Errors
     /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
@@ -102,10 +99,11 @@ impl Supervisor {
     }
 }
 
-/// The controller that is meant: named, that of the handle, hinted, or that of the workspace.
+/// Returns the selected controller: the named one, that of the handle, the hinted one, or that of
+/// the workspace, in this order.
 ///
 /// # Errors
-/// `CONTROLLER_NOT_FOUND` for one that is named, by its id or with a handle, and does not exist.
+/// `CONTROLLER_NOT_FOUND` if the named controller, or that of the handle, does not exist.
 pub(super) fn find(
     connection: &Connection,
     choice: &ControllerChoice,
@@ -127,7 +125,7 @@ pub(super) fn find(
     controllers::by_workspace(connection, &choice.workspace_key)
 }
 
-/// As [`find`], for whoever needs one.
+/// Like [`find`], but the controller must exist.
 ///
 /// # Errors
 /// `CONTROLLER_NOT_FOUND`, with `workspaceKey` if none was named.
@@ -144,7 +142,7 @@ pub(super) fn required(
     })
 }
 
-/// The controller that a new worker of this owner gets.
+/// Returns the controller for a new worker of this owner.
 ///
 /// # Errors
 /// `CONTROLLER_NOT_FOUND{workspaceKey,stateDbPath}`, `INVALID_CONTROLLER_HANDLE`.
@@ -170,12 +168,12 @@ fn owner_view(owner: OwnerRow) -> OwnerView {
     }
 }
 
-/// Whether the owner's process lives; `None` if that cannot be told.
+/// Returns whether the owner's process is alive, or `None` if that is unknown.
 pub(super) fn alive(owner: &OwnerRow, boot_id: &str) -> Option<bool> {
     alive_as(owner, boot_id, proc::process(owner.process.pid))
 }
 
-/// A pid means something only together with the start time, and both only in the boot that they were read in.
+/// A pid identifies a process only together with its start time and boot id.
 fn alive_as(owner: &OwnerRow, boot_id: &str, found: io::Result<Process>) -> Option<bool> {
     if owner.boot_id != boot_id {
         return Some(false);
@@ -196,7 +194,7 @@ fn ownership(owner: Option<&RecoveredOwner>) -> Ownership {
     }
 }
 
-/// What the caller's handle is worth, without its secret.
+/// Describes the caller's handle without its secret.
 fn env_handle(
     connection: &Connection,
     handle: Option<&Handle>,

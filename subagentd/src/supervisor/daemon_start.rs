@@ -1,4 +1,4 @@
-//! What a runtime gets to start this daemon again after it died.
+//! How a runtime restarts this daemon after it died.
 
 use std::os::unix::ffi::OsStringExt as _;
 
@@ -8,7 +8,7 @@ use subagent_protocol::start::DaemonStart;
 
 use super::shared::Setup;
 
-/// The state dir, and this process's settings. None where a daemon must not be started without being asked for.
+/// Returns the state dir and this process's settings. `None` if automatic starts are disabled.
 pub(super) fn of(setup: &Setup) -> Option<DaemonStart> {
     if std::env::var_os(NO_AUTOSTART).is_some_and(|value| !value.is_empty() && value != "0") {
         return None;

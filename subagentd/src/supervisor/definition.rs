@@ -1,4 +1,5 @@
-//! The definition of the agent that a worker was started with: what is taken of it, and what is told of it.
+//! The agent definition that a worker was started with: validation, instructions for the runtime,
+//! and the event that reports it.
 
 use serde_json::json;
 use subagent_protocol::definition::{AgentSpec, Instructions, MAX_PROMPT_BYTES, NotHonoured};
@@ -8,14 +9,14 @@ use subagent_protocol::{Code, Error, Result};
 
 use crate::core::Fact;
 
-/// A longer name, path or word is none.
+/// Maximum length of a name, path or keyword, in bytes.
 const MOST_TEXT_BYTES: usize = 8 * 1024;
-/// More keys are not told of.
+/// Maximum number of ignored keys in an event.
 const MOST_KEYS: usize = 100;
-/// The longest such list, as JSON.
+/// Maximum size of the list of ignored keys as JSON, in bytes.
 const MOST_KEYS_BYTES: usize = 256 * 1024;
 
-/// Whether a worker can be started with this definition.
+/// Validates a definition for a new worker.
 ///
 /// # Errors
 /// `INVALID_INPUT{field}`.
@@ -36,14 +37,14 @@ pub(super) fn check(agent: Option<&AgentSpec>) -> Result<()> {
     Ok(())
 }
 
-/// What a runtime is told; `told` says whether the session that it restores holds the prompt, `replaces` whether it may hold
-/// that of another definition.
+/// Returns the instructions for the runtime. `told`: the resumed session contains the prompt
+/// already. `replaces`: the session may contain the prompt of another definition.
 pub(super) fn instructions(agent: &AgentSpec, told: bool, replaces: bool) -> Instructions {
     let AgentSpec { name, prompt, model, .. } = agent.clone();
     Instructions { name, prompt, told, replaces, model }
 }
 
-/// What a session that has begun or was taken up means to the definition, as an event.
+/// Returns the event that reports how a started or resumed session applied the definition.
 pub(super) fn applied(agent: &AgentSpec, session: &Session) -> Fact {
     let mut not_honoured = agent.not_honoured.clone();
     not_honoured.extend(session.no_model.as_ref().map(|model| NotHonoured {

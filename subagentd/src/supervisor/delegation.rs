@@ -1,7 +1,6 @@
-//! What the agent of a worker gets that may give tasks: an MCP server more, with a token that says whose tasks they are.
-//!
-//! The token is kept where the environment of the agent is kept, and nowhere else; of it the database has a hash. It is worth
-//! nothing outside of the worker's own processes, which whoever takes it looks at too.
+//! Delegation: the MCP server and the token with which a worker's agent creates tasks. The token is
+//! stored only with the agent's environment; the database holds its hash. A token is accepted only
+//! from processes of the worker.
 
 use std::fmt;
 use std::path::Path;
@@ -19,10 +18,10 @@ use super::environment::{Kept, Variables};
 use super::shared::Setup;
 use super::spec::Spec;
 
-/// The program of the task server, beside the other ones.
+/// File name of the task server, beside the daemon's executable.
 const PROGRAM: &str = "subagent";
 
-/// The token of one worker.
+/// The secret with which one worker creates tasks.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct TaskToken(String);
@@ -32,7 +31,7 @@ impl TaskToken {
         Ok(Self(hex(&entropy::random::<32>()?)))
     }
 
-    /// What is stored of a token that somebody has.
+    /// Returns the hash of a token, as the database stores it.
     pub(super) fn hash(token: &str) -> String {
         hex(&Sha256::digest(token.as_bytes()))
     }
@@ -48,10 +47,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a worker can be started so that it delegates.
+/// Validates the delegation of a new worker.
 ///
 /// # Errors
-/// `INVALID_INPUT{field}`, `INVALID_ARGUMENT{field}`; `INVALID_ARGUMENT{mcpServer}` if a server has the name of the task server.
+/// `INVALID_INPUT{field}`, `INVALID_ARGUMENT{field}`. `INVALID_ARGUMENT{mcpServer}` if a server has
+/// the name of the task server.
 pub(super) fn check(request: &StartWorker) -> Result<()> {
     let Some(delegation) = &request.delegation else { return Ok(()) };
     let paths = [Some(&delegation.workspace), delegation.home.as_ref(), delegation.config.as_ref()];
@@ -72,7 +72,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     Ok(())
 }
 
-/// What is stored of a worker that is to be started, and what is kept for its agent.
+/// Returns the spec of a new worker and the environment for its agent.
 ///
 /// # Errors
 /// `INTERNAL_ERROR` without random bytes.
@@ -80,7 +80,7 @@ pub(super) fn parts(request: &StartWorker) -> Result<(Spec, Kept)> {
     issued(Spec::of(request), request.env.clone(), request.mcp_servers.clone())
 }
 
-/// The same for a worker that is there, with an environment in place of one that is gone.
+/// Like [`parts`], for an existing worker whose environment was lost.
 ///
 /// # Errors
 /// `INTERNAL_ERROR` without random bytes.
@@ -98,7 +98,8 @@ fn issued(mut spec: Spec, variables: Variables, mcp_servers: McpServers) -> Resu
     Ok((spec, kept))
 }
 
-/// The servers for a session of the worker's agent, the tools for tasks with a prefix if its launcher wants that.
+/// Returns the MCP servers for a session of the worker's agent. With `prefix`, the names of the
+/// task tools have a prefix.
 pub(super) fn servers(kept: &Kept, prefix: bool, setup: &Setup) -> McpServers {
     let args = if prefix { json!(["mcp", "--prefix"]) } else { json!(["mcp"]) };
     let mut servers = kept.mcp_servers.clone();

@@ -1,15 +1,14 @@
-//! How deep the blocks of a message may be nested. Pure.
-//!
-//! Readers of JSON give up at 128 levels, and a block stands inside of events, records and envelopes: what can be sent
-//! must be read again wherever it comes up.
+//! Limits the nesting of a message's blocks. Pure. JSON parsers reject more than 128 levels, and a
+//! block is nested in events, records and envelopes. Every process that reads a sent block must be
+//! able to parse it.
 
 use serde_json::Value;
 use subagent_protocol::{Code, Error, Result};
 
-/// Most levels of lists and objects in a block.
+/// Maximum depth of lists and objects in a block.
 const MOST_LEVELS: usize = 64;
 
-/// Refuses blocks that not every reader of their event could read.
+/// Rejects blocks that some reader of their event could not parse.
 pub(super) fn check(blocks: &[Value]) -> Result<()> {
     if blocks.iter().all(|block| levels(block) <= MOST_LEVELS) {
         return Ok(());

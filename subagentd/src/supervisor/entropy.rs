@@ -1,4 +1,4 @@
-//! The two things that the rules must not have: randomness and the time of day.
+//! Sources of randomness and wall-clock time, which the rules of `core` must not use.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,10 +7,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-/// Random bytes of the system.
+/// Returns random bytes from the system.
 ///
 /// # Errors
-/// `INTERNAL_ERROR` when the system has none.
+/// `INTERNAL_ERROR` if the system has none.
 pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes)
@@ -18,7 +18,7 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// An owner token: 24 random bytes as 32 characters.
+/// Returns an owner token: 24 random bytes as 32 characters of base64url.
 ///
 /// # Errors
 /// As [`random`].
@@ -26,7 +26,7 @@ pub(super) fn token() -> Result<String> {
     Ok(URL_SAFE_NO_PAD.encode(random::<24>()?))
 }
 
-/// The time of day.
+/// Returns the wall-clock time.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

@@ -1,6 +1,6 @@
-//! The environment of a worker's agent, kept for restarts: a 0600 file beside the sockets, on a file system that
-//! does not outlive a reboot, never inside a checkout. Removed when the worker stops, or, where a crash or an error
-//! came between, at the daemon's end or next start.
+//! The environment of a worker's agent, kept for restarts in a file of mode 0600 beside the
+//! sockets, on a file system that does not survive a reboot. Removed when the worker stops. After a
+//! crash or an error, the daemon removes it when it ends or starts.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -20,19 +20,20 @@ use crate::store::workers;
 
 pub(super) type Variables = Vec<(Bytes64, Bytes64)>;
 
-/// What is kept for the agent: its variables, and its MCP servers, whose values are secrets too.
+/// The agent's variables and MCP servers. The values of both are secrets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Kept {
     pub(super) variables: Variables,
     pub(super) mcp_servers: McpServers,
-    /// What its agent gives tasks with.
+    /// The token with which the agent creates tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) task_token: Option<TaskToken>,
 }
 
 impl Kept {
-    /// What comes along with a request. It is taken out of it: a repetition may come with it or without.
+    /// Moves the environment out of a request. The idempotency check ignores it: a repeated request
+    /// may come with or without it.
     ///
     /// # Errors
     /// Those of [`places::check_servers`].
@@ -43,7 +44,8 @@ impl Kept {
     }
 }
 
-/// The file: without servers and token it is the list of variables alone, as version 0.1.0 wrote it.
+/// Content of the file. Without servers and token it is only the list of variables, the format of
+/// version 0.1.0.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Stored {
@@ -51,10 +53,7 @@ enum Stored {
     Kept(Kept),
 }
 
-/// Writes the file anew.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Writes the file, replacing an existing one.
 pub(super) fn write(path: &Path, kept: &Kept) -> Result<()> {
     let failed = |error: io::Error| {
         Error::new(
@@ -82,7 +81,7 @@ pub(super) fn write(path: &Path, kept: &Kept) -> Result<()> {
 /// Reads the file.
 ///
 /// # Errors
-/// `ENV_REQUIRED` when it is gone, as after a reboot.
+/// `ENV_REQUIRED` if it is missing, for example after a reboot.
 pub(super) fn read(path: &Path) -> Result<Kept> {
     let required = |why: &str| {
         let message = format!("the worker's environment is not kept any more{why}, as after a reboot");
@@ -100,9 +99,9 @@ pub(super) fn read(path: &Path) -> Result<Kept> {
     }
 }
 
-/// Removes what is left in the folder of the sockets of workers that are stopped or were never stored. Only while
-/// nothing is stored, before requests are served or after the store is closed: a worker's environment is written before
-/// the worker is stored.
+/// Removes files from the socket folder that belong to workers that are stopped or were never
+/// stored. Must run while no worker is being created (before requests are served, or after the
+/// store is closed), because a worker's environment is written before its row.
 pub(super) async fn remove_strays(shared: &Shared) {
     let files = match shared.setup.runtime_dir.worker_files() {
         Ok(files) if files.is_empty() => return,
@@ -115,7 +114,7 @@ pub(super) async fn remove_strays(shared: &Shared) {
     let strays = shared.store.read(move |connection| {
         let is_stray = |worker_id: &str| match workers::get(connection, worker_id) {
             Ok(row) => row.is_none_or(|row| row.state == "stopped"),
-            // It is there, whatever is wrong with it.
+            // The worker exists, although its row is damaged.
             Err(error) => {
                 tracing::warn!(worker = worker_id, %error, "the files of a worker are kept");
                 false
@@ -130,7 +129,6 @@ pub(super) async fn remove_strays(shared: &Shared) {
     }
 }
 
-/// Removes the file.
 pub(super) fn remove(path: &Path) {
     match subagent_failpoint::check("environment.before_unlink").and_then(|()| fs::remove_file(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

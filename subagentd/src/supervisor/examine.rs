@@ -1,6 +1,5 @@
-//! What only the daemon can see, for `subagent doctor`: the database, and each worker beside its files.
-//!
-//! Looks only.
+//! Collects what only the daemon knows for `subagent doctor`: the database, and each worker's state
+//! beside its files. Must not change anything.
 
 use std::time::Duration;
 
@@ -11,10 +10,10 @@ use subagent_protocol::ids::WorkerId;
 use super::{Supervisor, journal};
 use crate::store::{Cursor, WorkerRow, gaps, known_workers, workers};
 
-/// How long SQLite's checks may take; a large database is then reported as not wholly examined.
+/// Time limit of SQLite's checks. A larger database is reported as partially examined.
 const CHECKS: Duration = Duration::from_secs(10);
 
-/// What is stored of a worker besides its row.
+/// Stored facts of a worker beside its row.
 struct Stored {
     row: WorkerRow,
     gaps: u64,
@@ -22,12 +21,9 @@ struct Stored {
 }
 
 impl Supervisor {
-    /// The examination; of all workers, or of one alone.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Examines the database and all workers, or one worker alone.
     pub async fn examine(&self, only: Option<&WorkerId>) -> Result<Examination> {
-        // An agent may not keep the daemon busy.
+        // An agent can ask about its own worker. It must not start checks of the database.
         let database = self.shared.store.examine(only.is_none().then_some(CHECKS)).await?;
         let wanted = only.cloned();
         let (stored, known_workers) = self
@@ -57,9 +53,9 @@ impl Supervisor {
 
     fn examined(&self, Stored { row, gaps, set_aside }: Stored) -> ExaminedWorker {
         let id = row.worker_id.as_str();
-        // Not waited for: one that is not settled yet is as it was stored.
+        // Does not wait: a worker that is not settled is reported as stored.
         let live = self.roster.live(id).ok().map(|handle| handle.snapshot.borrow().clone());
-        // One whose start was cut short has no actor until somebody asks for it.
+        // A worker whose creation was interrupted has no actor until a request needs it.
         let has_actor = live.is_some() || row.state == "stopped" || row.incarnation == 0;
         let directory = self.shared.setup.state_dir.join("runtimes").join(id);
         let cursor: Cursor = live.as_ref().map_or(row.cursor, |live| live.cursor);

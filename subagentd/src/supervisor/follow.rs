@@ -1,4 +1,4 @@
-//! Reading events, page by page, without holding anything in between.
+//! Reads the events of a worker page by page. Holds no lock or transaction between pages.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::store::{
     task_events,
 };
 
-/// Reads the events of a worker after a cursor, and with them what its stream has of the tasks below it.
+/// Reads a worker's events after a cursor, including task events that its stream contains.
 pub struct Follower {
     store: Store,
     worker: RowId,
@@ -29,22 +29,23 @@ pub struct Follower {
     raw: bool,
 }
 
-/// Where a follower ends.
+/// Where a follower stops.
 enum End {
-    /// At the event that was the newest when it began.
+    /// At the event that was the newest when reading began.
     At(i64),
-    /// Where the worker ends: it waits for new ones. `None`: it is over and there will be none.
+    /// When the worker is over; until then the follower waits for new events. `news` is `None` if
+    /// the actor has ended, so no event of the worker will follow.
     WithWorker { news: Option<watch::Receiver<Arc<Snapshot>>>, ending: watch::Receiver<bool> },
 }
 
 impl Follower {
-    /// The next page (at most [`crate::store::PAGE_EVENTS`] events, in order), each as a line of JSON. Empty when the end is
-    /// reached: for a follower of new events that is when the worker is over and no task below it is open, until then it
-    /// waits. Cancel safe.
+    /// Returns the next page, at most [`crate::store::PAGE_EVENTS`] events in order, each as a line
+    /// of JSON. Returns an empty page at the end. A follower of new events waits until the worker
+    /// is over and no task below it is open. Cancel safe.
     ///
     /// # Errors
-    /// `DAEMON_NOT_RUNNING` when the daemon is ending: go on at the last cursor with the next one. `CURSOR_EXPIRED` when
-    /// events were deleted before they were read.
+    /// `DAEMON_NOT_RUNNING` if the daemon is ending: continue at the last cursor with the next
+    /// daemon. `CURSOR_EXPIRED` if events were deleted before they were read.
     pub async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
             let (up_to, over) = match &mut self.end {
@@ -84,14 +85,16 @@ impl Follower {
                 End::At(_) => return Ok(Vec::new()),
                 End::WithWorker { news, ending } => {
                     if *ending.borrow() {
-                        // The actors have returned because of it, not because their workers are over.
+                        // The actors ended because the daemon is ending, not because their workers
+                        // are over.
                         return Err(worker::ending());
                     }
                     if over && !waits {
                         return Ok(Vec::new());
                     }
                     tokio::select! {
-                        // The actor has returned: what it stored last is read before the end is believed.
+                        // The actor has ended. Its last events are read before the follower reports
+                        // the end.
                         is_alive = changed(news.as_mut()), if !over => if !is_alive {
                             *news = None;
                         },
@@ -103,8 +106,8 @@ impl Follower {
         }
     }
 
-    /// The next page of the worker's own events and of what its stream has of the tasks below it, with its lines; and whether
-    /// one of the tasks is open.
+    /// Returns the next page of the worker's own events and its task events, their lines, and
+    /// whether one of the tasks is open.
     async fn joined_page(&self) -> Result<(EventPage<()>, Vec<u8>, bool)> {
         let up_to = match self.end {
             End::At(up_to) => up_to,
@@ -129,7 +132,8 @@ impl Follower {
         read.await
     }
 
-    /// The next page up to an event, and its lines: they are written where the rows are read, so that no event is copied.
+    /// Returns the next page up to an event, and its lines. The lines are written while rows are
+    /// read, so that no event is copied.
     async fn page(&self, up_to: i64) -> Result<(EventPage<()>, Vec<u8>)> {
         let query = EventQuery { worker: self.worker, after: self.after, up_to, floor: self.floor };
         let (worker_id, raw) = (self.worker_id.clone(), self.raw);
@@ -146,7 +150,7 @@ impl Follower {
 /// Appends the line of an event.
 ///
 /// # Errors
-/// `INTERNAL_ERROR`, which is not known to happen.
+/// `INTERNAL_ERROR` if the event cannot be serialized.
 pub(super) fn write_line<P: AsRef<str>>(
     event: &StoredEvent<P>,
     worker_id: &WorkerId,
@@ -163,10 +167,11 @@ fn unwritable(seq: i64, error: &serde_json::Error) -> Error {
 }
 
 impl Supervisor {
-    /// A reader of the events after a cursor (`None`: from the beginning).
+    /// Returns a reader of the events after a cursor (`None`: from the beginning).
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND{workerId,eventId}`, `CURSOR_EXPIRED{workerId,eventId,oldestEventId}`.
+    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND{workerId,eventId}`,
+    /// `CURSOR_EXPIRED{workerId,eventId,oldestEventId}`.
     pub async fn follow(
         &self,
         worker: &str,
@@ -175,7 +180,8 @@ impl Supervisor {
         raw: bool,
         sight: Sight,
     ) -> Result<Follower> {
-        // Asked before the store is: either of them knows of the first task.
+        // The roster is asked before the store is read, so that one of them knows of the first
+        // task.
         let live = self.roster.live(worker).ok();
         let row = self.row(worker).await?;
         let after = match from {
@@ -208,7 +214,8 @@ impl Supervisor {
         })
     }
 
-    /// The sequence number of a cursor that a user gave: an event of the worker, or of a task below it.
+    /// Returns the sequence number of a cursor given by a user: an event of the worker or of a task
+    /// below it.
     pub(super) async fn cursor(&self, row: &WorkerRow, event_id: &str) -> Result<i64> {
         let not_found = || {
             Error::new(
@@ -229,7 +236,7 @@ impl Supervisor {
                 return Err(retention::cursor_expired(connection, id, &kept, EventId(seq))?);
             }
             if events::get(connection, id, seq)?.is_some() || task_events::is_of_one(connection, id, seq)? {
-                // The numbers are one sequence.
+                // Sequence numbers are global.
                 return Ok(Some(seq));
             }
             match retention::kept(connection, id)? {

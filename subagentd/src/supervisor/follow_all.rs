@@ -1,4 +1,4 @@
-//! Reading the events of several workers as one stream, also of those that are started while it is read.
+//! Reads the events of several workers as one stream, including workers that start meanwhile.
 
 use std::collections::HashMap;
 
@@ -16,28 +16,28 @@ use super::shared::is_ending;
 use super::{Supervisor, spec, worker};
 use crate::store::{RowId, Store, all_events, workers};
 
-/// Which workers' events.
+/// Selects workers and events.
 #[derive(Debug, Clone, Default)]
 pub struct Chosen {
-    /// Of this controller.
+    /// Only workers of this controller.
     pub controller_id: Option<String>,
-    /// With these tags.
+    /// Only workers with these tags.
     pub selector: Option<String>,
-    /// This one alone: whoever looks may see no other.
+    /// Only this worker, for a caller that may not see others.
     pub only: Option<WorkerId>,
-    /// Without the progress of turns, but for what is told of sessions below theirs.
+    /// Omits the progress of turns, except updates of child sessions.
     pub milestones: bool,
 }
 
-/// Reads the events of all workers that were chosen, after a cursor.
+/// Reads the events of all selected workers after a cursor.
 pub struct AllFollower {
     store: Store,
     chosen: Chosen,
     selector: Option<Selector>,
-    /// The workers that were met, with their ids if they are chosen.
+    /// The workers seen so far. The id is present if the worker is selected.
     known: HashMap<RowId, Option<WorkerId>>,
     after: i64,
-    /// `None`: only to the event that was the newest when it began.
+    /// `None` if the reader stops at the event that was the newest when it began.
     news: Option<watch::Receiver<i64>>,
     up_to: i64,
     ending: watch::Receiver<bool>,
@@ -45,10 +45,12 @@ pub struct AllFollower {
 }
 
 impl AllFollower {
-    /// The next events, in order, each as a line of JSON. Empty at the end; a follower of new events waits for them and has none. Cancel safe.
+    /// Returns the next events in order, each as a line of JSON. Empty at the end. A follower of
+    /// new events waits for them and has no end. Cancel safe.
     ///
     /// # Errors
-    /// `DAEMON_NOT_RUNNING` when the daemon is ending: go on at the last cursor with the next one. `STORAGE_ERROR`.
+    /// `DAEMON_NOT_RUNNING` if the daemon is ending: continue at the last cursor with the next
+    /// daemon. `STORAGE_ERROR`.
     pub async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
             if let Some(news) = &mut self.news {
@@ -88,7 +90,7 @@ impl AllFollower {
         }
     }
 
-    /// Looks which of the workers are chosen.
+    /// Determines which of the workers are selected.
     async fn learn(&mut self, met: impl Iterator<Item = RowId>) -> Result<()> {
         let controller = self.chosen.controller_id.clone();
         let rows =
@@ -106,10 +108,10 @@ impl AllFollower {
 }
 
 impl Supervisor {
-    /// The newest event of all workers, or of the only one that may be seen.
+    /// Returns the newest event of all workers, or of the only visible one.
     ///
     /// # Errors
-    /// `STORAGE_ERROR`, `WORKER_NOT_FOUND` for that one.
+    /// `STORAGE_ERROR`, `WORKER_NOT_FOUND` for the visible one.
     pub async fn latest_of_all(&self, only: Option<WorkerId>) -> Result<LatestOfAll> {
         if let Some(only) = only {
             return Ok(LatestOfAll { event: self.latest(&self.row(only.as_str()).await?).await? });
@@ -118,10 +120,11 @@ impl Supervisor {
         Ok(LatestOfAll { event: latest.as_ref().map_or(Value::Null, brief) })
     }
 
-    /// A reader of the events of all workers that are chosen, after a cursor (`None`: from the beginning).
+    /// Returns a reader of the events of all selected workers after a cursor (`None`: from the
+    /// beginning).
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{selector,position}`; `EVENT_NOT_FOUND{eventId}` for what is no event's id.
+    /// `INVALID_ARGUMENT{selector,position}`. `EVENT_NOT_FOUND{eventId}` for an invalid event id.
     pub async fn follow_all(
         &self,
         chosen: Chosen,

@@ -1,30 +1,30 @@
-//! What a follower of a worker knows of the tasks below it: whether there are any, and whether something new was told of them.
+//! Tracks for a follower whether a worker has tasks, and whether they have new events.
 
 use tokio::sync::watch;
 
-/// What of the tasks below a worker is in its stream.
+/// Which events of tasks a worker's stream contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sight {
-    /// Nothing.
+    /// No events of tasks.
     Alone,
-    /// What is told of them.
+    /// Only task events (milestones).
     Told,
-    /// All their events, wrapped but for what is told of them.
+    /// All events of tasks; those that are not task events are wrapped.
     Tree,
 }
 
-/// The tasks below a worker that is followed.
+/// State of the tasks below a followed worker.
 pub(super) struct TasksBelow {
     sight: Sight,
-    /// Whether there may be any.
+    /// Whether tasks may exist.
     may_be: bool,
-    /// Turns true before the first one is stored; `None` of a worker that can be given none any more.
+    /// Turns true before the first task is stored. `None` if the worker cannot get tasks any more.
     gives: Option<watch::Receiver<bool>>,
-    /// The newest event that was told of any task.
+    /// Sequence number of the newest task event of the daemon.
     told: watch::Receiver<i64>,
-    /// The newest event of all workers.
+    /// Sequence number of the newest event of all workers.
     news: watch::Receiver<i64>,
-    /// Up to here everything that was told was looked at; `None`: not yet.
+    /// Task events up to this number were read. `None` before the first read.
     seen: Option<i64>,
 }
 
@@ -39,8 +39,8 @@ impl TasksBelow {
         Self { sight, may_be, gives, told, news, seen: None }
     }
 
-    /// Whether they are to be looked at, if there may be any. To be asked after it was looked how far the worker's own events
-    /// go: what is stored of a first task is stored later than this says so.
+    /// Returns whether the follower must read task events. Call it after reading the worker's
+    /// newest sequence number: the flag is set before the first task is stored.
     pub(super) fn may_be(&mut self) -> bool {
         if self.sight == Sight::Alone {
             return false;
@@ -51,25 +51,25 @@ impl TasksBelow {
         self.may_be
     }
 
-    /// Whether all their events are in the stream.
+    /// Returns whether the stream contains all events of tasks.
     pub(super) fn all(&self) -> bool {
         self.sight == Sight::Tree
     }
 
-    /// How much was told by now, and whether that is to be looked at: else the worker's own events are all that is new. Of
-    /// one that is `over` it always is.
+    /// Returns the newest task event, and whether a joined read is necessary. If not, only the
+    /// worker's own events are new. A joined read is always necessary once the worker is `over`.
     pub(super) fn look(&mut self, over: bool) -> (i64, bool) {
         self.news.mark_unchanged();
         let told = *self.told.borrow_and_update();
         (told, over || self.all() || self.seen.is_none_or(|seen| told > seen))
     }
 
-    /// Everything up to this mark was looked at.
+    /// Records that task events up to this number were read.
     pub(super) fn looked(&mut self, mark: i64) {
         self.seen = Some(mark);
     }
 
-    /// Waits for something to look at.
+    /// Waits for a change that requires a read.
     pub(super) async fn changed(&mut self) {
         match (self.sight, self.may_be, &mut self.gives) {
             (Sight::Told | Sight::Tree, false, Some(gives)) => heard(gives).await,
@@ -85,7 +85,7 @@ impl TasksBelow {
     }
 }
 
-/// Never, if there will be nothing.
+/// Waits for a change. Never returns if the sender is gone.
 async fn heard<T>(news: &mut watch::Receiver<T>) {
     if news.changed().await.is_err() {
         std::future::pending().await

@@ -1,7 +1,6 @@
-//! Making a snapshot: facts from the store, files in their place, and then the row that makes it visible.
-//!
-//! The files are complete under their names before the row is committed, so a crash in between leaves a folder that
-//! nobody is told of, and never half a snapshot. The next daemon removes it.
+//! Creates a handoff snapshot: facts from the store, then files, then the row that makes it
+//! visible. Files are complete before the row is committed. A crash in between leaves an
+//! unreferenced folder, which the next daemon removes.
 
 mod facts;
 mod files;
@@ -19,17 +18,18 @@ use crate::handoff::{Paths, checkpoint, markdown};
 use crate::store::handoffs::{self, HandoffRow};
 use crate::store::{Durability, Once, WorkerRow, controllers, retention};
 
-/// The folder of all snapshots, in the state dir or in the one that was asked for.
+/// Name of the folder for snapshots, in the state dir or in the requested one.
 pub(super) const FOLDER: &str = "handoffs";
-/// The longest summary that is taken.
+/// Maximum length of a summary, in bytes.
 const MAX_SUMMARY_BYTES: usize = 16 * 1024;
 
 impl Supervisor {
-    /// Writes down what a worker did, whatever it is doing now.
+    /// Writes a snapshot of a worker, in any state of the worker.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`; `INVALID_ARGUMENT{path,error}` for a
-    /// `handoffsDir` that cannot be used, `STATE_DIR_UNWRITABLE{path,error}`, `STORAGE_FULL`, `STORAGE_ERROR`.
+    /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`;
+    /// `INVALID_ARGUMENT{path,error}` for a `handoffsDir` that cannot be used,
+    /// `STATE_DIR_UNWRITABLE{path,error}`, `STORAGE_FULL`, `STORAGE_ERROR`.
     pub async fn hand_off(
         &self,
         caller: Caller,
@@ -37,7 +37,8 @@ impl Supervisor {
         request: CreateHandoff,
     ) -> Result<HandoffReady> {
         let row = self.row(worker).await?;
-        // On its own: a client that goes away in the middle must not leave files without their row.
+        // In its own task, so that a client that disconnects does not leave files without their
+        // row.
         let this = self.clone();
         tokio::spawn(async move { this.snapshot(caller, row, request).await })
             .await
@@ -123,7 +124,7 @@ impl Supervisor {
             })
             .await;
         if !matches!(stored, Ok((_, Once::Now))) {
-            // Nobody will be told of these files.
+            // No row refers to these files.
             files::remove(&folder);
         }
         match stored {
@@ -146,10 +147,10 @@ impl Supervisor {
     }
 }
 
-/// Where snapshots are written.
+/// The folder for snapshots.
 struct Place {
     base: PathBuf,
-    /// Whether the caller named it: then it is the caller's to correct.
+    /// Whether the caller chose the folder, and so has to correct an error.
     asked_for: bool,
 }
 
@@ -168,14 +169,14 @@ impl Place {
     }
 }
 
-/// Removes what a daemon that was killed left in the state dir: half written, or without the row that speaks of it.
-/// Folders of workers that the store does not know are somebody else's.
+/// Removes snapshots in the state dir that a killed daemon left incomplete or without a row.
+/// Folders of workers that the store does not know are kept.
 pub(super) async fn remove_strays(shared: &Shared) {
     let base = shared.setup.state_dir.join(FOLDER);
     let known = match shared.store.read(handoffs::by_worker).await {
         Ok(known) => known,
         Err(error) => return tracing::warn!(%error, "handoffs without a row are not looked for"),
     };
-    // A panic in it is reported by the runtime; the folders are harmless.
+    // The runtime reports a panic. The folders are harmless.
     let _ = tokio::task::spawn_blocking(move || files::remove_strays(&base, &known)).await;
 }

@@ -1,4 +1,5 @@
-//! How the workers' runtimes are, for the status file of `subagentd run`; dead ones are started again if that is wanted.
+//! Health of the workers' runtimes for the status file of `subagentd run`. Restarts dead runtimes
+//! on request.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,21 +16,21 @@ use super::worker::{Demand, Handle, Message, Revival, Snapshot};
 use super::{Supervisor, entropy, views};
 use crate::core::worker::{Hibernation, State};
 
-/// A runtime has this long to give a sign of life.
+/// Time limit for an answer of a runtime.
 const PING: Duration = Duration::from_millis(500);
-/// How long a look waits for a runtime that is being started again.
+/// Time limit for the restart of a runtime during a health check.
 const RESTART: Duration = Duration::from_secs(8);
 
-/// What a look at the workers is to do.
+/// Options of a health check.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
-    /// Starts since then are reported as done by this look.
+    /// Restarts after this time are reported as done by this check.
     pub since: Instant,
-    /// Start dead runtimes again, each at the earliest so long after the last attempt.
+    /// Restarts dead runtimes; this is the minimum time between two attempts for a runtime.
     pub restart: Option<Duration>,
 }
 
-/// A worker's item, and what it adds to the summary.
+/// JSON of a worker, and its verdict for the summary.
 struct Item {
     json: Value,
     verdict: Verdict,
@@ -43,16 +44,17 @@ enum Verdict {
     RestartFailed,
 }
 
-/// What was found at the place of a runtime.
+/// State of a runtime's process and socket.
 struct Found {
-    /// Whether its process lives, if it is known which that is.
+    /// Whether the process is alive, if its pid is known.
     pid_alive: Option<bool>,
     socket_exists: bool,
     ping: Result<()>,
 }
 
 impl Supervisor {
-    /// The object `workerHealth`: every worker that should have a live runtime, and whether it has one that answers.
+    /// Returns the object `workerHealth`: every worker that should have a live runtime, and whether
+    /// its runtime answers.
     pub async fn health(&self, look: Look) -> Value {
         let mut handles = self.roster.all();
         handles.sort_by_key(|handle| handle.id.0);
@@ -68,7 +70,8 @@ impl Supervisor {
         json!({ "checkedAt": entropy::now(), "summary": summary, "items": items })
     }
 
-    /// `None` for a worker that needs no runtime now: new, in error, being stopped, hibernating, or one that never had any.
+    /// Checks a worker. Returns `None` if it needs no runtime now: it is new, in error, stopping or
+    /// hibernating, or never had a runtime.
     async fn look_at(&self, handle: &Handle, look: Look) -> Option<Item> {
         let before = views::settled(handle).await;
         if !before.had_runtime
@@ -121,7 +124,7 @@ impl Supervisor {
             Some(Err(_)) => Verdict::RestartFailed,
             None => Verdict::Unhealthy,
         };
-        // Of one that was started again meanwhile only its successor was found.
+        // If the runtime was restarted meanwhile, `found` describes its successor.
         let restarted = verdict == Verdict::Restarted;
         let reason = if restarted && found.ping.is_ok() {
             json!({"pidAlive": false, "socketExists": false, "pingError": null})
@@ -168,7 +171,8 @@ async fn find(snapshot: &Snapshot, socket: &Path) -> Found {
     Found { pid_alive: known.map(|_| snapshot.runtime.is_some()), socket_exists: socket.exists(), ping }
 }
 
-/// A sign of life. A hello of generation 0 is refused by every runtime, and changes nothing about whom it serves.
+/// Checks that a runtime answers. Every runtime refuses a hello of generation 0, so the check does
+/// not disturb its connection.
 async fn ping(socket: &Path) -> std::io::Result<()> {
     let mut link = Link::connect(socket, 0, Desired::Run).await?;
     match link.next().await {
@@ -183,14 +187,14 @@ async fn demand(handle: &Handle, cooldown: Duration, deadline: Instant) -> Optio
     timeout_at(deadline, answer).await.ok()?.ok()
 }
 
-/// What comes of the start that has begun at this time or a little later.
+/// Waits for the outcome of the restart that began at this time or later.
 async fn outcome(handle: &Handle, begun: Instant, deadline: Instant) -> Result<()> {
     let mut snapshots = handle.follow();
     let over = |snapshot: &std::sync::Arc<Snapshot>| {
         snapshot.revival.as_ref().is_some_and(|last| {
             let over = match &last.outcome {
                 Some(Ok(())) => true,
-                // What is on its way out would be taken for a live one by the next look.
+                // The next check would report a runtime that is still exiting as alive.
                 Some(Err(_)) => snapshot.runtime.is_none(),
                 None => false,
             };

@@ -1,5 +1,5 @@
-//! Who has a session already that a new worker shall take up: of two agents in the same session each would lose, or
-//! overwrite, what the other one did.
+//! Checks that no other worker uses the session that a new worker resumes. Two agents in one
+//! session would overwrite each other's work.
 
 use subagent_protocol::api::LauncherSpec;
 use subagent_protocol::{Code, Error, Result};
@@ -7,8 +7,8 @@ use subagent_protocol::{Code, Error, Result};
 use super::spec::Spec;
 use crate::store::WorkerRow;
 
-/// Nobody among these workers has the session, or is about to take it up, with the same agent. Ids of other agents may
-/// be the same by accident.
+/// Checks that none of these workers uses or is about to resume the session with the same agent.
+/// Session ids of different agents can be equal by accident.
 ///
 /// # Errors
 /// `SESSION_IN_USE{sessionId,workerId}`.
@@ -20,7 +20,7 @@ pub(super) fn check(workers: &[WorkerRow], session: &str, launcher: &LauncherSpe
         let Ok(spec) = serde_json::from_str::<Spec>(&row.spec) else { return false };
         let has = match &row.session_id {
             Some(id) => id == session,
-            // One that could not take it up is none that has it.
+            // A worker that failed to resume the session does not own it.
             None => row.state == "starting" && spec.resume.as_deref() == Some(session),
         };
         has && (&spec.launcher.program, &spec.launcher.args) == (&launcher.program, &launcher.args)

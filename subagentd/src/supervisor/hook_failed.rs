@@ -1,4 +1,4 @@
-//! Journals that a hook failed.
+//! Stores the failure of a hook as an event.
 
 use subagent_protocol::hook::HookFailed;
 
@@ -7,7 +7,7 @@ use super::shared::Shared;
 use crate::core::Fact;
 use crate::store::{Durability, RowId};
 
-/// Stores that a hook of a worker failed. A failure to store it is only logged.
+/// Stores the failure of a worker's hook. If that fails, it is only logged.
 pub(super) async fn journal(shared: &Shared, id: RowId, failed: HookFailed) {
     let (fact, now) = (Fact::hook_failed(&failed, None), entropy::now());
     let write = shared.store.write(Durability::Full, 1, move |tx| tx.store_facts(id, &[fact], None, now));

@@ -1,4 +1,4 @@
-//! Which contents of files with hooks the owner trusts, as he says it.
+//! Trust in files with hooks, as the owner grants and withdraws it.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,10 +10,11 @@ use super::{Caller, Supervisor, entropy};
 use crate::store::{Durability, hook_trust, removal};
 
 impl Supervisor {
-    /// Trusts the hooks of a file as long as its content stays the same.
+    /// Trusts the hooks of a file until its content changes.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{file}`, `INVALID_ARGUMENT{sha256}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
+    /// `INVALID_ARGUMENT{file}`, `INVALID_ARGUMENT{sha256}`, `INVALID_CONTROLLER_HANDLE`,
+    /// `STORAGE_ERROR`.
     pub async fn trust_hooks(&self, caller: Caller, request: TrustHooks) -> Result<TrustedHooks> {
         let file = checked(&request.file)?;
         let is_hash = request.sha256.len() == 64
@@ -34,7 +35,7 @@ impl Supervisor {
         Ok(trusted.await?.0)
     }
 
-    /// Trusts no content of a file any more.
+    /// Withdraws trust from all contents of a file.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{file}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
@@ -52,10 +53,7 @@ impl Supervisor {
         Ok(removed.await?.0)
     }
 
-    /// The contents of files that are trusted.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Lists the trusted contents of files.
     pub async fn trusted_hooks(&self) -> Result<AllTrustedHooks> {
         let items = self.shared.store.read(hook_trust::all).await?;
         Ok(AllTrustedHooks { count: items.len(), items })

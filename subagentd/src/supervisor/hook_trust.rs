@@ -1,5 +1,5 @@
-//! Trust on first use: hooks of a project or of a definition run only while the content of their file is one that the
-//! owner has trusted, because agents can write these files (M5).
+//! Trust on first use: hooks of a project or a definition run only if the owner has trusted the
+//! content of their file, because agents can write these files (M5).
 
 use subagent_protocol::Result;
 use subagent_protocol::hook::Hook;
@@ -7,10 +7,7 @@ use subagent_protocol::hook::Hook;
 use super::shared::Shared;
 use crate::store::hook_trust;
 
-/// Whether a hook may run.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns whether a hook may run.
 pub(super) async fn is_trusted(shared: &Shared, hook: &Hook) -> Result<bool> {
     if !hook.origin.needs_trust() {
         return Ok(true);
@@ -20,7 +17,7 @@ pub(super) async fn is_trusted(shared: &Shared, hook: &Hook) -> Result<bool> {
     shared.store.read(move |connection| hook_trust::is_trusted(connection, &file, &sha256)).await
 }
 
-/// Why a hook does not run, and what to do.
+/// Explains why a hook does not run, and how to trust it.
 pub(super) fn advice(hook: &Hook) -> String {
     let file = hook.file.to_string_lossy();
     let quoted = shell_words::quote(&file);

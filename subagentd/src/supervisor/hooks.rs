@@ -1,6 +1,5 @@
-//! Before hooks: which of them a permission request has, and what they say of it together.
-//!
-//! Must not decide anything: what follows from their word and from the rules is decided by the worker's actor.
+//! Before hooks: selects the hooks of a permission request, runs them and combines their answers.
+//! Must not decide a request. The worker's actor does, from this answer and the policy.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,18 +21,18 @@ use super::{command_run, hook_trust, policy, spec};
 use crate::core::Input;
 use crate::store::{RowId, WorkerRow, hook_events, inbox, owner_rules};
 
-/// What the hooks of a request say together.
+/// The combined answer of a request's hooks.
 #[derive(Debug)]
 pub(super) struct Heard {
-    /// The strictest word.
+    /// The strictest of the answers.
     pub(super) word: HookWord,
-    /// Why.
+    /// The reason that came with the answer.
     pub(super) reason: Option<String>,
-    /// The hook that said it, as events tell of it.
+    /// The hook that gave the answer, in the form of events.
     pub(super) hook: Value,
-    /// What went wrong.
+    /// Hooks that failed or were not run.
     pub(super) failed: Vec<HookFailed>,
-    /// The request as it is stored.
+    /// The request in its stored form.
     pub(super) asked: String,
 }
 
@@ -46,10 +45,10 @@ pub(super) struct Asker {
     pub(super) hooks: Vec<Hook>,
 }
 
-/// What hooks of a request came to.
+/// The result of the hooks of a request.
 pub(super) type Answered = (RequestId, Result<Heard>);
 
-/// The hooks of held requests that run. They end when this is dropped.
+/// Running hooks of held requests. Dropping this ends them.
 #[derive(Default)]
 pub(super) struct RunningHooks {
     pub(super) running: JoinSet<Answered>,
@@ -57,12 +56,12 @@ pub(super) struct RunningHooks {
 }
 
 impl RunningHooks {
-    /// The next request whose hooks have answered. Waits without end if none runs.
+    /// Returns the next request whose hooks have answered. Never returns if none runs.
     pub(super) async fn next(&mut self) -> Answered {
         loop {
             match self.running.join_next().await {
                 Some(Ok(answered)) => return answered,
-                // Ended because its request is over.
+                // Aborted because its request is closed.
                 Some(Err(_)) => {}
                 None => std::future::pending().await,
             }
@@ -70,7 +69,8 @@ impl RunningHooks {
     }
 }
 
-/// Whether a request has hooks that are asked before what the rules say of it is done. What a rule denies has none.
+/// Returns whether hooks are consulted before the policy's verdict takes effect. Requests that the
+/// policy denies have no hooks.
 pub(super) fn are_asked(hooks: &[Hook], asked: &ApprovalRequested, ruled: Option<&Input>) -> bool {
     if !hooks.iter().any(|hook| matches!(hook.event, HookEvent::PreToolUse | HookEvent::ApprovalRequested)) {
         return false;
@@ -83,12 +83,13 @@ pub(super) fn are_asked(hooks: &[Hook], asked: &ApprovalRequested, ruled: Option
     }
 }
 
-/// Whether a rule allows.
+/// Returns whether the policy allows the request.
 pub(super) fn allows(ruled: &Input) -> bool {
     matches!(ruled, Input::DecideByRule { choice, .. } if choice.decision == HookWord::Allow.as_str())
 }
 
-/// The hooks for this subject. One whose matcher cannot be read is for everything: it was checked when it was read.
+/// Returns the hooks for this subject. A hook with an unreadable matcher matches everything;
+/// matchers are validated when the file is read.
 fn of_event<'a>(hooks: &'a [Hook], event: HookEvent, subject: &'a str) -> impl Iterator<Item = &'a Hook> {
     hooks.iter().filter(move |hook| {
         hook.event == event
@@ -96,7 +97,8 @@ fn of_event<'a>(hooks: &'a [Hook], event: HookEvent, subject: &'a str) -> impl I
     })
 }
 
-/// Runs the hooks of a held request: `PreToolUse`, and `ApprovalRequested` if the owner would be asked then.
+/// Runs the hooks of a held request: `PreToolUse`, and then `ApprovalRequested` if the owner would
+/// be asked.
 ///
 /// # Errors
 /// `STORAGE_ERROR`; `INTERNAL_ERROR` for a request that cannot be read.
@@ -149,7 +151,7 @@ pub(super) async fn run(
     Ok(heard)
 }
 
-/// Runs all hooks of an event, one after the other, until one denies.
+/// Runs all hooks of an event in order, until one denies.
 async fn all(
     shared: &Shared,
     hooks: &[Hook],
@@ -177,29 +179,27 @@ async fn all(
     Ok(())
 }
 
-/// A message of the owner that hooks are asked about.
+/// A message of the owner that `UserPromptSubmit` hooks check.
 pub(super) struct Prompt {
     pub(super) hooks: Vec<Hook>,
     pub(super) worker_id: WorkerId,
     pub(super) session_id: Option<String>,
     pub(super) cwd: PathBuf,
     pub(super) workspace: PathBuf,
-    /// Of a task: the names from the root to it.
+    /// For the worker of a task: the names from the root to the task.
     pub(super) path: Vec<String>,
-    /// The turn that the message will begin, if it begins one.
+    /// The turn that the message starts, if any.
     pub(super) turn_id: Option<TurnId>,
     pub(super) text: String,
 }
 
-/// Whether one of these hooks is asked about messages.
+/// Returns whether there are hooks for messages.
 pub(super) fn has_of_prompts(hooks: &[Hook]) -> bool {
     of_event(hooks, HookEvent::UserPromptSubmit, "").next().is_some()
 }
 
-/// The message to a worker that is stored; `None` if no hook is asked about it.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Collects what the hooks need to know about a message to a stored worker. `None` if it has no
+/// hooks for messages.
 pub(super) async fn prompt_to(shared: &Shared, row: &WorkerRow, text: String) -> Result<Option<Prompt>> {
     let hooks = spec::stored(row).map(|spec| spec.hooks).unwrap_or_default();
     if !has_of_prompts(&hooks) {
@@ -223,10 +223,11 @@ pub(super) async fn prompt_to(shared: &Shared, row: &WorkerRow, text: String) ->
     }))
 }
 
-/// Runs the `UserPromptSubmit` hooks of a message, one after the other, and returns what they add to it.
+/// Runs the `UserPromptSubmit` hooks of a message in order. Returns the text that they add to it.
 ///
 /// # Errors
-/// `HOOK_DENIED{hook}`; `HOOK_FAILED{hook}`: only the sender could be asked about a message.
+/// `HOOK_DENIED{hook}`. `HOOK_FAILED{hook}` if a hook failed, because only the sender could be
+/// asked about a message.
 pub(super) async fn of_prompt(shared: &Shared, prompt: Prompt) -> Result<Option<String>> {
     let event = HookEvent::UserPromptSubmit;
     let mut input = HookInput::new(event, prompt.worker_id, prompt.cwd);
@@ -250,7 +251,7 @@ pub(super) async fn of_prompt(shared: &Shared, prompt: Prompt) -> Result<Option<
     Ok((!added.is_empty()).then(|| format!("<hook event=\"UserPromptSubmit\">\n{added}\n</hook>")))
 }
 
-/// The refusal of a message.
+/// Returns the error for a refused message.
 fn refused(hook: &Hook, answer: HookAnswer) -> Error {
     let reason = answer.reason.unwrap_or_else(|| "it gives no reason".to_owned());
     let error = if answer.failed {
@@ -265,7 +266,7 @@ fn refused(hook: &Hook, answer: HookAnswer) -> Error {
     error.with("hook", hook.command.as_str())
 }
 
-/// Runs one hook. An untrusted one is not run, and its answer is `ask`.
+/// Runs one hook. An untrusted hook does not run; its answer is `ask`.
 async fn one(
     shared: &Shared,
     hook: &Hook,
@@ -277,7 +278,7 @@ async fn one(
     }
     let stdin = serde_json::to_string(input)
         .map_err(|error| Error::new(Code::Internal, format!("the input of a hook: {error}")))?;
-    // It is never closed.
+    // The semaphore is never closed.
     let _permit = shared.hooks.acquire().await;
     let run = hooks::run::command(hook, folder, std::env::vars_os(), stdin);
     let result: CommandResult = command_run::run(&shared.setup.runtime_program, run).await;

@@ -1,4 +1,5 @@
-//! The inbox: what all workers ask, one question in full, and several decisions at once.
+//! The inbox: lists the open questions of all workers, shows one in full, and decides several at
+//! once.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -29,14 +30,14 @@ use crate::store::inbox::InboxRow;
 use crate::store::workers::ApprovalRow;
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, inbox, questions_below, task_events, workers};
 
-/// So much is told of what is asked, in a line.
+/// Maximum length of the subject of a listed question, in characters.
 const MOST_SUBJECT_CHARS: usize = 1000;
-/// How often several decisions are tried again because one of them was made meanwhile.
+/// Attempts to decide all requests of a worker while some are decided by others meanwhile.
 const MOST_ATTEMPTS: usize = 5;
-/// How long a list waits until it is known of all workers how things stand.
+/// Time that a list waits for workers that are not settled yet.
 const SETTLE: Duration = Duration::from_secs(6);
 
-/// Whether questions can wait for as long as this.
+/// Validates the time limit of questions.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{field}`.
@@ -51,31 +52,31 @@ pub(super) fn check(time: Option<AnswerTime>) -> Result<()> {
     }
 }
 
-/// Which questions are listed; all of it must fit.
+/// Filter for listing questions. All given fields must match.
 #[derive(Debug, Clone, Default)]
 pub struct InboxFilter {
-    /// Those of these workers and of the tasks below them; all if it is empty.
+    /// Questions of these workers and of tasks below them. Empty: of all workers.
     pub workers: Vec<String>,
-    /// Those of this controller's workers.
+    /// Questions of this controller's workers.
     pub controller_id: Option<String>,
-    /// Those of workers with these tags, and of the tasks below them.
+    /// Questions of workers with these tags, and of tasks below them.
     pub selector: Option<String>,
-    /// Those of this worker, which asks.
+    /// Questions of this worker, for a caller that may not see others.
     pub only: Option<WorkerId>,
 }
 
-/// A filter, with what it needs to know of the store.
+/// A filter with what it needs from the store.
 struct Wanted<'a> {
     filter: &'a InboxFilter,
     selector: Option<&'a Selector>,
     /// The named workers and the tasks below them.
     named: HashSet<RowId>,
-    /// Whether the selector fits a worker, or one above it.
+    /// Cache: whether the selector matches a worker or one above it.
     selected: HashMap<RowId, bool>,
 }
 
 impl<'a> Wanted<'a> {
-    /// `named` are the workers of the filter.
+    /// `named` has the workers of the filter.
     fn new(
         connection: &Connection,
         filter: &'a InboxFilter,
@@ -113,7 +114,8 @@ impl<'a> Wanted<'a> {
 }
 
 impl Supervisor {
-    /// The open questions of all workers, oldest first. Those of a task are also those of the workers above it.
+    /// Lists the open questions of all workers, oldest first. Questions of a task also belong to
+    /// the workers above it.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
@@ -141,15 +143,15 @@ impl Supervisor {
         }
     }
 
-    /// What was asked while no daemon was there is part of the picture.
+    /// Waits until workers have read what was asked while no daemon ran.
     async fn all_settled(&self) {
         let handles = self.roster.all();
-        // An actor may have ended, which is settled too.
+        // An actor that ended counts as settled.
         let settled = futures_util::future::join_all(handles.iter().map(Handle::settled));
         let _ = tokio::time::timeout(SETTLE, settled).await;
     }
 
-    /// One question, whatever has become of it. The caller sees to it that it may be seen.
+    /// Returns one question in any state. The caller checks that it may be seen.
     ///
     /// # Errors
     /// `APPROVAL_NOT_FOUND{requestId}`, `STORAGE_ERROR`.
@@ -198,7 +200,7 @@ impl Supervisor {
         })
     }
 
-    /// The rule that allowing an open permission request for good makes.
+    /// Returns the rule that "always allow" creates for an open permission request.
     async fn always_rule(&self, row: &InboxRow) -> Result<Option<String>> {
         if row.asked.status != ApprovalStatus::Pending || row.asked.kind != QuestionKind::Permission {
             return Ok(None);
@@ -207,11 +209,11 @@ impl Supervisor {
         self.allowing_rule(&worker, &row.asked).await
     }
 
-    /// Decides all permission requests of a worker that are open, in one transaction, and waits a moment until the agent
-    /// was told. A request that offers nothing like the decision stays open.
+    /// Decides all open permission requests of a worker in one transaction, and waits briefly for
+    /// delivery to the agent. A request without a matching option stays open.
     ///
     /// # Errors
-    /// As [`Self::decide`], of the worker; what is wrong with a request is told of it.
+    /// As [`Self::decide`] for the worker. An error of a single request is part of its item.
     pub async fn decide_all(&self, caller: Caller, worker: &str, request: DecideAll) -> Result<AllDecided> {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("decide all {worker}"), &request)?;
@@ -249,7 +251,8 @@ impl Supervisor {
         Ok(AllDecided { count: items.len(), items, decided })
     }
 
-    /// Waits a moment until the agent was told of these decisions; how they stand then, and the worker.
+    /// Waits briefly for delivery of these decisions. Returns their states then, and that of the
+    /// worker.
     async fn deliveries(
         &self,
         worker: &str,
@@ -261,7 +264,7 @@ impl Supervisor {
                 let open = &snapshot.worker.approvals;
                 !decided.iter().any(|request_id| open.contains_key(request_id))
             });
-            // Not confirmed in time is an answer too.
+            // A timeout is reported as `pending`.
             let _ = tokio::time::timeout(DELIVERY, told).await;
         }
         let row = self.row(worker).await?;
@@ -277,10 +280,7 @@ impl Supervisor {
         Ok((read.await?, self.view(&row).await.state))
     }
 
-    /// The worker that asks this, if any does.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Returns the worker that asks this question, if there is one.
     pub async fn asking_worker(&self, request_id: &str) -> Result<Option<WorkerId>> {
         let asked = request_id.to_owned();
         let found = self.shared.store.read(move |connection| inbox::get(connection, &asked)).await?;
@@ -315,7 +315,7 @@ impl Supervisor {
             let input = Input::Inbox(InboxInput::DecideAll { choices, note: request.note.clone() });
             let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| kept(&chosen, added));
             match self.order(&handle, Some(owner.clone()), key.clone(), input, respond).await {
-                // One of them was decided, or is over, since it was read.
+                // One of the requests was decided or closed after it was read.
                 Err(error)
                     if matches!(error.code, Code::ApprovalNotPending | Code::ApprovalNotFound)
                         && attempt < MOST_ATTEMPTS =>
@@ -328,7 +328,7 @@ impl Supervisor {
     }
 }
 
-/// What is kept of several decisions for repetitions.
+/// The stored result of a request in a batch, for repetitions of the call.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptOne {
@@ -358,8 +358,7 @@ fn choose(row: &ApprovalRow, word: &str) -> Result<Choice> {
     decision::choose(&views::approval_view(row).options, &decide)
 }
 
-/// A question in a line.
-/// A question in a list.
+/// Returns the listed form of a question.
 pub(crate) fn listed(row: &InboxRow) -> InboxItem {
     let asked = &row.asked;
     let answer_time = row.deadline_at.and_then(|_| serde_json::from_str::<Spec>(&row.spec).ok()?.answer_time);
@@ -398,7 +397,7 @@ fn subject(asked: &ApprovalRow, told: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// What to type for an answer.
+/// Returns the commands with which a user can answer.
 fn answers(row: &InboxRow, options: &[ApprovalOption]) -> Vec<String> {
     let (worker, request) = (&row.worker_id, &row.asked.request_id);
     if row.asked.kind == QuestionKind::Elicitation {

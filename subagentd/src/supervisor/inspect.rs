@@ -1,4 +1,4 @@
-//! A look into a worker: itself, what it asks, its last snapshot, its last events.
+//! A summary of a worker: its view, open questions, latest snapshot and last events.
 
 use subagent_protocol::api::{Inspected, InspectedEvent, LatestHandoff, WorkerView};
 use subagent_protocol::event::EventType;
@@ -9,34 +9,35 @@ use subagent_protocol::{Code, Error, Result};
 use super::{Supervisor, spec, views};
 use crate::store::{WorkerRow, handoffs, history, owner_rules, workers};
 
-/// The most events of one look.
+/// Maximum number of events in a summary.
 const MOST_EVENTS: u32 = 1000;
-/// The most different types that are looked for.
+/// Maximum number of event types in a filter.
 const MOST_TYPES: usize = 64;
 
-/// Which events of a worker are looked at.
+/// Selects the events of a summary.
 #[derive(Debug, Clone)]
 pub struct InspectQuery {
-    /// How many of the last, 1 to 1000.
+    /// Number of the newest events, 1 to 1000.
     pub limit: u32,
-    /// Only those that were written then or later, ISO 8601.
+    /// Only events at or after this time (ISO 8601).
     pub since: Option<String>,
-    /// Only those of this turn.
+    /// Only events of this turn.
     pub turn_id: Option<String>,
-    /// Only those of these types; `progress.update:KIND` is one. An unknown one matches nothing.
+    /// Only events of these types, which may be written `progress.update:KIND`. Unknown types match
+    /// nothing.
     pub event_types: Option<Vec<String>>,
 }
 
 impl Supervisor {
-    /// Looks into a worker.
+    /// Returns the summary of a worker.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT` for a limit out of range, for a `since` that is no time and
-    /// for more than 64 event types, `STORAGE_ERROR`.
+    /// `WORKER_NOT_FOUND`. `INVALID_ARGUMENT` for a limit out of range, an invalid `since`, or more
+    /// than 64 event types. `STORAGE_ERROR`.
     pub async fn inspect(&self, worker: &str, query: InspectQuery) -> Result<Inspected> {
         let filter = filter(query)?;
         if let Ok(handle) = self.roster.live(worker) {
-            // What happened while no daemon was there is part of the picture.
+            // Includes what happened while no daemon ran.
             views::settled(&handle).await;
         }
         let asked = worker.to_owned();
@@ -83,7 +84,7 @@ impl Supervisor {
     }
 }
 
-/// Reads a `since`.
+/// Parses the `since` of a filter.
 pub(super) fn time(text: &str) -> Result<Timestamp> {
     Timestamp::parse(text).ok_or_else(|| {
         let message = format!("{text:?} is no time as in ISO 8601; write it like 2026-11-21T20:29:42+00:00");
@@ -116,7 +117,7 @@ fn filter(query: InspectQuery) -> Result<history::Filter> {
     })
 }
 
-/// A word of `eventTypes`; `None` for one that no event has.
+/// Parses an element of `eventTypes`. `None` if no event has this type.
 fn wanted(word: &str) -> Option<(EventType, Option<String>)> {
     let (name, kind) = word.split_once(':').map_or((word, None), |(name, kind)| (name, Some(kind)));
     let event_type = EventType::parse(name).filter(|event_type| event_type.is_of_workers())?;

@@ -1,8 +1,6 @@
-//! Deletes what is left of removed workers, and what is older than the retention: in small pieces between other work,
-//! after a start, after each removal, and once a day.
-//!
-//! All of it may be cut short at any point and goes on from the marks in the store. Nothing here decides anything that
-//! was not marked in a FULL commit before.
+//! Deletes the data of removed workers and data beyond the retention: in small steps between other
+//! work, after the start, after each removal, and daily. Every step can be interrupted and resumes
+//! from marks in the store. Deletes only what a FULL commit marked.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,12 +15,12 @@ use super::{Supervisor, entropy, leftovers};
 use crate::store::removal::{Removal, Sweep};
 use crate::store::{Durability, References, RowId, WorkerRow, removal, retention, workers};
 
-/// How often the retention is looked after.
+/// Interval of the retention.
 const EVERY: Duration = Duration::from_secs(24 * 3600);
-/// After a failure (a full disk) everything is tried again so much later.
+/// Delay after a failure, such as a full disk.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// Works until the daemon ends.
+/// Runs until the daemon ends.
 pub(super) async fn run(supervisor: Supervisor) {
     let shared = &supervisor.shared;
     let mut ending = shared.ending.subscribe();
@@ -43,7 +41,7 @@ pub(super) async fn run(supervisor: Supervisor) {
                     expire_at = Some(Instant::now() + EVERY);
                 }
             }
-            // What somebody has removed goes, whatever the retention runs into.
+            // Explicit removals proceed even if the retention failed.
             finish_removals(shared).await.and(expired).and(archived)
         };
         let done = tokio::select! {
@@ -73,7 +71,7 @@ pub(super) async fn run(supervisor: Supervisor) {
     }
 }
 
-/// Deletes everything of the workers that are marked as removed, and gives the space back.
+/// Deletes everything of the workers that are marked as removed, and returns disk space.
 async fn finish_removals(shared: &Shared) -> Result<()> {
     let mut stuck = HashSet::new();
     let mut deleted = false;
@@ -82,14 +80,14 @@ async fn finish_removals(shared: &Shared) -> Result<()> {
         let Some(next) = found.into_iter().find(|found| !stuck.contains(&found.id)) else { break };
         deleted = true;
         if !finish(shared, &next).await? {
-            // Its files cannot be removed; the log says why. The next daemon tries again.
+            // Its files cannot be removed; the log has the reason. The next daemon tries again.
             stuck.insert(next.id);
         }
     }
     if deleted { give_back(shared).await } else { Ok(()) }
 }
 
-/// Deletes everything of one worker. Says whether nothing is left.
+/// Deletes everything of one worker. Returns whether nothing is left.
 async fn finish(shared: &Shared, removal: &Removal) -> Result<bool> {
     let id = removal.id;
     loop {
@@ -120,7 +118,7 @@ async fn delete_events(shared: &Shared, mut sweep: Sweep) -> Result<()> {
     }
 }
 
-/// One piece after the other, until there are no more.
+/// Repeats a step until nothing is left to do.
 async fn repeat(
     shared: &Shared,
     references: References,
@@ -134,13 +132,13 @@ async fn give_back(shared: &Shared) -> Result<()> {
     repeat(shared, References::Checked, removal::give_back).await
 }
 
-/// Forgets the keys of requests that were made before.
+/// Deletes idempotency keys of requests before the cutoff.
 pub(super) async fn forget_requests(shared: &Shared, cutoff: Timestamp) -> Result<()> {
     repeat(shared, References::Checked, move |c| retention::delete_requests(c, cutoff)).await
 }
 
-/// Marks what is older than the retention, and deletes what does not belong to a removed worker; nothing while the clock
-/// is in doubt.
+/// Marks what is older than the retention, and deletes what does not belong to a removed worker.
+/// Does nothing while the clock is in doubt.
 async fn expire(supervisor: &Supervisor, age: Duration) -> Result<()> {
     let shared = &supervisor.shared;
     let now = entropy::now();
@@ -172,7 +170,7 @@ async fn expire(supervisor: &Supervisor, age: Duration) -> Result<()> {
     if deleted { give_back(shared).await } else { Ok(()) }
 }
 
-/// Deletes the events of a worker that are too old. Says whether there was any reason to look for them.
+/// Deletes expired events of a worker. Returns whether there was a mark to delete up to.
 async fn expire_events(shared: &Shared, row: &WorkerRow, cutoff: Timestamp) -> Result<bool> {
     let id = row.id;
     let mark = shared.store.read(move |connection| retention::expirable(connection, id, cutoff)).await?;
@@ -180,7 +178,8 @@ async fn expire_events(shared: &Shared, row: &WorkerRow, cutoff: Timestamp) -> R
         shared.store.write(Durability::Full, 1, move |tx| tx.mark_expired(id, mark)).await?;
         subagent_failpoint::hit("expire.after_mark");
     }
-    // Also below an old mark: the daemon before may have been killed, or what was needed is not any more.
+    // Also deletes up to an old mark: the previous daemon may have been killed, or rows may no
+    // longer be needed.
     let mark = mark.max(row.expired_seq);
     if mark == 0 {
         return Ok(false);

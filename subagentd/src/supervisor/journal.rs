@@ -1,9 +1,6 @@
-//! Reading a worker's journal from a cursor, batch by batch.
-//!
-//! The file was just written on this machine, so reads come from the page cache and are done in place. About as much is
-//! read as a batch takes: what is behind it would only be read again. A record
-//! that is not whole yet is left for the next read; a damaged one ends a segment if the runtime is gone or has
-//! begun another, and is reported by the gap in the numbers.
+//! Reads a worker's journal from a cursor, batch by batch. The file was just written, so reads hit
+//! the page cache. An incomplete record is left for the next read. A damaged one ends its segment
+//! if the runtime is gone or has begun another, and is reported as a gap in the record numbers.
 
 use std::fs::File;
 use std::io;
@@ -15,10 +12,11 @@ use subagent_protocol::record::{Record, RecordType, Sealed};
 
 use crate::store::Cursor;
 
-/// How much is read at once: a quarter more than the batch before took, within these bounds. A longer record is read whole.
+/// Bounds of a read, in bytes. A read is a quarter longer than the previous batch, because the rest
+/// would be read again. A longer record is read whole.
 const LEAST_READ_BYTES: usize = 64 * 1024;
 const MOST_READ_BYTES: usize = 1024 * 1024;
-/// How many records a batch has at the most.
+/// Maximum number of records in a batch.
 const BATCH_RECORDS: usize = 256;
 
 pub(crate) struct JournalReader {
@@ -27,19 +25,19 @@ pub(crate) struct JournalReader {
     read_bytes: usize,
 }
 
-/// Some records in a row.
+/// A sequence of consecutive records.
 pub(crate) struct Batch {
-    /// What was read.
+    /// The bytes that were read.
     pub(crate) bytes: Vec<u8>,
-    /// The JSON of each record in it, with the cursor behind the record.
+    /// The JSON of each record as a range of `bytes`, with the cursor after the record.
     pub(crate) records: Vec<(Range<usize>, Cursor)>,
-    /// Where to go on, if that is not behind the last record.
+    /// The cursor to continue at, which may be past the last record.
     pub(crate) next: Cursor,
-    /// Whether there is nothing more for now.
+    /// Whether there are no more records for now.
     pub(crate) end: bool,
-    /// Whether its last record was the last byte of the file, when it was read. More is told of by the writer.
+    /// Whether the batch reached the end of the file. The writer announces further records.
     pub(crate) drained: bool,
-    /// Whether there was something that is no record: what stood there is not known.
+    /// Whether bytes that are not a record were skipped.
     pub(crate) damaged: bool,
 }
 
@@ -48,7 +46,8 @@ impl JournalReader {
         Self { directory: directory.to_owned(), segment: None, read_bytes: LEAST_READ_BYTES }
     }
 
-    /// Reads on from `cursor`. `last` says that the writer is gone: what is torn stays torn.
+    /// Reads a batch at `cursor`. `last` means that the writer is gone, so an incomplete record
+    /// stays incomplete.
     pub(crate) fn read(&mut self, cursor: Cursor, last: bool) -> io::Result<Batch> {
         let mut batch = Batch {
             bytes: Vec::new(),
@@ -95,7 +94,7 @@ impl JournalReader {
                             continue;
                         }
                     }
-                    // Records that were decoded are taken first; the rest is read again from behind them.
+                    // The decoded records come first. The rest is read again after them.
                     batch.end = batch.records.is_empty();
                     batch.drained = !batch.end && position == batch.bytes.len() && batch.bytes.len() < length;
                     self.took(position);
@@ -124,12 +123,13 @@ impl JournalReader {
         self.read_bytes = (bytes + bytes / 4).clamp(LEAST_READ_BYTES, MOST_READ_BYTES);
     }
 
-    /// At the end of what can be read: if another segment was begun, this one will not grow any more.
+    /// At the end of readable records: if another segment was begun, this one does not grow any
+    /// more.
     fn skip_torn_segment(&mut self, batch: &mut Batch, last: bool) {
         if let Some(next) = next_segment(&self.directory, batch.next.segment) {
             batch.end = false;
-            // It may have grown between our look at it and the birth of the next one. Only now its length is final;
-            // what is damaged does not get better.
+            // It may have grown between the read and the creation of the next segment. Only now its
+            // length is final. Damaged bytes stay damaged.
             let seen = batch.next.offset + batch.bytes.len() as u64;
             let length =
                 self.segment.as_ref().and_then(|(_, file)| file.metadata().ok()).map(|meta| meta.len());
@@ -141,7 +141,7 @@ impl JournalReader {
         }
     }
 
-    /// A segment that is not there: if later ones are, it was taken away, and the gap in the numbers tells of it.
+    /// Skips a missing segment if later ones exist. The gap in the record numbers reports it.
     fn skip_missing_segment(&self, batch: &mut Batch) {
         if let Some(segment) = next_segment(&self.directory, batch.next.segment) {
             batch.next = Cursor { segment, offset: 0, number: batch.next.number };
@@ -162,20 +162,20 @@ impl JournalReader {
 }
 
 fn sealed(json: &[u8]) -> Option<u64> {
-    // Most records are long and of another kind: their type stands near the beginning.
+    // The type is near the beginning. Most records have another one, and can be long.
     let head = &json[..json.len().min(96)];
     memchr::memmem::find(head, b"\"sealed\"")?;
     let record: Record<'_> = serde_json::from_slice(json).ok()?;
     (record.t == RecordType::Sealed).then(|| record.body::<Sealed>().map_or(0, |sealed| sealed.next))
 }
 
-/// At most so many bytes; fewer only where the file ends.
+/// Reads `length` bytes, or fewer at the end of the file.
 fn read_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(length);
     while bytes.len() < length {
         let at = offset + bytes.len() as u64;
         match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), at) {
-            // The end; or the writer cut off what it could not finish.
+            // The end of the file, or the writer truncated an incomplete record.
             Ok(0) => break,
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -184,7 +184,7 @@ fn read_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The segments that are there.
+/// Returns the numbers and paths of the existing segments.
 fn segments(directory: &Path) -> impl Iterator<Item = (u64, PathBuf)> {
     std::fs::read_dir(directory).into_iter().flatten().flatten().filter_map(|entry| {
         let path = entry.path();
@@ -193,7 +193,7 @@ fn segments(directory: &Path) -> impl Iterator<Item = (u64, PathBuf)> {
     })
 }
 
-/// Whether something was written behind this cursor.
+/// Returns whether the journal continues after this cursor.
 pub(super) fn goes_on(directory: &Path, cursor: Cursor) -> bool {
     segments(directory).any(|(number, path)| {
         let longer = || path.metadata().is_ok_and(|meta| meta.len() > cursor.offset);
@@ -201,7 +201,7 @@ pub(super) fn goes_on(directory: &Path, cursor: Cursor) -> bool {
     })
 }
 
-/// The segment after this one: the next that is there.
+/// Returns the number of the next existing segment.
 fn next_segment(directory: &Path, segment: u64) -> Option<u64> {
     if segment_path(directory, segment + 1).exists() {
         return Some(segment + 1);
@@ -209,7 +209,7 @@ fn next_segment(directory: &Path, segment: u64) -> Option<u64> {
     segments(directory).map(|(number, _)| number).filter(|number| *number > segment).min()
 }
 
-/// Removes the segments before `segment`: everything in them is stored.
+/// Removes the segments before `segment`. Everything in them must be stored.
 pub(super) fn remove_before(directory: &Path, segment: u64) {
     if subagent_failpoint::sabotaged("segment.keep") {
         return;
@@ -223,7 +223,7 @@ pub(super) fn remove_before(directory: &Path, segment: u64) {
     }
 }
 
-/// How many bytes of the segments lie behind the cursor.
+/// Returns the size of the segments after the cursor, in bytes.
 pub(super) fn unread(directory: &Path, cursor: Cursor) -> u64 {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
     let behind = segments(directory).filter(|(number, _)| *number >= cursor.segment);
@@ -231,7 +231,7 @@ pub(super) fn unread(directory: &Path, cursor: Cursor) -> u64 {
     behind.map(|(number, path)| length(&path).saturating_sub(taken(number))).sum()
 }
 
-/// Whether a runtime has begun this segment, or a later one.
+/// Returns whether a runtime has begun this segment or a later one.
 pub(super) fn is_begun(directory: &Path, segment: u64) -> bool {
     segments(directory).any(|(number, _)| number >= segment)
 }
@@ -260,7 +260,8 @@ mod tests {
         Cursor { segment: 1, offset: 0, number: 0 }
     }
 
-    /// Everything that a reader gets from the cursor on, as the numbers of the records.
+    /// Reads everything from the cursor on. Returns the record numbers, the last cursor, and
+    /// whether there was damage.
     fn read_all(reader: &mut JournalReader, mut cursor: Cursor) -> (Vec<u64>, Cursor, bool) {
         let (mut numbers, mut damaged) = (Vec::new(), false);
         loop {
@@ -299,7 +300,7 @@ mod tests {
         let first = reader.read(start(), false).unwrap();
         let mut at_end = reader.read(first.next, false).unwrap();
         assert!(at_end.end && at_end.records.is_empty());
-        // What the reader has seen is old by now: more was written, and another segment begun.
+        // After this read, more is written and another segment is begun.
         std::fs::write(segment_path(dir.path(), 1), [noise(1), noise(2)].concat()).unwrap();
         std::fs::write(segment_path(dir.path(), 2), noise(3)).unwrap();
         reader.skip_torn_segment(&mut at_end, false);

@@ -1,20 +1,20 @@
-//! Locks by name: a repetition of a request waits for the first one, and then finds its result.
+//! Locks by name: a repeated request waits for the first one, and then finds its result.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OwnedMutexGuard;
 
-/// A lock for each name that is in use.
+/// A lock for each name in use.
 #[derive(Debug, Default)]
 pub(super) struct KeyedLocks(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
 
 impl KeyedLocks {
-    /// Waits until nothing else holds the lock of this name.
+    /// Waits for the lock of this name.
     pub(super) async fn lock(&self, name: &str) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those that only this map has are not in use.
+            // Drops locks that only this map refers to.
             locks.retain(|_, lock| Arc::strong_count(lock) > 1);
             Arc::clone(locks.entry(name.to_owned()).or_default())
         };

@@ -1,8 +1,6 @@
-//! The files of workers that are gone: all those of one, and those in the state dir of workers that nobody knows; and what
-//! a restore has put aside.
-//!
-//! Must not touch anything of a worker whose runtime or guard lives, whatever the store says, and no journal of a worker
-//! that nobody knows: it may be all that is left of it.
+//! Deletes files of removed workers, files in the state dir of unknown workers, and what a restore
+//! replaced. Must not touch files of a worker whose runtime or guard is alive, even if the store
+//! does not know it, nor the journal of an unknown worker: it may be the only copy.
 
 use std::fs;
 use std::io;
@@ -20,17 +18,17 @@ use super::shared::Shared;
 use super::{handoffs, locks};
 use crate::store::removal;
 
-/// A file or a folder of a worker that nobody knows, or that was replaced.
+/// A file or folder of an unknown worker, or one that a restore replaced.
 #[derive(Debug)]
 pub(super) struct Leftover {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
 }
 
-/// The ends of the names of an agent's logs.
+/// Endings of the names of an agent's logs.
 const LOGS: [&str; 2] = [".log", ".log.1"];
 
-/// Where the files of a worker are, but for the snapshots that were wanted elsewhere.
+/// Returns the paths of a worker's files, except snapshots in other folders.
 fn places(state_dir: &Path, worker: &str) -> Vec<PathBuf> {
     let runtimes = state_dir.join("runtimes");
     let mut places = vec![runtimes.join(worker), state_dir.join(handoffs::FOLDER).join(worker)];
@@ -39,26 +37,24 @@ fn places(state_dir: &Path, worker: &str) -> Vec<PathBuf> {
     places
 }
 
-/// Removes all files of a worker. Says whether nothing is left; the log has the reason.
+/// Removes all files of a worker. Returns whether nothing is left; the log has the reason.
 pub(super) async fn remove_all_of(shared: &Shared, worker: &str) -> bool {
     let mut paths = places(&shared.setup.state_dir, worker);
     paths.push(shared.setup.runtime_dir.worker_environment(worker));
     paths.extend(shared.setup.runtime_dir.worker_socket(worker));
     let directory = shared.setup.state_dir.join("runtimes").join(worker);
     let removed = tokio::task::spawn_blocking(move || {
-        // One that stays does not keep the others.
+        // Tries all paths, even if one cannot be removed.
         !locks::are_held(&directory) && paths.iter().filter(|path| !remove_one(path)).count() == 0
     });
     removed.await.unwrap_or(false)
 }
 
-/// What is left of workers that nobody knows and was last changed before then, and what was replaced before then.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Finds files of unknown workers that were last changed before the cutoff, and what was replaced
+/// before it.
 pub(super) async fn find(shared: &Shared, cutoff: Timestamp) -> Result<Vec<Leftover>> {
     let state_dir = shared.setup.state_dir.clone();
-    // The files first: a worker has its row before it has any.
+    // Files are listed before rows are read: a worker has its row before it has files.
     let (found, replaced) =
         blocking(move || (candidates(&state_dir), replaced_before(&state_dir, cutoff))).await?;
     let found = shared
@@ -87,13 +83,13 @@ pub(super) async fn find(shared: &Shared, cutoff: Timestamp) -> Result<Vec<Lefto
     .await
 }
 
-/// Removes what was found.
+/// Removes the files that [`find`] returned.
 pub(super) async fn remove(found: Vec<Leftover>) {
-    // What cannot be removed is in the log, and found again.
+    // The log names what cannot be removed. The next run finds it again.
     let _ = blocking(move || found.iter().filter(|left| !remove_one(&left.path)).count()).await;
 }
 
-/// About how many bytes the files of a worker have.
+/// Returns the approximate size of a worker's files, in bytes.
 pub(super) async fn bytes_of(shared: &Shared, worker: &str) -> u64 {
     let paths = places(&shared.setup.state_dir, worker);
     blocking(move || paths.iter().map(|path| bytes(path)).sum()).await.unwrap_or(0)
@@ -104,7 +100,7 @@ async fn blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -
     done.map_err(|error| Error::new(Code::Internal, error.to_string()))
 }
 
-/// Everything in the state dir that has the name of a worker, with that name.
+/// Returns the paths in the state dir that are named after a worker, with its id.
 fn candidates(state_dir: &Path) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     for folder in ["runtimes", handoffs::FOLDER, work_tree::FOLDER].map(|name| state_dir.join(name)) {
@@ -121,7 +117,7 @@ fn candidates(state_dir: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// What restores before then have put aside.
+/// Returns what restores before the cutoff replaced.
 fn replaced_before(state_dir: &Path, cutoff: Timestamp) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(state_dir)
         .into_iter()
@@ -134,14 +130,15 @@ fn replaced_before(state_dir: &Path, cutoff: Timestamp) -> Vec<PathBuf> {
     found
 }
 
-/// When what has this name was put aside. Its own times are older: it was moved.
+/// Parses the time of the restore from the name. The modification time is older, because the file
+/// was moved.
 fn replaced_at(name: &str) -> Option<Timestamp> {
     let time = name.strip_prefix(REPLACED_DATABASE).or_else(|| name.strip_prefix(REPLACED_RUNTIMES))?;
     let (day, rest) = time.split_once('T')?;
     Timestamp::parse(&format!("{day}T{}", rest.get(..8)?.replace('-', ":")))
 }
 
-/// Whether there is a journal in this folder, or may be: one that cannot be read.
+/// Returns whether the folder contains a journal, or cannot be read.
 fn has_journal(directory: &Path) -> bool {
     match fs::read_dir(directory) {
         Ok(entries) => entries.flatten().any(|entry| {
@@ -166,7 +163,7 @@ fn bytes(path: &Path) -> u64 {
     fs::read_dir(path).into_iter().flatten().flatten().map(|entry| bytes(&entry.path())).sum()
 }
 
-/// Removes a file or a folder with all that is in it; links are not followed.
+/// Removes a file, or a folder with its content. Does not follow links.
 fn remove_one(path: &Path) -> bool {
     let removed = match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),

@@ -1,4 +1,5 @@
-//! A connection to a runtime: commands go out, notices come in. No events: those are read from the journal.
+//! A connection to a runtime: sends commands and receives notices. Events are not sent over it; the
+//! daemon reads them from the journal.
 
 use std::io;
 use std::path::Path;
@@ -15,13 +16,13 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// A frame of a runtime is small; one that is longer is none.
+/// Maximum length of a frame. Longer frames close the connection.
 const MAX_FRAME_BYTES: u64 = 1024 * 1024;
-/// How much is read at once: some frames of those that come often. It is held for each runtime.
+/// Size of the read buffer, held for each runtime: a few common frames.
 const READ_BYTES: usize = 1024;
-/// How many notices may wait for the worker's actor. The runtime joins notices that nobody takes.
+/// Maximum number of notices that wait for the actor. The runtime merges notices that are not read.
 const WAITING_FRAMES: usize = 64;
-/// How long a connect may take: the runtime's backlog may be full while it is stopped.
+/// Time limit of a connect. The backlog of a stopped runtime may be full.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An open connection. Dropping it closes it.
@@ -33,10 +34,10 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects and says hello; the answer comes as a frame.
+    /// Connects and sends a hello. The answer arrives as a frame.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub(super) async fn connect(socket: &Path, generation: u64, desired: Desired) -> io::Result<Self> {
         let name = socket.to_fs_name::<GenericFilePath>()?;
         let stream = tokio::time::timeout(CONNECT_TIMEOUT, Stream::connect(name)).await.map_err(|_| {
@@ -46,20 +47,20 @@ impl Link {
         let (outgoing, to_write) = mpsc::unbounded_channel();
         let (notices, incoming) = mpsc::channel(WAITING_FRAMES);
         let tasks = [tokio::spawn(read(Arc::clone(&stream), notices)), tokio::spawn(write(stream, to_write))];
-        // The writer's task lives as long as this value.
+        // The receiver lives as long as this value.
         let _ = outgoing.send(ToRuntime::Hello { protocol: PROTOCOL, generation, desired });
         Ok(Self { outgoing, incoming, tasks, next_id: 0 })
     }
 
-    /// Sends a command and gives its id. A connection that is closed swallows it: what must be heard is said again
-    /// to the next one.
+    /// Sends a command and returns its id. A closed connection drops commands silently; commands
+    /// that must arrive are sent again on the next connection.
     pub(super) fn send(&mut self, command: Command) -> u64 {
         self.next_id += 1;
         let _ = self.outgoing.send(ToRuntime::Command { id: self.next_id, command });
         self.next_id
     }
 
-    /// The next frame; `None` when the connection is closed. Cancel safe.
+    /// Returns the next frame, or `None` when the connection is closed. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<FromRuntime> {
         self.incoming.recv().await
     }
@@ -93,7 +94,7 @@ async fn read(stream: Arc<Stream>, notices: mpsc::Sender<FromRuntime>) {
                     return;
                 }
             }
-            // A newer runtime may say more than we know.
+            // A newer runtime may send frames that this version does not know.
             Err(error) => tracing::warn!(%error, "a runtime's frame is not understood"),
         }
     }
@@ -110,7 +111,8 @@ async fn write(stream: Arc<Stream>, mut frames: mpsc::UnboundedReceiver<ToRuntim
     }
 }
 
-/// A runtime writes these bytes to the daemon's connection and closes it. Gives the frames that were understood.
+/// Writes these bytes to the daemon's connection as a runtime would, and closes it. Returns the
+/// frames that were decoded.
 #[cfg(feature = "testing")]
 #[allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "for tests of this reader")]
 pub fn frames_of_runtime(bytes: &[u8]) -> Vec<FromRuntime> {
@@ -125,7 +127,7 @@ pub fn frames_of_runtime(bytes: &[u8]) -> Vec<FromRuntime> {
         let mut theirs = tokio::net::UnixStream::from_std(theirs).unwrap();
         let (notices, mut incoming) = mpsc::channel(WAITING_FRAMES);
         let write = async move {
-            // A runtime that is not read to its end sees that its connection is closed.
+            // The reader may close the connection before everything is written.
             let _ = theirs.write_all(bytes).await;
         };
         let collect = async {

@@ -1,5 +1,5 @@
-//! The two locks of a worker's directory. Whoever holds `lock` may read the journal to its end and say that the
-//! runtime is dead; whoever holds `guard.lock` knows that nothing of the agent is left.
+//! The two locks of a worker's directory. The holder of `lock` may read the journal to its end and
+//! declare the runtime dead. The holder of `guard.lock` knows that no process of the agent is left.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -13,18 +13,16 @@ use subagent_protocol::{Code, Error, Result};
 
 use crate::descriptors;
 
-/// The file whose lock lives as long as the runtime.
+/// The file that the runtime locks while it lives.
 pub(super) const RUNTIME: &str = "lock";
-/// The file whose lock lives as long as the guard.
+/// The file that the guard locks while it lives.
 pub(super) const GUARD: &str = "guard.lock";
 
-/// How long the lock of a runtime that has ended may still be held: its descriptors are closed before it is reaped.
+/// Time that a dead runtime's lock may still be held. Its descriptors are closed before it is
+/// reaped.
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Makes the directory of a worker.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Creates the directory of a worker.
 pub(super) fn make_directory(directory: &Path) -> Result<()> {
     let checked = subagent_failpoint::check("worker_folder.before_create");
     match checked.and_then(|()| DirBuilder::new().recursive(true).mode(0o700).create(directory)) {
@@ -33,10 +31,10 @@ pub(super) fn make_directory(directory: &Path) -> Result<()> {
     }
 }
 
-/// Takes a lock if nobody has it.
+/// Takes a lock if it is free.
 ///
 /// # Errors
-/// `STORAGE_ERROR` when the file cannot be opened.
+/// `STORAGE_ERROR` if the file cannot be opened.
 pub(super) fn try_lock(directory: &Path, name: &str) -> Result<Option<File>> {
     let path = directory.join(name);
     match name {
@@ -54,10 +52,10 @@ pub(super) fn try_lock(directory: &Path, name: &str) -> Result<Option<File>> {
     }
 }
 
-/// Takes a lock, waiting until `patience` is over.
+/// Takes a lock, retrying until `patience` has passed.
 ///
-/// The kernel tells nobody when such a lock becomes free, except a thread that blocks on it for ever; so this looks
-/// again at growing intervals. It is used only when something has died in disorder.
+/// The kernel reports a free lock only to a thread that blocks on it without a limit, so this polls
+/// at growing intervals. It is needed only after a process died.
 ///
 /// # Errors
 /// As [`try_lock`].
@@ -76,10 +74,10 @@ pub(super) async fn lock_within(directory: &Path, name: &str, patience: Duration
     }
 }
 
-/// Whether a lock can be looked at, if it is there. Takes and makes nothing.
+/// Checks that an existing lock file can be opened. Takes and creates nothing.
 ///
 /// # Errors
-/// `STORAGE_ERROR` when something else is in its place.
+/// `STORAGE_ERROR` if the path is something other than a file.
 pub(super) fn check(directory: &Path, name: &str) -> Result<()> {
     let path = directory.join(name);
     match open(&path, OpenOptions::new().read(true)) {
@@ -88,7 +86,8 @@ pub(super) fn check(directory: &Path, name: &str) -> Result<()> {
     }
 }
 
-/// Whether a runtime or a guard holds its lock in this directory, or may: one that cannot be looked at. Makes nothing.
+/// Returns whether a runtime or a guard holds its lock in this directory. A lock that cannot be
+/// opened counts as held. Creates nothing.
 pub(super) fn are_held(directory: &Path) -> bool {
     let held = |name| match open(&directory.join(name), OpenOptions::new().read(true).write(true)) {
         Ok(file) => file.try_lock().is_err(),
@@ -97,12 +96,12 @@ pub(super) fn are_held(directory: &Path) -> bool {
     held(RUNTIME) || held(GUARD)
 }
 
-/// No link of somebody else's, and nothing but a file.
+/// Refuses symbolic links and everything except regular files.
 fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     regular::open(path, options, O_NOFOLLOW)
 }
 
-/// Whether the directory is there: a worker's whole life is in it.
+/// Returns whether the directory of a worker exists.
 pub(super) fn directory_exists(directory: &Path) -> bool {
     fs::metadata(directory).is_ok_and(|meta| meta.is_dir())
 }

@@ -1,6 +1,5 @@
-//! How much memory the processes below a guard use. Linux only.
-//!
-//! Best effort: processes come and go while they are looked at. Must not signal or keep anything.
+//! Measures the memory of the processes below a guard. Linux only. Best effort, as processes start
+//! and end meanwhile. Must not signal processes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -12,14 +11,14 @@ use subagent_protocol::process::ProcessId;
 
 use super::strays::pids;
 
-/// More processes of one agent are not looked at: each look walks the whole of a process's memory map.
+/// Maximum number of processes that are measured. Each measurement walks a process's memory map.
 const MOST_PROCESSES: usize = 1000;
-/// Longer than the two files get.
+/// Maximum size of `smaps_rollup` and `status`.
 const FILE_BYTES: u64 = 16 * 1024;
 
-/// The memory of everything below the guard, in bytes; `None` if there is nothing.
+/// Returns the memory of all processes below the guard, in bytes. `None` if there are none.
 pub(super) async fn below(guard: ProcessId) -> Option<u64> {
-    // It takes milliseconds for each process: not on a thread that others wait for.
+    // A measurement takes milliseconds per process, so it runs on a blocking thread.
     tokio::task::spawn_blocking(move || sum_below(guard)).await.ok().flatten()
 }
 
@@ -28,7 +27,7 @@ fn sum_below(guard: ProcessId) -> Option<u64> {
     for process in pids().filter_map(|pid| proc::process(pid).ok()) {
         children.entry(process.parent).or_default().push(process.pid);
     }
-    // The number may be another process's by now.
+    // Another process may have the pid by now.
     if proc::start_time(guard.pid).ok()? != guard.start_time {
         return None;
     }
@@ -44,8 +43,8 @@ fn sum_below(guard: ProcessId) -> Option<u64> {
     (!used.is_empty()).then(|| used.iter().sum())
 }
 
-/// What one process uses: its share of what it has together with others, so that a sum of many counts that once; or all
-/// that it has in memory, where its share may not be read.
+/// Returns the memory of one process in bytes: its proportional share (PSS), so that a sum counts
+/// shared pages once. Falls back to its resident set if the share may not be read.
 fn used(pid: i32) -> Option<u64> {
     let folder = Path::new("/proc").join(pid.to_string());
     let share = kilobytes(&folder.join("smaps_rollup"), "Pss:");

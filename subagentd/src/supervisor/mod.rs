@@ -1,7 +1,6 @@
-//! The facade of the control plane: everything that the API can ask for.
-//!
-//! Architecture invariant: whatever changes a worker goes through its actor (`worker`); whatever is durable goes
-//! through the store's writer. Nothing here holds a lock or a statement across a wait.
+//! The facade of the control plane: everything that the API can request. Architecture invariant:
+//! changes of a worker go through its actor (`worker`); durable changes go through the store's
+//! writer. No lock or statement is held across an await.
 
 mod addresses;
 mod adoption;
@@ -116,12 +115,12 @@ use crate::store::{Durability, OwnerCheck, RowId, Store, Tx};
 use roster::Roster;
 use shared::{Copies, Shared};
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The owner handle, if any came along.
+    /// The owner handle, if one was sent.
     pub handle: Option<Handle>,
-    /// The idempotency key; without one a repetition is a request of its own.
+    /// The idempotency key. Without it, a repetition is a new request.
     pub idempotency_key: Option<String>,
 }
 
@@ -133,7 +132,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Opens the store, raises the generation, and begins to adopt runtimes.
+    /// Opens the store, increments the generation, and begins to adopt runtimes.
     ///
     /// # Errors
     /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, `STORAGE_ERROR`, `INTERNAL_ERROR`.
@@ -164,43 +163,44 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    /// The generation of this daemon.
+    /// Returns the generation of this daemon.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.shared.generation()
     }
 
-    /// What reads the events of all workers and stores what became of them.
+    /// Gives parts outside of the control plane access to the events of all workers.
     pub(crate) fn stream(&self) -> Stream {
         Stream::of(&self.shared)
     }
 
-    /// The guards of all live workers: to find out who asks.
+    /// Returns the guards of all live workers, which identify the worker that sends a request.
     #[must_use]
     pub fn guards(&self) -> Vec<(WorkerId, ProcessId)> {
         self.shared.guards()
     }
 
-    /// How many workers have a live runtime.
+    /// Counts the workers with a live runtime.
     #[must_use]
     pub fn live_workers(&self) -> watch::Receiver<usize> {
         self.shared.live()
     }
 
-    /// How many workers are parked while something waits for them.
+    /// Counts the parked workers with queued work.
     #[must_use]
     pub fn parked_workers(&self) -> watch::Receiver<usize> {
         self.shared.parked.subscribe()
     }
 
-    /// Journals a refused request of somebody below a worker and gives the error for it.
+    /// Stores an event about a refused request from below a worker. Returns the error for the
+    /// request.
     pub async fn forbidden(&self, worker: &WorkerId, what: &str) -> Error {
         tracing::warn!(%worker, what, "a request from below a worker was refused");
-        // An agent that asks all the time must not keep its owner from being heard.
+        // An agent that keeps asking must not fill the actor's queue.
         if let Ok(handle) = self.roster.live(worker.as_str())
             && handle.has_room()
         {
-            // The event is for people; that it could not be queued changes nothing about the refusal.
+            // The event is informative. The request is refused even if the event cannot be queued.
             let _ = handle.send(worker::Message::Forbidden { what: what.to_owned() });
         }
         Error::new(
@@ -213,21 +213,21 @@ impl Supervisor {
         .recommend("ask the person or program that manages this worker")
     }
 
-    /// Ends everything of this daemon. The runtimes go on, unless `stop_workers` is set.
+    /// Ends all parts of this daemon. The runtimes continue, unless `stop_workers` is set.
     ///
     /// # Errors
-    /// `STOP_INCOMPLETE` when a worker could not be stopped; the daemon's parts have ended all the same.
+    /// `STOP_INCOMPLETE` if a worker could not be stopped. The daemon's parts have ended anyway.
     pub async fn shutdown(&self, stop_workers: bool) -> Result<()> {
         let stopped = if stop_workers { self.stop_all().await } else { Ok(()) };
         self.shared.ending.send_replace(true);
         self.shared.store.close().await;
-        // Nothing is stored any more: an environment that could not be removed before is nobody's now.
+        // Nothing is stored any more, so remaining environment files belong to no live worker.
         environment::remove_strays(&self.shared).await;
         stopped
     }
 
-    /// The owner check and the idempotency key of a mutating request. `what` and the whole of the request tell it from
-    /// another one with the same key.
+    /// Returns the owner check and the idempotency key of a mutating request. The fingerprint of
+    /// `what` and the request distinguishes requests with the same key.
     fn guarded(
         &self,
         caller: Caller,
@@ -245,7 +245,8 @@ impl Supervisor {
     }
 }
 
-/// What the unit tests below this module share: a control plane in a folder of its own, with a runtime that is none.
+/// Fixtures of the unit tests below this module: a control plane in its own folder, with a runtime
+/// program that does not exist.
 #[cfg(test)]
 mod testing {
     use std::path::Path;
@@ -270,7 +271,7 @@ mod testing {
     }
 
     pub(super) fn folder() -> tempfile::TempDir {
-        // Not in TMPDIR: the path of a socket has 107 bytes at most.
+        // Not in TMPDIR: the path of a socket has at most 107 bytes.
         tempfile::tempdir_in("/tmp").unwrap()
     }
 
@@ -286,7 +287,7 @@ mod testing {
         }
     }
 
-    /// A process that lives as long as the test.
+    /// Returns this test's own process as a live owner.
     pub(super) fn own_process() -> ProcessId {
         let pid = nix::unistd::getpid().as_raw();
         ProcessId { pid, start_time: proc::start_time(pid).unwrap() }

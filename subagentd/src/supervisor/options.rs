@@ -1,4 +1,4 @@
-//! Choosing options of a worker's session: mode, model, values of config options.
+//! Sets options of a worker's session: mode, model and config options.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use super::worker::{Message, SetOrder};
 use super::{Caller, Supervisor};
 use crate::core::worker::{Hibernation, State, stopped_for_good};
 
-/// Beyond the time that the agent has.
+/// Time added to the agent's own time limit.
 const MARGIN: Duration = Duration::from_secs(10);
-/// More options are not set at once, and a longer text is the id of none.
+/// Maximum number of options in a request, and maximum length of an option's text in bytes.
 const MOST_OPTIONS: usize = 64;
 const MOST_BYTES: usize = 1024;
 
 impl Supervisor {
-    /// Chooses options. A living agent is told at once and must have taken them; else they are stored, for its next
-    /// start.
+    /// Sets options. A running agent gets them at once and must accept them. Otherwise they are
+    /// stored for its next start.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `WORKER_BUSY` while an agent is being started, `INVALID_INPUT`,
-    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`; `OPTION_NOT_AVAILABLE{option,value,available}`,
-    /// `BACKEND_RPC_ERROR`, `BACKEND_TIMEOUT` of the agent.
+    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_INPUT`, `INVALID_CONTROLLER_HANDLE`,
+    /// `IDEMPOTENCY_CONFLICT`. `WORKER_BUSY` while an agent is starting. From the agent:
+    /// `OPTION_NOT_AVAILABLE{option,value,available}`, `BACKEND_RPC_ERROR`, `BACKEND_TIMEOUT`.
     pub async fn set_options(&self, caller: Caller, worker: &str, request: SetOptions) -> Result<WorkerSet> {
         let row = self.row(worker).await?;
         let of_daemon = request.idle_timeout_ms.is_some() || request.on_rate_limit.is_some();
@@ -51,7 +51,7 @@ impl Supervisor {
             };
         let mut limit = request.options.patience() + MARGIN;
         if handle.snapshot.borrow().worker.hibernation != Hibernation::None {
-            // An agent that is being ended, and another one that is started.
+            // A hibernating worker may have to end its agent before it starts another one.
             limit += STOP_TIMEOUT + startup(&row) + START_MARGIN;
         }
         let (reply, answer) = oneshot::channel();
@@ -59,7 +59,7 @@ impl Supervisor {
         let sent = handle.send(Message::Set(Box::new(order)));
         let answer = match tokio::time::timeout(limit, answer).await {
             Ok(Ok(answer)) => answer,
-            // Its actor has returned.
+            // The actor has ended.
             Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => {
                 match self.recall(&key).await? {
                     Some(response) => Ok(response),
@@ -80,7 +80,7 @@ impl Supervisor {
     }
 }
 
-/// Whether options can be meant like this.
+/// Validates options.
 ///
 /// # Errors
 /// `INVALID_INPUT`.

@@ -1,4 +1,5 @@
-//! Handing orders to the actors, and what belongs around them: the owner, repetitions, the facts for an error.
+//! Sends orders to actors. Checks the owner, returns stored results of repeated requests, and adds
+//! the details of errors.
 
 use subagent_protocol::event::StoredEvent;
 use subagent_protocol::ids::EventId;
@@ -12,20 +13,20 @@ use crate::core::Input;
 use crate::core::worker::{State, stopped_for_good};
 use crate::store::{OwnerCheck, WorkerRow, controllers};
 
-/// What stands at the end of the way to a worker's actor.
+/// The target of a request to a worker.
 pub(super) enum Reached {
-    /// The actor.
+    /// The actor of the worker.
     Actor(Handle),
-    /// None, since the worker is stopped; but the request is a repetition, and this is its result.
+    /// The stored result of a repeated request to a stopped worker.
     Past(serde_json::Value),
 }
 
 impl Supervisor {
-    /// The actor of a worker that something is to be done with.
+    /// Returns the actor of a worker that is to be changed.
     ///
     /// # Errors
-    /// `WORKER_STOPPED`, for the owner alone: a stranger hears only that it is not his; `IDEMPOTENCY_CONFLICT`,
-    /// `STORAGE_ERROR` for a worker that is set aside.
+    /// `WORKER_STOPPED`, reported only to the owner: others get `INVALID_CONTROLLER_HANDLE`.
+    /// `IDEMPOTENCY_CONFLICT`. `STORAGE_ERROR` for a worker that is set aside.
     pub(super) async fn reach(
         &self,
         row: &WorkerRow,
@@ -46,7 +47,7 @@ impl Supervisor {
         }
     }
 
-    /// What a request is told whose worker has no actor any more, though it is not stopped.
+    /// Returns the error for a worker that has no actor although it is not stopped.
     pub(super) fn abandoned(&self) -> Error {
         if *self.shared.ending.borrow() {
             return worker::ending();
@@ -55,11 +56,12 @@ impl Supervisor {
             .recommend("run `subagentd stop`: the workers go on, and the next command starts a new daemon")
     }
 
-    /// Has an order carried out by the worker's actor. The owner is checked in the transaction of the change; `None` stands for
-    /// the daemon itself, which stops all workers at its end, and for the agent of a worker that says something of its own tasks.
+    /// Executes an order in the worker's actor. The owner is checked in the transaction of the
+    /// change. `None` stands for the daemon itself, which stops all workers when it ends, and for
+    /// an agent that reports about its own tasks.
     ///
     /// # Errors
-    /// The rules', the store's, `DAEMON_NOT_RUNNING` when the daemon is ending.
+    /// Those of the rules and the store. `DAEMON_NOT_RUNNING` if the daemon is ending.
     pub(super) async fn order(
         &self,
         handle: &Handle,
@@ -71,10 +73,11 @@ impl Supervisor {
         self.order_with(handle, owner, key, input, respond, None).await
     }
 
-    /// The same for an order that may start an agent, with an environment for it.
+    /// Like [`Self::order`], with an environment for an agent that the order may start.
     ///
     /// # Errors
-    /// Also `ENV_REQUIRED`, if an agent is to be started, the worker's environment is gone and none came along.
+    /// Also `ENV_REQUIRED` if an agent must be started, the stored environment is gone and none was
+    /// sent.
     pub(super) async fn order_with(
         &self,
         handle: &Handle,
@@ -87,10 +90,10 @@ impl Supervisor {
         self.order_also(handle, owner, key, input, respond, environment, None).await
     }
 
-    /// The same, with something else that is stored in its transaction.
+    /// Like [`Self::order_with`], with another change in the same transaction.
     ///
     /// # Errors
-    /// As [`Self::order_with`], and those of that.
+    /// As [`Self::order_with`], and those of the other change.
     #[expect(clippy::too_many_arguments, reason = "each is one thing that an order has")]
     pub(super) async fn order_also(
         &self,
@@ -123,7 +126,7 @@ impl Supervisor {
                 _ => self.abandoned(),
             });
         }
-        // Its actor has returned. Nothing can be done with it any more; only a repetition has a result.
+        // The actor has ended, so nothing can change any more. Only a repetition has a result.
         match self.recall(&key).await? {
             Some(response) => Ok(response),
             None => {
@@ -133,7 +136,7 @@ impl Supervisor {
                 let stops = matches!(input, Input::Stop);
                 match last.step(input) {
                     Ok(_) if stops => Ok(serde_json::Value::Null),
-                    // Nothing of it was open: the rules have nothing to refuse.
+                    // The rules refuse nothing here, but the worker is stopped.
                     Ok(_) => {
                         let error = stopped_for_good(WorkerState::Stopped);
                         Err(error.with("workerId", handle.worker_id.as_str()))
@@ -144,7 +147,7 @@ impl Supervisor {
         }
     }
 
-    /// For requests that change nothing any more: whoever is not the owner is told so all the same.
+    /// Checks the owner for requests that change nothing, so that others still get the error.
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`.
@@ -156,7 +159,8 @@ impl Supervisor {
             .await
     }
 
-    /// Whether the caller may stop all workers: those of every controller that has any.
+    /// Checks that the caller may stop all workers, which means those of every controller that has
+    /// any.
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`.
@@ -171,7 +175,8 @@ impl Supervisor {
             .await
     }
 
-    /// The result of a request, or of the same one that was carried out while this one was looking.
+    /// Returns the result of a request, or the stored result if a repetition was executed
+    /// meanwhile.
     ///
     /// # Errors
     /// Those of the request.
@@ -187,7 +192,7 @@ impl Supervisor {
         }
     }
 
-    /// What an earlier request with the same key had as its result.
+    /// Returns the stored result of an earlier request with the same key.
     ///
     /// # Errors
     /// `IDEMPOTENCY_CONFLICT`.
@@ -201,7 +206,7 @@ impl Supervisor {
         Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// The newest event of a worker, in short, for an error's details.
+    /// Returns the newest event of a worker in short form, for an error's details.
     pub(super) async fn latest(&self, row: &crate::store::WorkerRow) -> Result<serde_json::Value> {
         let id = row.id;
         let event =
@@ -210,17 +215,17 @@ impl Supervisor {
     }
 }
 
-/// An event in short.
+/// Returns the short form of an event.
 pub(super) fn brief(event: &StoredEvent) -> serde_json::Value {
     serde_json::json!({
         "eventId": EventId(event.seq), "type": event.event_type, "turnId": event.turn_id, "ts": event.at,
     })
 }
 
-/// A response as it was kept for repetitions.
+/// Decodes a response that was stored for repetitions.
 ///
 /// # Errors
-/// `INTERNAL_ERROR`: it is another one's.
+/// `INTERNAL_ERROR` if the stored response has another type.
 pub(super) fn read_response<T: serde::de::DeserializeOwned>(response: serde_json::Value) -> Result<T> {
     serde_json::from_value(response)
         .map_err(|error| Error::new(Code::Internal, format!("a stored result cannot be read: {error}")))

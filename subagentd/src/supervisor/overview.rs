@@ -1,4 +1,4 @@
-//! Workers as a person wants to see them: one, or all at one moment.
+//! Views of workers for people: one worker in detail, or all workers at one moment.
 
 use std::collections::HashMap;
 
@@ -24,21 +24,21 @@ use crate::store::{
     Connection, WorkerRow, accounts, all_events, details, history, recent, usage as used, workers, worktrees,
 };
 
-/// Which workers an overview has.
+/// Selects the workers of an overview.
 #[derive(Debug, Clone, Default)]
 pub struct OverviewFilter {
-    /// Those of this controller.
+    /// Only workers of this controller.
     pub controller_id: Option<String>,
-    /// Those with these tags.
+    /// Only workers with these tags.
     pub selector: Option<String>,
-    /// Also those of tasks that are not inspectable.
+    /// Includes workers of tasks that are not inspectable.
     pub all: bool,
-    /// This one alone, for a caller that may see no other.
+    /// Only this worker, for a caller that may not see others.
     pub only: Option<WorkerId>,
 }
 
 impl Supervisor {
-    /// One worker, what it does now, and what its diff starts from.
+    /// Returns a worker, what it does now, and the base of its diff.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
@@ -64,10 +64,12 @@ impl Supervisor {
         })
     }
 
-    /// All workers at one moment, with the position of that moment in the stream of all events.
+    /// Returns all workers at one moment, with the position of that moment in the stream of all
+    /// events.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{selector,position}`, `CONFIG_PARSE_ERROR` for a config whose prices cannot be read, `STORAGE_ERROR`.
+    /// `INVALID_ARGUMENT{selector,position}`, `CONFIG_PARSE_ERROR` for a config whose prices cannot
+    /// be read, `STORAGE_ERROR`.
     pub async fn overview(&self, filter: OverviewFilter, environment: Environment) -> Result<OverviewShown> {
         let selector = filter.selector.as_deref().map(Selector::parse).transpose()?;
         let prices = usage::prices(environment).await?;
@@ -93,7 +95,7 @@ impl Supervisor {
     }
 }
 
-/// What is read of all workers at once.
+/// Data of all workers that is read once per overview.
 #[derive(Default)]
 struct Beside {
     tasks: HashMap<WorkerId, TaskOfWorker>,
@@ -121,11 +123,11 @@ impl Beside {
     }
 }
 
-/// A worker by its rows alone: its actor may be ahead of the moment.
+/// Returns a worker as stored. Its live actor may be ahead of this moment.
 fn item(connection: &Connection, row: WorkerRow, beside: &mut Beside) -> Result<OverviewItem> {
     let worker = match row.state.as_str() {
         "stopped" => None,
-        // Rows that contradict each other: it is set aside.
+        // The rows contradict each other, so the worker is set aside.
         _ => workers::load(connection, &row).ok(),
     };
     let state = match &worker {

@@ -1,8 +1,6 @@
-//! Becoming the owner of a controller, and ceasing to be it: each is one transaction.
-//!
-//! A handle is looked at here only as a proof that the caller is the owner already. Whoever takes over or releases by
-//! force need not have one, also if the controller requires handles: a lost token must not lock the user out. That
-//! option keeps commands from changing workers by mistake; it is no fence against what the user decides to do.
+//! Acquires and releases the ownership of controllers, each in one transaction. A handle only
+//! proves that the caller is the owner. Taking over and releasing by force need no handle, even if
+//! the controller requires one for changes of workers: a lost token must not lock the user out.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,7 +17,7 @@ use super::controllers::{alive, required};
 use super::{Caller, Supervisor, entropy};
 use crate::store::{ControllerRow, Durability, NewOwner, Tx, Worth, controllers};
 
-/// What a request for ownership comes with.
+/// A claim to the ownership of a controller.
 struct Claim {
     instance_id: InstanceId,
     token: String,
@@ -31,15 +29,16 @@ struct Claim {
 }
 
 impl Supervisor {
-    /// Makes the caller the owner of a workspace's controller, which is made if there is none.
+    /// Makes the caller the owner of a workspace's controller. Creates the controller if there is
+    /// none.
     ///
-    /// The result holds the secret, so it is not kept for repetitions: a request that is repeated with its key, whose
-    /// answer may have been lost, makes a new epoch with a new secret, as long as the ownership is still the one that
-    /// it has made. Another request of the owner needs the handle.
+    /// The result contains the secret, so it is not stored for repetitions. A request repeated with
+    /// its key creates a new epoch and secret, as long as the current ownership is the one that it
+    /// created. Another request of the owner needs the handle.
     ///
     /// # Errors
-    /// `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, or when the workspace belongs to another controller;
-    /// `INVALID_ARGUMENT` for an id that is none; `IDEMPOTENCY_CONFLICT`.
+    /// `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, or if the workspace belongs to
+    /// another controller. `INVALID_ARGUMENT` for an invalid id. `IDEMPOTENCY_CONFLICT`.
     pub async fn init_controller(
         &self,
         caller: Caller,
@@ -71,12 +70,12 @@ impl Supervisor {
             .await
     }
 
-    /// Makes the caller the owner of a controller that exists. What is repeated after a lost answer: as for
+    /// Makes the caller the owner of an existing controller. Repetitions work as for
     /// [`Supervisor::init_controller`].
     ///
     /// # Errors
-    /// `CONTROLLER_NOT_FOUND`; `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, unless it is a takeover;
-    /// `IDEMPOTENCY_CONFLICT`.
+    /// `CONTROLLER_NOT_FOUND`. `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, unless
+    /// the request is a takeover. `IDEMPOTENCY_CONFLICT`.
     pub async fn attach_controller(
         &self,
         caller: Caller,
@@ -97,8 +96,8 @@ impl Supervisor {
             .await
     }
 
-    /// Ends an ownership: the caller's own, or by force whoever's it is. No owner is no error, so that it can be done
-    /// at the end of a script as often as one likes.
+    /// Ends the caller's ownership, or any owner's by force. Succeeds without an owner, so that
+    /// scripts can always call it at their end.
     ///
     /// # Errors
     /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
@@ -157,7 +156,7 @@ impl Supervisor {
 }
 
 impl Claim {
-    /// The ownership that this very request has made before, if it is a repetition.
+    /// Returns the instance that this same request created before, if it is a repetition.
     fn earlier(&self, tx: &Tx<'_>) -> Result<Option<String>> {
         match &self.key {
             Some((key, fingerprint)) => tx.recall(key, fingerprint),
@@ -165,10 +164,10 @@ impl Claim {
         }
     }
 
-    /// Refuses while somebody else owns the controller.
+    /// Fails while another live process owns the controller.
     fn check_free(&self, tx: &Tx<'_>, row: &ControllerRow, earlier: Option<&str>) -> Result<()> {
         let Some(current) = controllers::owner(tx.connection(), row.id)? else { return Ok(()) };
-        // Of whom it cannot be told whether it lives, nothing is taken without being told to.
+        // An owner that may be alive keeps its ownership.
         let has_ended = alive(&current, &self.boot_id) == Some(false);
         let is_ours = earlier == Some(current.instance_id.as_str());
         let owns = match &self.handle {
@@ -178,7 +177,7 @@ impl Claim {
         if has_ended || is_ours || owns {
             return Ok(());
         }
-        // A second shell mostly wants to work here, and not to own.
+        // A second shell usually wants to use the workspace, not to own it.
         let joined = match controllers::requires_handle(tx.connection(), row.id)? {
             true => "",
             false => {
@@ -223,8 +222,9 @@ impl Claim {
     }
 }
 
-/// Which controller is made or taken: the named one, that of the hint if it is this workspace's or the workspace was
-/// moved, that of the workspace, that of the hint all the same (its database was removed), a new one.
+/// Selects the controller to create or take: the named one; the hinted one if it belongs to this
+/// workspace or its workspace moved; that of the workspace; the hinted id if its database was
+/// removed; a new one.
 fn controller_to_init(tx: &Tx<'_>, choice: &ControllerChoice, fresh: ControllerId) -> Result<ControllerId> {
     let holder = controllers::by_workspace(tx.connection(), &choice.workspace_key)?;
     let controller_id = match (&choice.controller_id, &choice.hinted_controller_id) {
@@ -236,7 +236,8 @@ fn controller_to_init(tx: &Tx<'_>, choice: &ControllerChoice, fresh: ControllerI
                 known.controller_id
             }
             (_, Some(holder)) => holder.controller_id.clone(),
-            // The hint came with a copy of a workspace that is still there, and keeps its controller.
+            // The hint came with a copy of another workspace that still exists and keeps its
+            // controller.
             (Some(_), None) => fresh,
             (None, None) => hinted.parse().unwrap_or(fresh),
         },
@@ -253,13 +254,14 @@ fn controller_to_init(tx: &Tx<'_>, choice: &ControllerChoice, fresh: ControllerI
     }
 }
 
-/// Whether the workspace of a controller is not where it was. What cannot be looked at is there.
+/// Returns whether the workspace of a controller is missing at its path. A path that cannot be read
+/// counts as present.
 fn has_moved(controller: &ControllerRow) -> bool {
     let found = fs::metadata(&controller.workspace_key);
     found.is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
 }
 
-/// Without force an ownership is released by its owner alone.
+/// Checks that the caller is the owner, for a release without force.
 fn check_release(tx: &Tx<'_>, handle: Option<&Handle>, row: &ControllerRow) -> Result<()> {
     let refused = |message: &str| {
         Error::new(Code::InvalidControllerHandle, message)
@@ -328,7 +330,7 @@ mod tests {
             let error = init(&supervisor, dir.path(), me, key).await.unwrap_err();
             assert_eq!(error.code, Code::ControllerOwnershipConflict, "{key:?}");
         }
-        // Another process has another request, even if it uses the same key.
+        // Another process makes another request, even with the same key.
         let other = ProcessId { start_time: me.start_time + 1, ..me };
         let error = init(&supervisor, dir.path(), other, Some("key")).await.unwrap_err();
         assert_eq!(error.code, Code::IdempotencyConflict);
@@ -341,7 +343,7 @@ mod tests {
         let dir = folder();
         let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
         let me = own_process();
-        // An owner that has ended: nobody has this number and this start time.
+        // A dead owner: no process has this pid and start time.
         let gone = ProcessId { start_time: me.start_time + 1, ..me };
         let first = init(&supervisor, dir.path(), gone, Some("key")).await.unwrap();
         let next = init(&supervisor, dir.path(), me, Some("next")).await.unwrap();

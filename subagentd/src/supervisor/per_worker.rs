@@ -1,5 +1,5 @@
-//! Channels to the actors of workers, one for each that has an actor. An actor looks at everything when it begins, so a
-//! change that no actor hears is not lost.
+//! Notification channels to the actors of workers. An actor re-checks everything on start, so a
+//! change before that is not lost.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::store::RowId;
 
-/// A value for each worker. Cheap to clone.
+/// A watched value for each worker with an actor. Cheap to clone.
 pub(super) struct PerWorker<T>(Arc<Mutex<HashMap<RowId, watch::Sender<T>>>>);
 
 impl<T> Clone for PerWorker<T> {
@@ -24,13 +24,13 @@ impl<T> Default for PerWorker<T> {
 }
 
 impl<T: Default> PerWorker<T> {
-    /// The value of a worker, for its actor.
+    /// Subscribes to the value of a worker.
     pub(super) fn of(&self, id: RowId) -> watch::Receiver<T> {
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         workers.entry(id).or_default().subscribe()
     }
 
-    /// Changes the values of workers, to be called when what their actors look at is committed.
+    /// Changes the values of workers. Call it after the commit of what their actors read.
     pub(super) fn update(&self, ids: impl IntoIterator<Item = RowId>, change: impl Fn(&mut T)) {
         let workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for worker in ids.into_iter().filter_map(|id| workers.get(&id)) {
@@ -38,7 +38,7 @@ impl<T: Default> PerWorker<T> {
         }
     }
 
-    /// The worker is stopped: it has no actor any more.
+    /// Drops the value of a stopped worker.
     pub(super) fn forget(&self, id: RowId) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }

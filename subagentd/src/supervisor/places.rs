@@ -1,4 +1,5 @@
-//! What an agent's sessions are asked for with, MCP servers and folders: what is taken of it. The agent judges the rest.
+//! Validates the MCP servers and additional folders of a worker's sessions. The agent validates the
+//! rest.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,17 +7,17 @@ use std::path::PathBuf;
 use subagent_protocol::mcp::McpServers;
 use subagent_protocol::{Code, Error, Result};
 
-/// No worker has more servers, or more folders.
+/// Maximum number of MCP servers, and of folders, of a worker.
 const MOST: usize = 256;
-/// A longer name of a server is none.
+/// Maximum length of a server's name, in bytes.
 const MOST_NAME_BYTES: usize = 1024;
-/// More about all servers does not fit into a start: variables and arguments of programs, by hand.
+/// Maximum size of all servers of a worker as JSON, in bytes.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
-/// Whether servers can be kept under their names, and given to an agent.
+/// Validates MCP servers.
 ///
 /// # Errors
-/// `INVALID_INPUT`, without anything that is in them.
+/// `INVALID_INPUT`. The message contains no values of the servers, which may be secrets.
 pub(super) fn check_servers(servers: &McpServers) -> Result<()> {
     let refused = |message: String| Err(Error::new(Code::InvalidInput, message).with("field", "mcpServers"));
     if servers.0.len() > MOST {
@@ -36,10 +37,10 @@ pub(super) fn check_servers(servers: &McpServers) -> Result<()> {
     Ok(())
 }
 
-/// Whether an agent can work in these folders too.
+/// Checks that the folders exist.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT{additionalDirectory}`, `INVALID_INPUT` for too many.
+/// `INVALID_ARGUMENT{additionalDirectory}`. `INVALID_INPUT` for too many folders.
 pub(super) fn check_folders(folders: &[PathBuf]) -> Result<()> {
     if folders.len() > MOST {
         let message = format!("a worker has at most {MOST} additional directories, not {}", folders.len());

@@ -1,8 +1,6 @@
-//! The rules of a worker at work: they answer its permission requests, and look at calls that were made without asking.
-//!
-//! What the rules say is in `subagent_config::policy`; what follows is the core's. Here journal records become calls, and
-//! verdicts become inputs of the core, taken in the transaction of the record itself: so a request has one decision, whoever
-//! dies, and one that was asked without a daemon waits for the next.
+//! Applies a worker's policy to its permission requests, and detects denied calls that were made
+//! without a request. `subagent_config::policy` has the rules. Verdicts become core inputs in the
+//! transaction of the record, so each request has one decision even if the daemon dies.
 
 mod chain;
 mod evidence;
@@ -31,21 +29,22 @@ use crate::store::{Connection, RowId, decided};
 
 pub(super) use self::chain::{check, check_spec};
 
-/// Calls of a turn that are remembered. With more, calls that are over are forgotten first, the oldest before the others.
+/// Maximum number of remembered calls of a turn. Completed calls are forgotten first, then the
+/// oldest.
 const MAX_CALLS: usize = 1000;
-/// So much is told of what was judged.
+/// Maximum length of a judged subject in an event, in characters.
 const MOST_SUBJECT_CHARS: usize = 1000;
 
-/// The rules of a worker that decides nothing by itself.
+/// Returns the policy of a worker, given the owner rules that apply to it.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for stored rules that cannot be read.
+/// `INVALID_ARGUMENT` if the stored policy is invalid.
 fn of_worker(spec: Option<&PolicySpec>, added: &OfChain, workspace: &str, cwd: &Path) -> Result<Policy> {
     let none = || PolicySpec::own(workspace.into(), None, Vec::new());
     compiled(&spec.cloned().unwrap_or_else(none), added, cwd)
 }
 
-/// The same, with what decisions became by now.
+/// Reads the owner rules of a worker and returns its policy.
 ///
 /// # Errors
 /// As [`of_worker`], and `STORAGE_ERROR`.
@@ -59,27 +58,24 @@ pub(super) fn read(
     of_worker(spec, &added, &owner_rules::workspace_of(connection, worker)?, cwd)
 }
 
-/// What decisions about a worker and about those above it became.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the owner rules of a worker and of those above it.
 pub(super) fn added(connection: &Connection, worker: RowId, spec: Option<&PolicySpec>) -> Result<OfChain> {
     let above = spec.iter().flat_map(|spec| &spec.ancestors).map(|node| &node.worker_id);
     owner_rules::of_chain(connection, worker, above)
 }
 
-/// The call that a permission request is for.
+/// Returns the call of a permission request, and the request's parameters.
 pub(super) fn call_of(asked: &ApprovalRequested) -> (Call, Value) {
     let request = Request::of(asked);
     (request.call(Call::default()), request.params)
 }
 
-/// The same as the agent tells of it.
+/// Returns the tool call of a permission request as the agent reported it.
 pub(super) fn told_of(asked: &ApprovalRequested) -> Value {
     Request::of(asked).told()
 }
 
-/// The choice of a request that says this and nothing more, if one does.
+/// Returns the choice that expresses exactly this action, if the request offers it.
 pub(super) fn choice_of(asked: &ApprovalRequested, action: Action) -> Option<Choice> {
     let offers = Request::of(asked).params["options"].as_array().is_some_and(|options| !options.is_empty());
     let view = ApprovalView::of_record(asked);
@@ -91,27 +87,27 @@ pub(super) fn choice_of(asked: &ApprovalRequested, action: Action) -> Option<Cho
     })
 }
 
-/// What an agent has told of a call in this turn.
+/// What the agent reported about a call in this turn.
 #[derive(Debug, Clone, Default)]
 struct Seen {
-    /// Calls of the turn have ascending numbers.
+    /// Ascending number of the call in the turn.
     number: u64,
     call: Call,
-    /// What the update said that the call began with.
+    /// The call as its first update reported it.
     begun: Option<Call>,
-    /// Whether it was reported as completed or failed.
+    /// Whether the call was reported as completed or failed.
     over: bool,
-    /// Whether it was asked for: then somebody has decided.
+    /// Whether permission was requested for the call.
     asked: bool,
-    /// Whether an update speaks of it, or of the call that its request is for.
+    /// Whether an update reported the call, or the call that its request is for.
     told: bool,
-    /// Whether an update told the output of a command.
+    /// Whether an update contained output of a command.
     ran: bool,
     judged: bool,
 }
 
 impl Seen {
-    /// Whether an update begins another call under the id of one that is over.
+    /// Returns whether an update begins another call with the id of a completed one.
     fn is_reused_by(&self, update: &Value, over: bool) -> bool {
         let begins = update["sessionUpdate"] == "tool_call";
         self.over && begins && (!over || self.begun.as_ref() != Some(&Call::of(update)))
@@ -122,22 +118,23 @@ impl Seen {
     }
 }
 
-/// The rules of a worker, and what they have to know of the open turn. A clone costs nothing.
+/// The policy of a worker and the calls of its open turn. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Watch {
     policy: Arc<Policy>,
-    /// By session, if it is not the worker's own, and id.
+    /// Keyed by session, if it is not the worker's own, and call id.
     calls: Arc<HashMap<(Option<String>, String), Seen>>,
-    /// The number of the call that was seen first last.
+    /// Number of the newest call.
     last_number: u64,
-    /// Whether a call was forgotten that somebody was asked for and that is not over.
+    /// Whether an open call with a permission request was forgotten.
     forgot_asked: bool,
-    /// For which rule the last request is asked, if it is.
+    /// The rule that made the last request ask, if one did.
     asked_for: Option<InboxFact>,
 }
 
 impl Watch {
-    /// Of a worker with this stored policy, and with rules that decisions became; none if there are no rules at all.
+    /// Returns the watch of a worker with this policy and these owner rules. `None` without any
+    /// rules.
     pub(super) fn of(
         spec: Option<&PolicySpec>,
         added: &OfChain,
@@ -149,7 +146,8 @@ impl Watch {
         }
         let policy = match of_worker(spec, added, workspace, cwd) {
             Ok(policy) => policy,
-            // It was checked when it was stored, maybe by a newer version: everything is asked.
+            // The policy was valid when it was stored, perhaps by a newer version. The owner is
+            // asked about everything.
             Err(error) => {
                 tracing::error!(%error, "the stored rules of a worker cannot be read; its requests wait for the owner");
                 return None;
@@ -164,17 +162,17 @@ impl Watch {
         })
     }
 
-    /// The same calls under these rules.
+    /// Returns the same calls under another policy.
     pub(super) fn with_rules_of(self, rules: Self) -> Self {
         Self { policy: rules.policy, ..self }
     }
 
-    /// For which rule the request is asked that was seen last.
+    /// Takes the rule that made the last request ask.
     pub(super) fn take_asked_for(&mut self) -> Option<InboxFact> {
         self.asked_for.take()
     }
 
-    /// What the rules say of a request that waits.
+    /// Returns the policy's decision about a pending request, or `None` if the owner is asked.
     pub(super) fn judge(&self, asked: &str) -> Option<Input> {
         let asked: ApprovalRequested = serde_json::from_str(asked).ok()?;
         let request = Request::of(&asked);
@@ -182,7 +180,8 @@ impl Watch {
         decision(asked, &request.params, &verdict, &self.policy)
     }
 
-    /// What is known of the call that a request is for: what was said of it in this turn, and what the request says.
+    /// Returns what is known of the call of a request, from updates of this turn and the request
+    /// itself.
     fn call(&self, asked: &ApprovalRequested, request: &Request) -> Call {
         let seen = request.ids().find_map(|id| self.calls.get(&(asked.child.session_id.clone(), id)));
         request.call(seen.map(|seen| seen.call.clone()).unwrap_or_default())
@@ -195,22 +194,22 @@ impl Watch {
         }
     }
 
-    /// What of the agent's requests to its client these rules can say anything about.
+    /// Returns which requests of an agent to its client this policy can affect.
     pub(super) fn client_rules(&self) -> ClientRules {
         let policy = &self.policy;
-        // What a definition does not list is denied without a rule.
+        // Tools that a definition does not list are denied without a rule.
         let is_about = |kind| policy.is_about(kind) || policy.leaves_out(kind);
         let restricts = |kind| policy.restricts(kind) || policy.leaves_out(kind);
         ClientRules {
             read: is_about(Kind::Read),
             edit: is_about(Kind::Edit),
-            // The shell opens files as well.
+            // A shell can open files as well.
             execute: is_about(Kind::Execute) || restricts(Kind::Edit) || restricts(Kind::Read),
             guarded: policy.places.protected(&real_path),
         }
     }
 
-    /// What the rules make of a record.
+    /// Returns the input that follows from a record under this policy.
     pub(super) fn see(&mut self, record: &Record<'_>) -> Option<Input> {
         match record.t {
             RecordType::ApprovalRequested => self.asked(record),
@@ -228,7 +227,7 @@ impl Watch {
         }
     }
 
-    /// Takes in what a daemon before this one has seen of the open turn, and answered.
+    /// Restores a record of the open turn that an earlier daemon handled.
     pub(super) fn recall(&mut self, record: RecordType, body: &str) {
         match record {
             RecordType::ApprovalRequested => {
@@ -240,12 +239,12 @@ impl Watch {
     }
 
     fn is_asked(&mut self, asked: &ApprovalRequested, request: &Request) {
-        // No agent knows the id of what the client asks for.
+        // The agent does not know the ids of client methods.
         let told = asked.client_call.is_some() || request.ids().count() > 1;
         for id in request.ids() {
             let seen = self.seen((asked.child.session_id.clone(), id));
             if seen.over {
-                // The id of a call that is over stands for the next one.
+                // The id is reused for another call.
                 *seen = seen.next();
             }
             (seen.asked, seen.told) = (true, seen.told || told);
@@ -285,17 +284,18 @@ impl Watch {
         seen.over |= over;
         seen.ran |= evidence::tells_output(update);
         seen.call.learn(update);
-        // Not before: many agents call a call `in_progress` and ask then.
+        // Checks only completed calls: many agents report `in_progress` before they ask.
         if !completed || !seen.call.tells_something() || seen.asked || seen.judged {
             return None;
         }
         seen.judged = true;
         let (call, ran) = (seen.call.clone(), seen.ran);
-        // A request of an id that no update speaks of may have been for this call.
+        // A request without matching updates may have been for this call.
         let maybe_asked = self.forgot_asked || self.calls.values().any(|seen| seen.asked && !seen.told);
         let evidence = evidence::of(update, ran, maybe_asked)?;
         let verdict = policy.decide(&call.as_told(), &real_path);
-        // What was only not approved beforehand is denied to who asks; of who does not ask it is no violation.
+        // A call that was only not pre-approved is denied if the agent asks, and is no violation if
+        // it did not ask.
         let by_rule = |part: &&Judged| part.by.as_ref().is_some_and(|by| by.action == Action::Deny);
         let denied = verdict.judged.iter().filter(|part| part.action == Action::Deny).find(by_rule)?;
         let mut call = rule(denied, &policy);
@@ -319,10 +319,8 @@ impl Watch {
     }
 }
 
-/// Whether this event of a worker is a permission request that a rule has decided, so no answer is needed.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns whether this event is a permission request that a rule decided, so that no answer is
+/// needed.
 pub(super) fn is_decided_by_rule(
     connection: &Connection,
     worker: RowId,
@@ -337,7 +335,7 @@ pub(super) fn is_decided_by_rule(
     }
 }
 
-/// The option that says this and nothing more; none if the owner is to be asked.
+/// Returns the option that expresses exactly this action, or `None` if the owner is asked.
 fn option(options: &[ApprovalOption], action: Action) -> Option<&ApprovalOption> {
     let kind = match action {
         Action::Allow => "allow_once",
@@ -347,9 +345,9 @@ fn option(options: &[ApprovalOption], action: Action) -> Option<&ApprovalOption>
     options.iter().find(|option| option.kind.as_deref() == Some(kind))
 }
 
-/// The decision that follows from what the rules say; none if the owner is to be asked.
+/// Returns the decision that follows from a verdict, or `None` if the owner is asked.
 fn decision(asked: ApprovalRequested, params: &Value, verdict: &Verdict, policy: &Policy) -> Option<Input> {
-    // Without any, the words of people would be made up.
+    // Without options, the view contains made-up ones for people.
     let offers = params["options"].as_array().is_some_and(|options| !options.is_empty());
     let options = if offers { ApprovalView::of_record(&asked).options } else { Vec::new() };
     let choice = match option(&options, verdict.action) {
@@ -358,7 +356,8 @@ fn decision(asked: ApprovalRequested, params: &Value, verdict: &Verdict, policy:
             alias: Some(option.alias.clone()),
             decision: verdict.action.as_str().to_owned(),
         },
-        // Nobody is asked, whatever the agent offers: of what is denied also below one that never asks.
+        // `never ask` decides even without a matching option. For a denied call it also applies if
+        // a worker above never asks.
         None if policy.chain.last().is_some_and(Node::never_asks)
             || (verdict.action == Action::Deny && policy.chain.iter().any(Node::never_asks)) =>
         {
@@ -370,7 +369,7 @@ fn decision(asked: ApprovalRequested, params: &Value, verdict: &Verdict, policy:
     Some(Input::DecideByRule { request_id: asked.request_id, choice, rule })
 }
 
-/// The rule that decided, as events tell of it.
+/// Returns the deciding rule in the form of events.
 fn rule(decisive: &Judged, policy: &Policy) -> Value {
     let Judged { kind, subject, action, by, note } = decisive;
     let subject: Option<String> =
@@ -387,7 +386,7 @@ fn rule(decisive: &Judged, policy: &Policy) -> Value {
         if let Some(at) = by.at {
             told["line"] = at.line.into();
         }
-        // It is of one above the worker.
+        // The rule belongs to a worker above this one.
         if by.depth + 1 < policy.chain.len() {
             told["path"] = policy.chain[..=by.depth].iter().map(|node| node.name.as_str()).collect();
         }

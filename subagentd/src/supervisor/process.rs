@@ -1,4 +1,4 @@
-//! Starting a runtime, and being told when it has ended.
+//! Starts runtimes and watches for their end.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -15,24 +15,25 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart, STORAGE_FULL_EXIT};
 use tokio::io::unix::AsyncFd;
 
-/// What of our own variables a runtime gets, beside those that are about no process alone. It hands none to anybody.
+/// The variable of the daemon that a runtime gets, beside those that every process gets. The
+/// runtime does not pass it on.
 const PASSED_ON: &str = "SUBAGENT_LOG";
 
-/// How much is shown of what a runtime says that cannot begin, in bytes.
+/// Maximum length of a failed runtime's standard error in an error message, in bytes.
 const MOST_SAID: u64 = 2048;
 
 /// A runtime that was just started.
 pub(super) struct Started {
     pub(super) process: ProcessId,
     child: Child,
-    /// What it must know; written to its standard input.
+    /// The start parameters, written to its standard input.
     introduction: Vec<u8>,
 }
 
-/// Starts a runtime. The locks go over to it; ours are closed.
+/// Starts a runtime. Both locks are passed on to it; the daemon's copies are closed.
 ///
 /// # Errors
-/// The system's.
+/// Those of the system.
 pub(super) fn start(
     program: &Path,
     start: &RuntimeStart,
@@ -57,7 +58,7 @@ pub(super) fn start(
     let introduction = serde_json::to_vec(start).map_err(io::Error::other)?;
     subagent_failpoint::check("spawn.before")?;
     let mut child = command.spawn()?;
-    // Drops our copies of the locks.
+    // Closes the daemon's copies of the locks.
     drop(command);
     match identify(&child) {
         Ok(process) => Ok(Started { process, child, introduction }),
@@ -73,21 +74,23 @@ fn identify(child: &Child) -> io::Result<ProcessId> {
     Ok(ProcessId { pid, start_time: proc::start_time(pid)? })
 }
 
-/// Kills what is left of a child, and reaps it.
+/// Kills and reaps a child.
 fn end(child: &mut Child) -> io::Result<ExitStatus> {
-    // It may have ended by itself.
+    // The child may have ended by itself.
     let _ = child.kill();
     child.wait()
 }
 
 impl Started {
-    /// Tells the runtime what it must know and waits until it says that it listens. Blocking: for a thread of its own; it ends with the runtime.
+    /// Writes the start parameters and waits until the runtime listens. Blocks its thread until
+    /// then, or until the runtime ends.
     ///
     /// # Errors
-    /// `Interrupted` if a signal ended it, `StorageFull` if it found a full disk, `UnexpectedEof` if it ended otherwise; it is reaped then.
+    /// `Interrupted` if a signal ended the runtime, `StorageFull` if its disk is full,
+    /// `UnexpectedEof` if it ended otherwise. The runtime is reaped in each case.
     pub(super) fn wait_until_listening(mut self) -> io::Result<Child> {
         subagent_failpoint::hit("introduction.before_write");
-        // A runtime that does not read it has ended, or does not say that it listens either.
+        // A runtime that does not read this has ended, or will not report that it listens.
         if let Some(mut stdin) = self.child.stdin.take() {
             let _ = stdin.write_all(&self.introduction);
         }
@@ -95,17 +98,17 @@ impl Started {
         let mut stdout =
             self.child.stdout.take().ok_or_else(|| io::Error::other("the runtime has no standard output"))?;
         if matches!(stdout.read(&mut line), Ok(1..)) {
-            // From now on it has a log.
+            // From now on, the runtime writes to its log.
             drop(self.child.stderr.take());
             return Ok(self.child);
         }
-        // Already dead, or of no use. It is reaped here, because nobody else will.
+        // The runtime is dead or unusable. It is reaped here because no other task waits for it.
         let status = end(&mut self.child)?;
         if status.signal().is_some() {
             let message = format!("it ended before it listened ({status})");
             return Err(io::Error::new(io::ErrorKind::Interrupted, message));
         }
-        // Nothing else has this pipe yet: what is in it is all.
+        // No other process holds this pipe, so this reads all that was written.
         let mut said = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
             let _ = stderr.take(MOST_SAID).read_to_end(&mut said);
@@ -120,27 +123,28 @@ impl Started {
 
 #[allow(unsafe_code)]
 fn register(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` gives the same open descriptor for as long as it lives, and nothing here closes it early.
+    // SAFETY: an `OwnedFd` gives the same open descriptor while it lives, and nothing here closes
+    // it early.
     unsafe { AsyncFd::register(pidfd) }.map_err(io::Error::from)
 }
 
-/// Reaps a child that will end by itself, without anybody waiting for it.
+/// Reaps a child that will end by itself, in the background.
 pub(super) fn reap_later(mut child: Child) {
-    // Blocks until the child has ended; the thread holds nothing else, and goes with the process.
+    // The blocked thread holds no resources, and ends with the process.
     std::thread::spawn(move || child.wait());
 }
 
-/// Tells when a process has ended, without asking again and again.
+/// Waits for the end of a process through a pidfd, without polling.
 pub(super) struct ExitWatch {
     process: ProcessId,
     pidfd: AsyncFd<OwnedFd>,
 }
 
 impl ExitWatch {
-    /// Watches a process; `None` if it is gone already.
+    /// Watches a process. `None` if it has ended already.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub(super) fn of(process: ProcessId) -> io::Result<Option<Self>> {
         let Some(pid) = Pid::from_raw(process.pid) else { return Ok(None) };
         let pidfd = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
@@ -148,7 +152,8 @@ impl ExitWatch {
             Err(rustix::io::Errno::SRCH) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // The descriptor means whoever has the number now; the start time tells whether that is who we mean.
+        // The descriptor refers to the current process with this pid. Its start time shows whether
+        // that is the expected one.
         match proc::start_time(process.pid) {
             Ok(start_time) if start_time == process.start_time => {}
             Ok(_) => return Ok(None),
@@ -162,13 +167,13 @@ impl ExitWatch {
         self.process
     }
 
-    /// Ends when the process has ended.
+    /// Returns when the process has ended.
     pub(super) async fn ended(&self) {
-        // An error means that the descriptor cannot be waited for any more; then the locks decide.
+        // On an error, the descriptor cannot be waited for any more. The locks decide then.
         let _ = self.pidfd.readable().await;
     }
 
-    /// Kills the process.
+    /// Kills the watched process.
     pub(super) fn kill(&self) {
         if let Err(error) = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL) {
             tracing::warn!(pid = self.process.pid, %error, "a runtime could not be killed");

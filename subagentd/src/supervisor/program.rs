@@ -1,7 +1,6 @@
-//! Which program a worker's launcher means, when a runtime is started. What the client has found already is an absolute
-//! path; a word is left where the worker was started without an agent (debug mode).
-//!
-//! It is looked for as the client would do it, in the worker's environment, never in the daemon's.
+//! Finds the program of a worker's launcher when a runtime starts. The client usually resolved it
+//! to an absolute path; workers started without an agent (debug mode) keep a bare name. A name is
+//! looked up in the worker's environment, as the client does, never in the daemon's.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -13,14 +12,14 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::environment::Variables;
 
-/// The absolute path of the launcher's program.
+/// Returns the absolute path of the launcher's program.
 ///
 /// # Errors
-/// `BACKEND_LAUNCHER`, with what was looked for.
+/// `BACKEND_LAUNCHER` with the program that was looked for.
 pub(super) fn find(launcher: &LauncherSpec, cwd: &Path, variables: &Variables) -> Result<String> {
     check_backend(launcher)?;
     if Path::new(&launcher.program).is_absolute() {
-        // The runtime says what is wrong with it, from what the system says.
+        // The runtime reports why the path is unusable.
         return Ok(launcher.program.clone());
     }
     let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
@@ -34,7 +33,7 @@ pub(super) fn find(launcher: &LauncherSpec, cwd: &Path, variables: &Variables) -
     }
 }
 
-/// Whether a launcher of a request says what to start.
+/// Checks that a launcher of a request names a program.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{field}`.
@@ -48,7 +47,7 @@ pub(super) fn check(launcher: &LauncherSpec) -> Result<()> {
         .recommend("give the launcher's name, the kind `acp-stdio` and the path of its program"))
 }
 
-/// Whether we can speak to what the launcher starts.
+/// Checks that the launcher's backend is supported.
 ///
 /// # Errors
 /// `BACKEND_LAUNCHER{launcher,backendKind}`.

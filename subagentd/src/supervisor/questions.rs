@@ -1,4 +1,4 @@
-//! Answers to elicitations, and what they share with decisions about permission requests.
+//! Answers elicitations, and provides what decisions about permission requests share with them.
 
 use std::time::Duration;
 
@@ -19,14 +19,15 @@ use crate::core::{Input, Worker};
 use crate::store::workers::ApprovalRow;
 use crate::store::{OwnerCheck, WorkerRow, inbox, workers};
 
-/// How long an answer waits until it was written to the agent.
+/// Time that an answer waits for delivery to the agent.
 pub(super) const DELIVERY: Duration = Duration::from_secs(5);
 
 impl Supervisor {
-    /// Answers an elicitation, and waits a moment until the agent was told.
+    /// Answers an elicitation, and waits briefly for delivery to the agent.
     ///
     /// # Errors
-    /// As [`Self::decide`], with `INVALID_ELICITATION_CONTENT{field,allowed}` for what does not fit.
+    /// As [`Self::decide`], and `INVALID_ELICITATION_CONTENT{field,allowed}` for content that does
+    /// not fit.
     pub async fn answer(
         &self,
         caller: Caller,
@@ -35,7 +36,7 @@ impl Supervisor {
         request: Answer,
     ) -> Result<ElicitationAnswered> {
         let row = self.row(worker).await?;
-        // What is kept to tell a repetition must not tell what was filled in, not even by its hash.
+        // The fingerprint of the request must not reveal the answered values, not even as a hash.
         let names = |request: &Answer| {
             let fields = request.content.iter().flat_map(|content| content.0.keys());
             let words = request.set.iter().flat_map(|set| set.0.iter().map(|(field, _)| field));
@@ -48,7 +49,7 @@ impl Supervisor {
         let response = match self.recall(&key).await? {
             Some(response) => response,
             None => {
-                // Somebody who owns nothing is told only that.
+                // A caller that is not the owner gets only that error.
                 self.check_owner_of(&owner, &row).await?;
                 let answered = self.answer_now(&row, request_id, request, owner, key.clone()).await;
                 self.or_earlier(&key, answered).await?
@@ -90,12 +91,13 @@ impl Supervisor {
         self.or_how_it_ended(row, request_id, answered).await
     }
 
-    /// The question of this kind that somebody wants to answer.
+    /// Returns the open question of this kind, for an answer.
     ///
     /// # Errors
-    /// `WORKER_NOT_WAITING_APPROVAL{workerId,state}`, `APPROVAL_NOT_FOUND{workerId,requestId,pendingRequestId}`,
-    /// `APPROVAL_NOT_PENDING{requestId,status}`; `INVALID_INPUT{requestId,kind,recommendedCommand}` if another command
-    /// answers it.
+    /// `WORKER_NOT_WAITING_APPROVAL{workerId,state}`,
+    /// `APPROVAL_NOT_FOUND{workerId,requestId,pendingRequestId}`,
+    /// `APPROVAL_NOT_PENDING{requestId,status}`; `INVALID_INPUT{requestId,kind,recommendedCommand}`
+    /// if another command answers it.
     pub(super) async fn question(
         &self,
         row: &WorkerRow,
@@ -104,7 +106,7 @@ impl Supervisor {
     ) -> Result<ApprovalRow> {
         let worker = row.worker_id.as_str();
         if row.incarnation == 0 || row.state == "stopped" {
-            // No agent can have asked anything.
+            // The agent cannot have asked anything.
             let state = self.view(row).await.state;
             if state != WorkerState::WaitingApproval {
                 let message = format!("the worker is {state} and waits for no permission");
@@ -144,7 +146,8 @@ impl Supervisor {
         Ok(found)
     }
 
-    /// The result of an order, or how the question ended between our look and the rules'.
+    /// Returns the result of an order. If the question was closed before the order was executed,
+    /// the error says how.
     pub(super) async fn or_how_it_ended(
         &self,
         row: &WorkerRow,
@@ -168,10 +171,10 @@ impl Supervisor {
         }
     }
 
-    /// The error for a question that nobody can decide any more, with who did.
+    /// Returns the error for a question that is closed, with what decided it.
     async fn not_pending(&self, request_id: &str, status: ApprovalStatus) -> Error {
         let asked = request_id.to_owned();
-        // That it is over is true, whoever did it.
+        // The question is closed even if its decider cannot be read.
         let decider = self.shared.store.read(move |connection| inbox::decider(connection, &asked)).await;
         let decider = decider.unwrap_or_default();
         let message = match &decider {
@@ -193,7 +196,8 @@ impl Supervisor {
             .with("decidedBy", json!(decider))
     }
 
-    /// Waits a moment until the agent was told; how the question stands then, and the worker.
+    /// Waits briefly for delivery to the agent. Returns the state of the question then, and of the
+    /// worker.
     pub(super) async fn delivery(
         &self,
         worker: &str,
@@ -205,7 +209,7 @@ impl Supervisor {
             let told = snapshots.wait_for(|snapshot| {
                 !snapshot.worker.approvals.keys().any(|open| open.as_str() == request_id)
             });
-            // Not confirmed in time is an answer too: `delivery` says so.
+            // A timeout is reported as `pending`.
             let _ = tokio::time::timeout(DELIVERY, told).await;
         }
         let (id, asked) = (row.id, request_id.to_owned());
@@ -222,7 +226,7 @@ impl Supervisor {
         Ok((now, delivery, state))
     }
 
-    /// What of a worker is open, in short, oldest first.
+    /// Returns the open questions of a worker in short form, oldest first.
     pub(super) async fn open_questions(&self, row: &WorkerRow) -> Result<Vec<OpenQuestion>> {
         let id = row.id;
         let open = self.shared.store.read(move |connection| workers::approvals(connection, id, None)).await?;
@@ -235,7 +239,7 @@ impl Supervisor {
     }
 }
 
-/// Whether the agent was told of a decision.
+/// Returns whether a decision was delivered to the agent.
 pub(super) const fn delivery(status: ApprovalStatus) -> &'static str {
     match status {
         ApprovalStatus::Decided | ApprovalStatus::Pending => "pending",
@@ -244,7 +248,7 @@ pub(super) const fn delivery(status: ApprovalStatus) -> &'static str {
     }
 }
 
-/// What is kept of an answer for repetitions.
+/// The stored result of an answer, for repetitions.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kept {
@@ -252,7 +256,7 @@ struct Kept {
     event_id: EventId,
 }
 
-/// What an elicitation says.
+/// Parses a stored elicitation.
 pub(super) fn elicitation_view(asked: &ApprovalRow) -> ElicitationView {
     match serde_json::from_str::<ElicitationRequested>(&asked.asked) {
         Ok(asked) => ElicitationView::of(asked.params.get()),
@@ -278,7 +282,7 @@ fn reply(asked: &ElicitationView, request: Answer) -> Result<Reply> {
     Ok(Reply { action, fields, content: Some(Secret(Value::Object(content).to_string())) })
 }
 
-/// Another command answers this question.
+/// Returns the error for a question that another command answers.
 fn other_command(worker: &str, found: &ApprovalRow) -> Error {
     let request = found.request_id.as_str();
     let (message, command) = match found.kind {

@@ -1,4 +1,5 @@
-//! Questions of the tasks below a worker. They count for the worker wherever a client waits for it or looks at it.
+//! Questions of tasks below a worker. They count as the worker's own for clients that wait for it
+//! or show it.
 
 use std::collections::HashSet;
 
@@ -19,18 +20,18 @@ pub(super) struct QuestionsBelow {
     store: Store,
     worker: RowId,
     has_tasks: bool,
-    /// Turns true before the first task is stored; `None` for a worker that can give none.
+    /// Turns true before the first task is stored. `None` for a worker that cannot create tasks.
     gives: Option<watch::Receiver<bool>>,
-    /// The newest question of all workers.
+    /// Sequence number of the newest question of all workers.
     asked: watch::Receiver<i64>,
-    /// Questions up to this event were seen.
+    /// Questions up to this event were read.
     after: i64,
     /// Whether the store was searched since the newest question.
     searched: bool,
 }
 
 impl QuestionsBelow {
-    /// Finds those after an event.
+    /// Finds questions after this event.
     pub(super) fn after(store: &Store, row: &WorkerRow, handle: Option<&Handle>, after: i64) -> Self {
         Self {
             store: store.clone(),
@@ -43,10 +44,8 @@ impl QuestionsBelow {
         }
     }
 
-    /// The next question that is waited for and that no rule decided. `None`: there is none yet.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Returns the next question that matches and that no rule decided, or `None` if there is none
+    /// yet.
     pub(super) async fn next(&mut self, until: &Until) -> Result<Option<QuestionBelow>> {
         if !self.is_due() {
             return Ok(None);
@@ -71,10 +70,7 @@ impl QuestionsBelow {
         }
     }
 
-    /// The oldest question that is open now; `None` also if none was asked since the last call.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Returns the oldest open question. Also `None` if no question was asked since the last call.
     pub(super) async fn oldest_open(&mut self) -> Result<Option<QuestionBelow>> {
         if !self.is_due() {
             return Ok(None);
@@ -86,7 +82,7 @@ impl QuestionsBelow {
         Ok(found)
     }
 
-    /// Waits for a question of any worker. Cancel safe.
+    /// Waits for a new question of any worker. Cancel safe.
     pub(super) async fn changed(&mut self) {
         if self.asked.changed().await.is_err() {
             // The store is closed.
@@ -109,10 +105,7 @@ impl QuestionsBelow {
 }
 
 impl Supervisor {
-    /// The open questions of the tasks below a worker, oldest first.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Returns the open questions of tasks below a worker, oldest first.
     pub(super) async fn questions_below(&self, row: &WorkerRow) -> Result<Vec<InboxItem>> {
         let worker = row.id;
         let read = self.shared.store.read(move |connection| {
@@ -125,7 +118,8 @@ impl Supervisor {
         read.await
     }
 
-    /// What to say of open questions to a client that waited for a worker in vain: for people, and for programs.
+    /// Returns the open questions below a worker whose wait timed out: a sentence for people, and
+    /// JSON.
     pub(super) async fn open_below(&self, row: &WorkerRow) -> Result<Option<(String, Value)>> {
         let open = self.questions_below(row).await?;
         let Some(first) = open.first() else { return Ok(None) };

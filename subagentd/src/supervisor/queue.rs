@@ -1,4 +1,4 @@
-//! Looking at turns, and what people do with those that wait.
+//! Shows turns, and changes the queue: dropping, moving, retrying and resuming.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,15 +23,15 @@ use crate::core::{Input, Worker};
 use crate::store::queue::{self, BegunRow, Found, QueuedRow};
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, history, message_text, workers};
 
-/// Of a text in a list only so much is shown, in bytes.
+/// Maximum length of a text in a list, in bytes.
 const PREVIEW_BYTES: usize = 200;
-/// Limit of the final message in the result of a turn.
+/// Maximum length of the final message in the result of a turn, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
-/// More turns that have ended are not listed.
+/// Maximum number of ended turns in a list.
 pub(crate) const MOST_ENDED: u32 = 1000;
 
 impl Supervisor {
-    /// The last turns of a worker that have ended, the open one, and those that wait.
+    /// Lists the last ended turns of a worker, the open one, and the queued ones.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT`, `STORAGE_ERROR`.
@@ -41,7 +41,7 @@ impl Supervisor {
             return Err(Error::new(Code::InvalidArgument, message).with("ended", ended));
         }
         let row = self.row(worker).await?;
-        // What was taken in until it was known how things stand counts.
+        // Waits until the worker is settled, so that messages accepted meanwhile are included.
         self.view(&row).await;
         let (id, worker_id) = (row.id, row.worker_id.clone());
         let (items, known) = self
@@ -50,7 +50,7 @@ impl Supervisor {
             .read(move |connection| {
                 let _moment = history::one_moment(connection)?;
                 let mut items = Vec::new();
-                // One more, since the last of them may be open.
+                // One more, because the last one may be open.
                 queue::begun(connection, id, ended.saturating_add(1), &mut |row| {
                     items.push(begun(&row, true))
                 })?;
@@ -71,7 +71,7 @@ impl Supervisor {
         Ok(TurnList { worker_id, state: known.public_state(), queue, count: items.len(), items })
     }
 
-    /// One turn.
+    /// Returns one turn.
     ///
     /// # Errors
     /// `TURN_NOT_FOUND`, `STORAGE_ERROR`.
@@ -125,7 +125,7 @@ impl Supervisor {
             .await
     }
 
-    /// Whose turn it is.
+    /// Returns the worker of a turn.
     ///
     /// # Errors
     /// `TURN_NOT_FOUND`, `STORAGE_ERROR`.
@@ -139,10 +139,11 @@ impl Supervisor {
         self.row(&self.worker_of_turn(turn).await?).await
     }
 
-    /// Takes a message out that waits.
+    /// Drops a queued message.
     ///
     /// # Errors
-    /// `TURN_NOT_FOUND`, `TURN_NOT_QUEUED{turnId,status}`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+    /// `TURN_NOT_FOUND`, `TURN_NOT_QUEUED{turnId,status}`, `INVALID_CONTROLLER_HANDLE`,
+    /// `IDEMPOTENCY_CONFLICT`.
     pub async fn drop_turn(&self, caller: Caller, turn: &str) -> Result<TurnDropped> {
         let input = |turn_id| Input::DropQueued { turn_id };
         let respond = |worker_id: WorkerId, turn_id: TurnId| -> Respond {
@@ -157,10 +158,10 @@ impl Supervisor {
         self.change_waiting(caller, turn, ("drop", &()), input, respond).await
     }
 
-    /// Gives a message that waits another place.
+    /// Moves a queued message to another position.
     ///
     /// # Errors
-    /// As [`Self::drop_turn`]; `INVALID_ARGUMENT` for a place before the first.
+    /// As [`Self::drop_turn`], and `INVALID_ARGUMENT` for a position below 1.
     pub async fn move_turn(&self, caller: Caller, turn: &str, request: MoveTurn) -> Result<TurnMoved> {
         if request.to == 0 {
             return Err(Error::new(Code::InvalidArgument, "places are counted from 1").with("to", 0));
@@ -175,7 +176,8 @@ impl Supervisor {
         self.change_waiting(caller, turn, ("move", &request), input, respond).await
     }
 
-    /// An order about a message that waits. It may be nowhere any more when the request is repeated.
+    /// Executes an order about a queued message. When the request is repeated, the message may be
+    /// gone.
     async fn change_waiting<T: DeserializeOwned>(
         &self,
         caller: Caller,
@@ -189,7 +191,8 @@ impl Supervisor {
             return read_response(earlier);
         }
         let changed = self.change_now(turn, owner, &key, input, respond).await;
-        // Another one with this key may have been first at any moment: then what waited may be nowhere any more.
+        // A repetition with the same key may have been executed meanwhile, so that the message is
+        // gone.
         self.or_earlier(&key, changed).await
     }
 
@@ -215,8 +218,8 @@ impl Supervisor {
         }
     }
 
-    /// Sends the message of a turn that failed or was canceled once more, as another turn; to a busy worker behind what
-    /// waits.
+    /// Sends the message of a failed or canceled turn again as a new turn. For a busy worker, it is
+    /// appended to the queue.
     ///
     /// # Errors
     /// `TURN_NOT_FOUND`, `TURN_NOT_RETRYABLE{turnId,status}`, and those of [`Self::send`].
@@ -246,7 +249,7 @@ impl Supervisor {
             Reached::Actor(handle) => handle,
             Reached::Past(response) => return read_response(response),
         };
-        // It is sent again to what the worker is now.
+        // The retry uses the worker's current definition.
         message.as_object_mut().map(|message| message.remove("agent"));
         let turn_id = TurnId::from_random(entropy::random()?);
         let blocks = message["blocks"].as_array().map_or(0, Vec::len);
@@ -258,11 +261,11 @@ impl Supervisor {
         retried.map_err(|error| of_worker(error, row.worker_id.as_str())).and_then(read_response)
     }
 
-    /// Has what waits go on.
+    /// Resumes a paused queue, or a parked worker.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `ENV_REQUIRED`, `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`, `INVALID_CONTROLLER_HANDLE`,
-    /// `IDEMPOTENCY_CONFLICT`.
+    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `ENV_REQUIRED`, `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`,
+    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
     pub async fn resume_queue(
         &self,
         caller: Caller,
@@ -290,7 +293,7 @@ impl Supervisor {
         resumed.map_err(|error| of_worker(error, worker)).and_then(read_response)
     }
 
-    /// The refusal for a turn that does not wait, with what it does instead.
+    /// Returns the error for a turn that is not queued, with its status.
     async fn not_waiting(&self, turn: &str, error: Error) -> Error {
         if !matches!(error.code, Code::TurnNotQueued | Code::WorkerStopped) {
             return error;
@@ -304,7 +307,7 @@ impl Supervisor {
     }
 }
 
-/// What waits, in short.
+/// Returns the short form of a queue.
 pub(super) fn view(queue: &Queue) -> QueueView {
     QueueView { length: queue.turns.len(), paused: queue.paused.is_some(), reason: queue.paused }
 }
@@ -346,7 +349,7 @@ fn begun(row: &BegunRow, short: bool) -> TurnView {
     }
 }
 
-/// What a turn that has ended came to.
+/// Returns the result of an ended turn.
 fn result(connection: &Connection, worker: RowId, no: u64, end: Option<&Value>) -> Result<TurnResult> {
     let message = message_text::final_message(connection, worker, no, MAX_MESSAGE_BYTES)?;
     let of_end = |key: &str| end.map(|end| end[key].clone()).filter(|value| !value.is_null());
@@ -359,7 +362,7 @@ fn result(connection: &Connection, worker: RowId, no: u64, end: Option<&Value>) 
     })
 }
 
-/// The text of a message, and whether it was cut.
+/// Returns the text of a message, and whether it was truncated.
 fn text(message: Option<&str>, short: bool) -> (Option<String>, bool) {
     let message = parsed(message);
     let Some(text) = message["text"].as_str() else { return (None, false) };
@@ -371,7 +374,7 @@ fn blocks(message: &Value) -> Vec<Value> {
     message["blocks"].as_array().cloned().unwrap_or_default()
 }
 
-/// The data of an event of the daemon's own, as it is shown.
+/// Decodes the payload of an event of the daemon.
 fn parsed(payload: Option<&str>) -> Value {
     let event = |payload: &str| StoredEvent {
         seq: 0,

@@ -1,6 +1,5 @@
-//! The folders of workers in a state dir that no daemon serves: which of them have a live runtime, and ending those.
-//!
-//! Only for the holder of `daemon.lock`, except for the look. Must not open the database.
+//! Finds and ends live runtimes in a state dir that no daemon serves. Ending them requires
+//! `daemon.lock`; listing does not. Must not open the database.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,22 +17,22 @@ use super::process::ExitWatch;
 use super::{environment, journal, locks};
 use crate::store::Cursor;
 
-/// From the demand to end to the end of everything below a runtime; then the runtime is killed.
+/// Time for an orderly end of everything below a runtime. Then the runtime is killed.
 const END_TIME: Duration = Duration::from_secs(20);
-/// From then to the end of everything; the guard goes on in any case.
+/// Time after the kill for the end of everything. The guard continues in any case.
 const KILL_TIME: Duration = Duration::from_secs(10);
-/// How long a runtime may take to say who it is.
+/// Time limit for the hello of a runtime.
 const HELLO_TIME: Duration = Duration::from_secs(5);
 
 /// The folder of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Remains {
-    /// The worker.
+    /// The worker that the folder is named after.
     pub(crate) worker_id: WorkerId,
     directory: PathBuf,
 }
 
-/// The folders of all workers.
+/// Returns the folders of all workers.
 pub(crate) fn all(state_dir: &Path) -> Vec<Remains> {
     let mut found: Vec<Remains> = fs::read_dir(state_dir.join("runtimes"))
         .into_iter()
@@ -53,17 +52,18 @@ pub(crate) fn all(state_dir: &Path) -> Vec<Remains> {
 }
 
 impl Remains {
-    /// Whether its runtime, or its guard, lives. What cannot be looked at counts as alive.
+    /// Returns whether its runtime or guard is alive. A lock that cannot be read counts as held.
     pub(crate) fn lives(&self) -> bool {
         locks::are_held(&self.directory)
     }
 
-    /// Whether its journal goes on behind this cursor.
+    /// Returns whether its journal continues after this cursor.
     pub(crate) fn goes_on(&self, cursor: Cursor) -> bool {
         journal::goes_on(&self.directory, cursor)
     }
 
-    /// Ends its runtime in order and waits for the guard's proof that nothing is left: both locks are free.
+    /// Ends its runtime in order. Waits for the guard's proof that no process is left: both locks
+    /// are free.
     ///
     /// # Errors
     /// `STOP_INCOMPLETE`.
@@ -71,7 +71,8 @@ impl Remains {
         let socket = runtime_dir
             .worker_socket(self.worker_id.as_str())
             .map_err(|error| Error::new(Code::SocketPathTooLong, error.to_string()))?;
-        // Kept open until it has ended; one that does not answer is killed.
+        // The connection stays open until the runtime has ended. A runtime that does not answer is
+        // killed.
         let told = timeout(HELLO_TIME, tell(&socket)).await.ok().flatten();
         let mut ended = false;
         if told.is_some() {
@@ -109,7 +110,7 @@ impl Remains {
     }
 }
 
-/// Puts the folder and the log of a worker away.
+/// Moves the folder and the log of a worker into another folder.
 pub(crate) fn set_aside(remains: &Remains, into: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(into)?;
@@ -122,10 +123,11 @@ pub(crate) fn set_aside(remains: &Remains, into: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Tells the runtime behind this socket that it is to end. `None` if it cannot be told.
+/// Asks the runtime behind this socket to end. `None` if it does not answer.
 async fn tell(socket: &Path) -> Option<(Link, Option<ExitWatch>)> {
     let mut generation = 0;
-    // A runtime serves the highest generation that it has heard; the refusal says which that is.
+    // A runtime serves the highest generation that it has seen. Its refusal contains that
+    // generation.
     for _ in 0..2 {
         let mut link = Link::connect(socket, generation, Desired::Stop).await.ok()?;
         while let Some(frame) = link.next().await {
@@ -145,7 +147,7 @@ async fn tell(socket: &Path) -> Option<(Link, Option<ExitWatch>)> {
     None
 }
 
-/// The process that made the socket.
+/// Returns the process that created the socket.
 fn listener(socket: &Path) -> Option<subagent_protocol::process::ProcessId> {
     use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
     let stream = std::os::unix::net::UnixStream::connect(socket).ok()?;

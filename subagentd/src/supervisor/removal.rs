@@ -1,5 +1,5 @@
-//! Removing workers because somebody asked for it. From the commit of the mark on a worker is nowhere; the janitor does
-//! the rest.
+//! Removes workers on request. A worker is invisible from the commit of its mark on. The janitor
+//! deletes its data.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,17 +16,20 @@ use super::{Caller, Supervisor, entropy, janitor, leftovers};
 use crate::core::Input;
 use crate::store::{Durability, OwnerCheck, RowId, Tx, WorkerRow, controllers, removal, retention, workers};
 
-/// The key of a request is kept at least so long: whoever repeats it after a lost connection must find its result.
+/// Minimum age of deleted idempotency keys. A request repeated after a lost connection must find
+/// its result.
 const KEYS_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// So many workers are marked in one transaction: nothing else waits for long.
+/// Number of workers that one transaction marks, so that other writes do not wait long.
 pub(super) const AT_ONCE: usize = 100;
 
 impl Supervisor {
-    /// Removes a worker that is stopped, or has failed and has no runtime; with `force` any, which is stopped first.
+    /// Removes a worker that is stopped, or that failed and has no runtime. With `force`, removes
+    /// any worker and stops it first.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_WORKER_STATE{workerId,state}` for one that is not
-    /// stopped, `STOP_INCOMPLETE`, `IDEMPOTENCY_CONFLICT`; `STORAGE_ERROR` for one that is set aside.
+    /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_WORKER_STATE{workerId,state}` for
+    /// one that is not stopped, `STOP_INCOMPLETE`, `IDEMPOTENCY_CONFLICT`; `STORAGE_ERROR` for one
+    /// that is set aside.
     pub async fn remove_worker(
         &self,
         caller: Caller,
@@ -34,7 +37,8 @@ impl Supervisor {
         request: RemoveWorker,
     ) -> Result<WorkerRemoved> {
         let (this, worker) = (self.clone(), worker.to_owned());
-        // On its own: a client that goes away must not leave it stopped and not removed.
+        // In its own task: a client that disconnects must not leave the worker stopped but not
+        // removed.
         tokio::spawn(async move { this.remove(caller, &worker, request).await })
             .await
             .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
@@ -42,7 +46,7 @@ impl Supervisor {
 
     async fn remove(&self, caller: Caller, worker: &str, request: RemoveWorker) -> Result<WorkerRemoved> {
         let (owner, key) = self.guarded(caller, &format!("remove {worker}"), &request)?;
-        // There is no worker any more when the request is repeated.
+        // The worker is gone when the request is repeated.
         if let Some(earlier) = self.recall(&key).await? {
             return read_response(earlier);
         }
@@ -85,7 +89,7 @@ impl Supervisor {
             })
             .await;
         subagent_failpoint::hit("remove.after_mark");
-        // Somebody else was faster.
+        // Another request removed it first.
         let removed = marked.map_err(|error| match error.code {
             Code::WorkerNotFound => self.roster.not_found(worker),
             _ => error,
@@ -113,19 +117,19 @@ impl Supervisor {
         })
     }
 
-    /// Lets go of workers that were just marked, and has the rest of them deleted.
+    /// Drops marked workers from the roster and notifies the janitor.
     pub(super) fn forget<'a>(&self, workers: impl IntoIterator<Item = &'a str>) {
         workers.into_iter().for_each(|worker| self.roster.forget(worker));
         self.shared.removals.notify_one();
     }
 
-    /// Removes all workers that have been stopped for so long, the keys of requests that are as old, and what is left in
-    /// the state dir of workers that nobody knows and of states that were replaced. More than 100 workers are removed in
-    /// several steps; the result has those of this request.
+    /// Removes all workers that were stopped before the cutoff, idempotency keys as old, and files
+    /// of unknown workers and replaced states. Marks more than 100 workers in several transactions.
+    /// The result lists those that this request removed.
     ///
     /// # Errors
-    /// `INVALID_CONTROLLER_HANDLE` if it is not right for each controller that is concerned; then nothing is removed.
-    /// `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
+    /// `INVALID_CONTROLLER_HANDLE` if the handle does not fit every affected controller; then
+    /// nothing is removed. `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
     pub async fn prune(&self, caller: Caller, request: Prune) -> Result<Pruned> {
         let this = self.clone();
         tokio::spawn(async move { this.prune_now(caller, request).await })
@@ -173,14 +177,15 @@ impl Supervisor {
         }
         let ids = |pruned: &Pruned| pruned.items.iter().map(|item| item.worker_id.clone()).collect();
         let pruned = self.mark_in_steps(items, (owner, concerned), key, now, result, ids).await?;
-        // Only now it is sure that the caller may. What a daemon that dies here has left, the next look finds.
+        // Only now the caller's permission is certain. If the daemon dies here, the next run finds
+        // the rest.
         leftovers::remove(left).await;
         janitor::forget_requests(&self.shared, old_keys).await?;
         Ok(pruned)
     }
 
-    /// Marks workers, and stores with the last of them what `result` makes of those that it really marked: the answer of the
-    /// request with this key.
+    /// Marks workers in steps. The last step stores the response of the request: what `result`
+    /// makes of the workers that were really marked.
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
@@ -216,7 +221,7 @@ impl Supervisor {
         let last = move |tx: &mut Tx<'_>| {
             let (pruned, _) = tx.once(key.as_ref(), now, |tx| {
                 check(tx.connection())?;
-                // What somebody else removes at the same time is not this request's.
+                // Workers that another request removes at the same time are not counted.
                 marked.extend(mark_all(tx, rest, now)?);
                 Ok(result(marked))
             })?;
@@ -228,15 +233,15 @@ impl Supervisor {
         Ok(pruned)
     }
 
-    /// What is older than this has been over for so long. A state that was restored is as young as the restore: nothing
-    /// in it is old before then.
+    /// Returns the time before which something has this age. After a restore, ages count from the
+    /// restore.
     pub(super) async fn cutoff(&self, now: Timestamp, age: Duration) -> Result<Timestamp> {
         let cutoff = before(now, age);
         let restored = self.shared.store.read(retention::restored_at).await?;
         Ok(if restored.is_some_and(|at| at >= cutoff) { Timestamp(0) } else { cutoff })
     }
 
-    /// All workers that have been stopped since before then.
+    /// Returns all workers that were stopped before the cutoff.
     pub(super) async fn stopped_before(&self, cutoff: Timestamp) -> Result<Vec<WorkerRow>> {
         let mut rows = self.shared.store.read(|connection| workers::list(connection, None)).await?;
         rows.retain(|row| row.state == "stopped" && row.stopped_at.unwrap_or(row.updated_at) < cutoff);
@@ -247,7 +252,7 @@ impl Supervisor {
         let mut size = removal::Size::default();
         let id = row.id;
         loop {
-            // Piece by piece: no reader holds the database for long.
+            // In steps, so that no reader holds the database for long.
             let more =
                 self.shared.store.read(move |connection| removal::measure(connection, id, size)).await?;
             match more {
@@ -266,7 +271,7 @@ impl Supervisor {
     }
 }
 
-/// Marks these, and gives those that it really marked.
+/// Marks workers. Returns those that were not marked before.
 fn mark_all(tx: &Tx<'_>, items: Vec<(RowId, PrunedWorker)>, now: Timestamp) -> Result<Vec<PrunedWorker>> {
     let mut marked = Vec::with_capacity(items.len());
     for (id, item) in items {
@@ -277,7 +282,7 @@ fn mark_all(tx: &Tx<'_>, items: Vec<(RowId, PrunedWorker)>, now: Timestamp) -> R
     Ok(marked)
 }
 
-/// So long before.
+/// Returns the time `age` before `now`.
 fn before(now: Timestamp, age: Duration) -> Timestamp {
     Timestamp(now.0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)))
 }

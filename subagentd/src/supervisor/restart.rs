@@ -1,4 +1,4 @@
-//! Giving a worker another runtime because somebody asked for it.
+//! Restarts a worker's runtime on request.
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{RestartWorker, WorkerView};
@@ -15,11 +15,13 @@ use crate::core::{Input, Worker};
 use crate::store::{WorkerRow, events};
 
 impl Supervisor {
-    /// Ends the worker's runtime in order, starts another one, and waits until its agent has a session.
+    /// Ends the worker's runtime in order, starts another one, and waits until its agent has a
+    /// session.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_BUSY{state}` for an open turn without `force`, `WORKER_STOPPED`,
-    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `ENV_REQUIRED`; then those of the agent's start.
+    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `ENV_REQUIRED`; then those of the
+    /// agent's start.
     pub async fn restart_worker(
         &self,
         caller: Caller,
@@ -63,8 +65,9 @@ impl Supervisor {
         }
     }
 
-    /// What became of a restart that is over: whether an agent had a session after it was ordered. Neither what went
-    /// wrong before nor what does so later counts. `now` is `None` for a worker that was stopped long ago.
+    /// Returns the outcome of a restart: a view if an agent had a session after the order, else the
+    /// error of the new runtime. Earlier and later failures do not count. `now` is `None` for a
+    /// worker that was stopped before this daemon started.
     async fn restarted(&self, row: &WorkerRow, since: i64, now: Option<&Snapshot>) -> Result<WorkerView> {
         let id = row.id;
         let begun =
@@ -74,7 +77,7 @@ impl Supervisor {
             _ if begun => return Ok(view),
             Some(now) if !matches!(now.worker.state, State::Stopping(_) | State::Stopped) => {
                 let lost = || Error::new(Code::RuntimeLost, "the new runtime is gone; try again").retryable();
-                // Cleared when the new runtime was begun, so it is about that one.
+                // The error was cleared when the new runtime started, so it belongs to that one.
                 now.last_error.clone().unwrap_or_else(lost)
             }
             _ => stopped_for_good(view.state),
@@ -83,7 +86,7 @@ impl Supervisor {
     }
 }
 
-/// The last event before the order.
+/// Returns the last event before the order.
 fn since(response: &Value) -> i64 {
     response["since"].as_i64().unwrap_or(0)
 }

@@ -1,7 +1,6 @@
-//! A result held against its schema in a process of its own: schema and text come from others, and what they take, in
-//! memory, time or by a failure of the library, ends with it.
-//!
-//! It is this daemon's executable ([`COMMAND`]), without its environment and files. It ends when nobody waits for it.
+//! Validates a result against its schema in a separate process, because both are untrusted.
+//! Excessive memory, CPU time or a crash of the library ends only that process. It is this
+//! executable ([`COMMAND`]) without environment and files, and ends when the daemon stops waiting.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -17,18 +16,18 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 
-/// The argument of `subagentd` that does this.
+/// The argument of `subagentd` that runs a check.
 pub const COMMAND: &str = "check-result";
 
-/// So long is a result looked at.
+/// Time limit of a check.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
-/// So long is waited for a place.
+/// Time limit of the wait for a free slot.
 const PLACE_LIMIT: Duration = Duration::from_secs(1);
-/// So many are looked at at the same time.
+/// Limits the number of concurrent checks.
 static LOOKS: Semaphore = Semaphore::const_new(4);
-/// The memory of a look: its stack, and so much again.
+/// Memory limit of a check in bytes: its stack, and the same amount again.
 const MEMORY: u64 = 2 * STACK_BYTES as u64;
-/// What is said of it has no more bytes.
+/// Maximum length of the answer, in bytes.
 const MOST_ANSWER: u64 = 1024 * 1024;
 
 #[derive(Serialize, Deserialize)]
@@ -37,25 +36,25 @@ struct Question {
     text: String,
 }
 
-/// What came of a look.
+/// Result of a check.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Found {
     Fits,
-    /// What is wrong.
+    /// The validation errors of the text.
     Wrong(Vec<Value>),
-    /// Nobody can say, for this reason.
+    /// The check was not possible, for this reason.
     Unknown(String),
 }
 
-/// Holds a text against a schema.
+/// Validates a text against a schema.
 ///
 /// # Errors
-/// When no look has begun, or somebody has ended it: there is to be another one.
+/// If no check was started, or it was ended from outside. Another attempt makes sense.
 pub(super) async fn look(schema: Value, text: String) -> io::Result<Found> {
     let place = tokio::time::timeout(PLACE_LIMIT, LOOKS.acquire());
     let _place = place.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
     let question = serde_json::to_vec(&Question { schema, text }).map_err(io::Error::other)?;
-    // Whatever has become of the file since: what runs here.
+    // The running executable, even if the file was replaced meanwhile.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("subagentd").arg(COMMAND).env_clear().current_dir("/").process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
@@ -71,11 +70,12 @@ pub(super) async fn look(schema: Value, text: String) -> io::Result<Found> {
     }
 }
 
-/// Its input stays open until it has answered: it ends when that does.
+/// Sends the input and reads the answer. The child's input stays open until then, because the child
+/// ends when it is closed.
 async fn ask(child: &mut Child, question: &[u8]) -> io::Result<(ExitStatus, Vec<u8>)> {
     let gone = || io::Error::other("it has no pipes");
     let (mut stdin, stdout) = (child.stdin.take().ok_or_else(gone)?, child.stdout.take().ok_or_else(gone)?);
-    // Of one that has ended the status says why.
+    // If the child has ended, its status has the reason.
     let _ = async {
         stdin.write_all(question).await?;
         stdin.write_all(b"\n").await
@@ -91,12 +91,13 @@ fn without_end() -> Found {
     Found::Unknown(format!("it was looked at for {} s without an end", LOOK_LIMIT.as_secs()))
 }
 
-/// What a look says that has ended without an answer.
+/// Returns the result of a check that ended without an answer.
 fn ended(status: ExitStatus) -> io::Result<Found> {
     use nix::libc::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGXCPU};
     match status.signal() {
         Some(SIGXCPU) => Ok(without_end()),
-        // What the system does with one that takes too much, and the standard library.
+        // Signals with which the system or the standard library ends a process that uses too much
+        // memory.
         Some(SIGABRT | SIGBUS | SIGKILL | SIGSEGV) => {
             Ok(Found::Unknown("to look at it takes more memory than there is for it".to_owned()))
         }
@@ -104,7 +105,7 @@ fn ended(status: ExitStatus) -> io::Result<Found> {
     }
 }
 
-/// The look itself: the question is one line of its input, the answer is its output.
+/// Runs a check: the input is one line on standard input, the answer is written to standard output.
 #[must_use]
 pub fn main() -> ExitCode {
     let _ = prctl::set_name(c"subagent-check");
@@ -123,7 +124,7 @@ fn answer() -> io::Result<()> {
     io::stdin().read_line(&mut line)?;
     let Question { schema, text } = serde_json::from_str(&line)?;
     drop(line);
-    // Nobody waits for it any more.
+    // The daemon no longer waits for the answer.
     std::thread::Builder::new().spawn(|| {
         let _ = io::stdin().read(&mut [0]);
         std::process::exit(1);

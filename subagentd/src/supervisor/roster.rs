@@ -1,4 +1,4 @@
-//! Which workers there are, and the way to their actors.
+//! The live workers and the handles of their actors.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,18 +11,15 @@ use super::worker::Handle;
 use crate::core::Worker;
 use crate::store::{ControllerRow, WorkerRow, events, workers};
 
-/// All workers that are not stopped.
+/// The actors of all workers that are not stopped.
 pub(super) struct Roster {
     state_db: String,
     live: Mutex<HashMap<String, Handle>>,
 }
 
 impl Roster {
-    /// Starts an actor for each worker of the store, which begins when it is wanted. One that cannot be read is left out: the
-    /// rest works.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Creates an actor for each stored worker; it starts when it is needed. A worker with
+    /// unreadable rows is set aside, and the rest works.
     pub(super) async fn adopt(shared: &Arc<Shared>) -> Result<Self> {
         let found = shared
             .store
@@ -65,7 +62,7 @@ impl Roster {
     ) -> Result<Handle> {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = live.get(row.worker_id.as_str()) {
-            // A repeated request found its worker.
+            // A repeated request has already started the actor.
             return Ok(handle.clone());
         }
         let controller = ControllerRow {
@@ -75,7 +72,8 @@ impl Roster {
             workspace_key: String::new(),
         };
         if row.may_live && !shared.is_copy(row.id) {
-            // Known from the first request on, so that what runs below it is never taken for the owner.
+            // Registered before the first request, so that a process below the worker never counts
+            // as the owner.
             shared.set_processes(&row.worker_id, row.runtime, row.guard);
         }
         let handle = Handle::start(shared, row, controller, worker, last_seq)?;
@@ -84,11 +82,11 @@ impl Roster {
         Ok(handle)
     }
 
-    /// The actor of a worker that is not stopped. One that has none yet (its start was cut short, or its rows could not
-    /// be read when the daemon started) gets one, made of what is stored.
+    /// Returns the actor of a worker that is not stopped. Creates one from the stored rows if there
+    /// is none: its creation was interrupted, or its rows were unreadable when the daemon started.
     ///
     /// # Errors
-    /// `STORAGE_ERROR` for a worker that is set aside: its rows still cannot be read.
+    /// `STORAGE_ERROR` for a worker that is set aside, because its rows are still unreadable.
     pub(super) async fn adopted(&self, shared: &Arc<Shared>, row: &WorkerRow) -> Result<Handle> {
         if let Ok(handle) = self.live(row.worker_id.as_str()) {
             return Ok(handle);
@@ -107,21 +105,22 @@ impl Roster {
         })
     }
 
-    /// The actor of a worker; its channel is closed once the worker is stopped.
+    /// Returns the actor of a worker. Its channel is closed once the worker is stopped.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND` for one that does not exist, was stopped before this daemon started, or is set aside.
+    /// `WORKER_NOT_FOUND` if the worker does not exist, was stopped before this daemon started, or
+    /// is set aside.
     pub(super) fn live(&self, worker_id: &str) -> Result<Handle> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.get(worker_id).cloned().ok_or_else(|| self.not_found(worker_id))
     }
 
-    /// Lets go of the actor of a worker that was removed; it has returned when the worker was stopped.
+    /// Drops the actor of a removed worker. The actor ended when the worker was stopped.
     pub(super) fn forget(&self, worker_id: &str) {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(worker_id);
     }
 
-    /// The actors of all workers.
+    /// Returns the actors of all workers.
     pub(super) fn all(&self) -> Vec<Handle> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.values().cloned().collect()
@@ -135,7 +134,7 @@ impl Roster {
     }
 }
 
-/// Nothing can be done with a worker whose rows cannot be read; why not is in the details.
+/// Returns the error for a worker with unreadable rows. The details have the reason.
 fn set_aside(row: &WorkerRow, why: &Error) -> Error {
     Error::new(
         Code::StorageError,

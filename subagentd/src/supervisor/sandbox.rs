@@ -1,5 +1,5 @@
-//! Which layers of this machine enforce the sandbox of a worker: chosen before anything of the worker is stored, and the
-//! same at each start of its agent.
+//! Selects the layers of this machine that enforce a worker's sandbox. They are selected before the
+//! worker is stored, and stay the same for each start of its agent.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,31 +14,32 @@ use subagent_sandbox::Machine;
 
 use super::worktrees::Planned;
 
-/// The maximum number of paths of a sandbox. They are arguments of bubblewrap.
+/// Maximum number of paths of a sandbox. They are arguments of bubblewrap.
 const MAX_PATHS: usize = 200;
-/// The maximum length of a path: `PATH_MAX`.
+/// Maximum length of a path in bytes: `PATH_MAX`.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// Programs that were seen to work since this daemon began.
+/// Bubblewrap programs that worked since this daemon started.
 static WORK: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// What is hidden from every sandboxed agent: the state dir with the files of all workers, and the folder of the sockets.
+/// Returns the paths hidden from every sandboxed agent: the state dir and the folder of the
+/// sockets.
 fn always_hidden(own: [&Path; 2]) -> [PathBuf; 2] {
     own.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned()))
 }
 
-/// What the agent of a worker is started with; `own` are the folders of the daemon.
+/// Returns the sandbox for the start of an agent. `own` has the folders of the daemon.
 pub(super) fn of_agent(sandbox: Option<&Sandbox>, own: [&Path; 2]) -> Option<Sandbox> {
     let mut sandbox = sandbox?.clone();
     sandbox.spec.hide.extend(always_hidden(own));
     Some(sandbox)
 }
 
-/// Whether a request asks for something that can be meant.
+/// Validates the sandbox of a request.
 ///
 /// # Errors
-/// `INVALID_INPUT{field}`; `SANDBOX_UNAVAILABLE` for an agent that is to give tasks, or to have a worktree that it may
-/// not write.
+/// `INVALID_INPUT{field}`. `SANDBOX_UNAVAILABLE` for an agent that delegates, or that has a
+/// worktree which it may not write.
 pub(super) fn check(request: &StartWorker) -> Result<()> {
     let Some(spec) = &request.sandbox else { return Ok(()) };
     let wrong = |message: &str| Err(Error::new(Code::InvalidInput, message).with("field", "sandbox"));
@@ -69,10 +70,11 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     Ok(())
 }
 
-/// The sandbox of a worker that is to be started, before it has the worktree that is planned; `own` are the folders of the daemon.
+/// Returns the sandbox of a new worker, before its planned worktree exists. `own` has the folders
+/// of the daemon.
 ///
 /// # Errors
-/// `SANDBOX_UNAVAILABLE{missing}` when this machine cannot enforce it.
+/// `SANDBOX_UNAVAILABLE{missing}` if this machine cannot enforce it.
 pub(super) async fn of_request(
     request: &StartWorker,
     planned: Option<&Planned>,
@@ -95,7 +97,7 @@ fn layers(spec: &SandboxSpec, path: &[u8], always: &[PathBuf]) -> Result<Layers>
     machine(program.as_deref()).layers(spec, always)
 }
 
-/// Looks at this machine. What has worked once is not tried again.
+/// Inspects this machine. A program that worked before is not tried again.
 fn machine(program: Option<&Path>) -> Machine {
     let known = |program: &&Path| WORK.lock().unwrap_or_else(PoisonError::into_inner).contains(*program);
     if let Some(program) = program.filter(known) {

@@ -1,4 +1,4 @@
-//! What all workers of a daemon share.
+//! State shared by all workers of a daemon.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,43 +18,46 @@ use crate::descriptors;
 
 use crate::store::{Durability, RowId, Store, WorkerRow};
 
-/// Maximum number of hooks that run at once; others wait. Each costs a process and three descriptors.
+/// Maximum number of hooks that run at once; others wait. Each costs a process and three
+/// descriptors.
 const MAX_HOOKS: usize = 16;
 
-/// Where the daemon keeps things.
+/// Paths and settings of the daemon.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The state dir; exists, 0700, writable, on a usable file system; `daemon.lock` is held by the caller.
+    /// The state dir: exists, mode 0700, writable, on a usable file system. The caller holds
+    /// `daemon.lock`.
     pub state_dir: PathBuf,
     /// The directory of the sockets.
     pub runtime_dir: RuntimeDir,
-    /// The executable `subagent-runtime`.
+    /// Path of the executable `subagent-runtime`.
     pub runtime_program: PathBuf,
-    /// Whether a runtime that died is started again at once, and how long after the last time at the earliest.
-    /// Otherwise the next message does it.
+    /// Restarts a dead runtime at once, but at most once in this time. `None`: the next message
+    /// restarts it.
     pub restart_cooldown: Option<Duration>,
-    /// After which time what is over is removed; `None`: never.
+    /// Age after which stopped workers and old events are deleted. `None`: never.
     pub retention: Option<Duration>,
 }
 
 impl Setup {
-    /// The folders that are the daemon's alone: the state dir, and that of the sockets.
+    /// Returns the folders that only the daemon may use: the state dir and the folder of the
+    /// sockets.
     pub(super) fn own_folders(&self) -> [&Path; 2] {
         [&self.state_dir, self.runtime_dir.path()]
     }
 }
 
-/// The workers that came with the files of another state dir.
+/// The workers that were copied with the files of another state dir.
 #[derive(Debug)]
 pub(super) struct Copies {
-    /// All up to this one; 0: none.
+    /// The newest copied worker; all older ones are copies too. 0 if there are none.
     pub(super) newest: RowId,
-    /// Where the original was, if that is known.
+    /// Path of the original state dir, if it is known.
     pub(super) from: Option<PathBuf>,
 }
 
 impl Copies {
-    /// The error of a worker that is such a copy.
+    /// Returns the error for a copied worker.
     pub(super) fn error(&self) -> Error {
         let from = self.from.as_ref().map(|path| path.display().to_string());
         let of = from.as_ref().map_or_else(|| "another one".to_owned(), Clone::clone);
@@ -76,34 +79,34 @@ pub(super) struct Shared {
     pub(super) store: Store,
     generation: AtomicU64,
     pub(super) boot_id: String,
-    /// Turns true when the daemon ends: actors return, waits end.
+    /// Turns true when the daemon ends: actors end, and waits fail.
     pub(super) ending: watch::Sender<bool>,
-    /// The newest event of all workers that may be read.
+    /// Sequence number of the newest readable event of all workers.
     pub(super) news: watch::Sender<i64>,
-    /// Counts changes of rules that decisions became.
+    /// Counts changes of owner rules.
     pub(super) rules: watch::Sender<u64>,
-    /// Counts changes of budgets that several workers have.
+    /// Counts changes of shared budgets.
     pub(super) budgets: watch::Sender<u64>,
-    /// What wakes actors that have tasks, or are one's.
+    /// Notifies actors that have tasks or work on one.
     pub(super) bells: PerWorker<u64>,
-    /// The newest event of a worker that was stored beside its actor.
+    /// The newest event of a worker that was stored outside of its actor.
     pub(super) noted: PerWorker<i64>,
-    /// Told when a worker was marked as removed.
+    /// Notified when a worker was marked as removed.
     pub(super) removals: Notify,
     /// Held while the database is copied.
     pub(super) backing_up: tokio::sync::Mutex<()>,
-    /// Held by `prune`: of two at once the second finds what the first has left, and its result under their key.
+    /// Held by `prune`. A second request with the same key then finds the result of the first.
     pub(super) pruning: tokio::sync::Mutex<()>,
-    /// Held while the files of definitions are read for somebody: of one at a time.
+    /// Held while definition files are read for a task, one at a time.
     pub(super) composing: Arc<tokio::sync::Mutex<()>>,
-    /// Held by a request that changes a worktree, by the address in the request.
+    /// Held by a request that changes a worktree; keyed by the address in the request.
     pub(super) worktrees: KeyedLocks,
-    /// Held while the hooks after the events of a worker run, by its id.
+    /// Held while the after hooks of a worker run; keyed by its id.
     pub(super) after_hooks: KeyedLocks,
-    /// Bounds how many hooks run at once.
+    /// Limits the number of hooks that run at once.
     pub(super) hooks: tokio::sync::Semaphore,
     live: watch::Sender<usize>,
-    /// Counts parked workers for which something waits.
+    /// Counts parked workers with queued work.
     pub(super) parked: watch::Sender<usize>,
     /// The maximum of `live`.
     max_runtimes: usize,
@@ -140,12 +143,14 @@ impl Shared {
         }
     }
 
-    /// Whether a worker is a copy: everything that its rows and files say of processes is about the original's.
+    /// Returns whether a worker is a copy. The processes in its rows and files belong to the
+    /// original.
     pub(super) fn is_copy(&self, worker: RowId) -> bool {
         worker.0 <= self.copies.newest.0
     }
 
-    /// The refusal of something that needs a runtime: of a copied worker it says where the worker itself is.
+    /// Returns the error for a request that needs a runtime. For a copy, it names the original's
+    /// location.
     pub(super) fn refused(&self, row: &WorkerRow, error: Error) -> Error {
         if error.code != Code::WorkerStopped || !self.is_copy(row.id) {
             return error;
@@ -153,12 +158,13 @@ impl Shared {
         self.copies.error().with("workerId", row.worker_id.as_str())
     }
 
-    /// The number of this daemon, higher than that of every daemon before it.
+    /// Returns the generation of this daemon. It is higher than that of every earlier daemon.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// A runtime has heard a higher one: the store is older than it, as after a restore.
+    /// Raises the generation above one that a runtime has seen. Needed if the store is older than
+    /// the runtime, as after a restore.
     pub(super) async fn raise_generation(&self, above: u64) {
         match self.store.write(Durability::Full, 1, move |tx| tx.raise_generation(above)).await {
             Ok(generation) => {
@@ -168,18 +174,18 @@ impl Shared {
         }
     }
 
-    /// An event of a worker was stored beside its actor: readers may read up to it.
+    /// Records an event that was stored outside of the worker's actor. Readers may read up to it.
     pub(super) fn noted(&self, worker: RowId, seq: i64) {
         self.noted.update([worker], |newest| *newest = seq.max(*newest));
         self.announce(seq);
     }
 
-    /// Wakes the actors of workers that have to do with tasks.
+    /// Notifies the actors of these workers that a task changed.
     pub(super) fn ring(&self, ids: impl IntoIterator<Item = RowId>) {
         self.bells.update(ids, |rung| *rung += 1);
     }
 
-    /// Notifies readers of the events of all workers that they may read up to this one.
+    /// Notifies readers of all workers' events that they may read up to this one.
     pub(super) fn announce(&self, seq: i64) {
         self.news.send_if_modified(|newest| {
             let is_news = seq > *newest;
@@ -192,15 +198,15 @@ impl Shared {
         self.live.subscribe()
     }
 
-    /// What is above everything that an agent starts, and whose agent that is: the guards, and behind them the runtimes,
-    /// which have the terminals of their agents below them.
+    /// Returns the processes above everything that an agent starts, with their worker: the guards,
+    /// then the runtimes, which are the parents of terminals.
     pub(super) fn guards(&self) -> Vec<(WorkerId, ProcessId)> {
         let both =
             [&self.guards, &self.runtimes].map(|map| map.lock().unwrap_or_else(PoisonError::into_inner));
         both.iter().flat_map(|map| map.iter()).map(|(worker, process)| (worker.clone(), *process)).collect()
     }
 
-    /// What is stored of the processes of a worker.
+    /// Registers the stored processes of a worker.
     pub(super) fn set_processes(
         &self,
         worker: &WorkerId,
@@ -223,7 +229,7 @@ impl Shared {
         match guard {
             Some(guard) => guards.insert(worker.clone(), guard),
             None => {
-                // The locks of both are taken in this order everywhere.
+                // Both locks are always taken in this order.
                 self.runtimes.lock().unwrap_or_else(PoisonError::into_inner).remove(worker);
                 guards.remove(worker)
             }
@@ -231,13 +237,13 @@ impl Shared {
     }
 }
 
-/// Ends when the daemon is ending.
+/// Returns when the daemon is ending.
 pub(super) async fn is_ending(ending: &mut watch::Receiver<bool>) {
-    // An error means that the daemon's parts are gone already.
+    // An error means that the daemon's parts have ended already.
     let _ = ending.wait_for(|ending| *ending).await;
 }
 
-/// Counts a parked worker for which something waits, for as long as it is kept.
+/// Counts a parked worker with queued work until it is dropped.
 pub(super) struct Waiting(Arc<Shared>);
 
 impl Waiting {
@@ -253,12 +259,14 @@ impl Drop for Waiting {
     }
 }
 
-/// Counts a live runtime for as long as it is kept.
+/// Counts a live runtime until it is dropped.
 pub(super) struct LiveToken(Arc<Shared>);
 
 impl LiveToken {
+    /// Reserves a slot for a live runtime.
+    ///
     /// # Errors
-    /// `TOO_MANY_OPEN_FILES`: the descriptors that are left are for requests.
+    /// `TOO_MANY_OPEN_FILES`: the remaining descriptors are reserved for requests.
     pub(super) fn take(shared: &Arc<Shared>) -> Result<Self> {
         let has_room = |live: &usize| *live < shared.max_runtimes;
         let taken = shared.live.send_if_modified(|live| {

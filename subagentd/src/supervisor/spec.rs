@@ -1,4 +1,4 @@
-//! What is stored of how a worker is run: resolved once, at its start, and never looked up again.
+//! The stored parameters of a worker. They are resolved once at its start and not looked up again.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,8 @@ use super::environment::Variables;
 use super::worktrees::operation::COMMANDS_TIMEOUT;
 use crate::store::WorkerRow;
 
-/// The stored spec. Of the environment it holds the names only; the values are in [`super::environment`].
+/// The stored spec. It has only the names of the environment; the values are in
+/// [`super::environment`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Spec {
@@ -35,51 +36,51 @@ pub(super) struct Spec {
     pub(super) additional_directories: Vec<PathBuf>,
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub(super) options: Options,
-    /// The session that its first agent takes up.
+    /// The session that its first agent resumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) resume: Option<String>,
-    /// After so long without an open turn its agent is ended, until it is needed again.
+    /// Time without an open turn after which its agent is ended until it is needed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) idle_timeout_ms: Option<u64>,
-    /// What happens when a turn fails for a rate limit.
+    /// Reaction to a turn that fails for a rate limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) on_rate_limit: Option<OnRateLimit>,
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub(super) tags: Tags,
-    /// What the agent may do without asking.
+    /// Policy for the agent's permission requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) policy: Option<PolicySpec>,
-    /// So many messages may wait for it.
+    /// Maximum number of queued messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) queue_limit: Option<u32>,
-    /// How long its questions wait.
+    /// Time limit of its questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) answer_time: Option<AnswerTime>,
-    /// The definition of the agent.
+    /// The agent definition, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) agent: Option<AgentSpec>,
-    /// That its agent may give tasks to others.
+    /// Allows the agent to create tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) delegation: Option<DelegationSpec>,
-    /// Where the definition is looked for that labels it after its first message.
+    /// Where the definition `title` is found that labels the worker after its first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) titles: Option<DelegationSpec>,
-    /// Commands that run before and after what it does.
+    /// Commands that run before and after actions of the worker.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) hooks: Vec<Hook>,
-    /// What its agent may reach.
+    /// Limits of the agent, enforced by the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) sandbox: Option<Sandbox>,
-    /// Mode and model that were chosen for it, as long as a definition says others.
+    /// Mode and model chosen for the worker itself, while a definition overrides them.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub(super) own: Options,
-    /// Mode and model in which its last new session began.
+    /// Mode and model at the start of its newest session.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub(super) began: Options,
-    /// The number of the turn with which its definition came; none if that is the one it was started with.
+    /// Number of the turn that brought its definition. `None`: the worker was started with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) agent_since: Option<u64>,
-    /// Whether it works in a git worktree of its own.
+    /// Whether it works in its own git worktree.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) has_worktree: bool,
     /// Whether no command waits for its turns.
@@ -87,7 +88,7 @@ pub(super) struct Spec {
     pub(super) detached: bool,
 }
 
-/// What views show of it. The rest, which is far longer, is only skipped.
+/// The part of a spec that views show. The rest, which is much longer, is skipped.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Shown {
@@ -100,46 +101,46 @@ pub(super) struct Shown {
     pub(super) sandbox: Option<Sandbox>,
 }
 
-/// Which definition an agent has.
+/// The definition in a view.
 #[derive(Debug, Deserialize)]
 pub(super) struct Definition {
     pub(super) name: String,
 }
 
-/// What views show of a spec; nothing if it cannot be read.
+/// Returns the part of a spec that views show. Empty if it cannot be read.
 pub(super) fn shown(row: &WorkerRow) -> Shown {
     serde_json::from_str(&row.spec).unwrap_or_default()
 }
 
-/// What a worker was started with. None if it cannot be read: then it has no actor, and nothing of it is done.
+/// Returns the spec of a worker. `None` if it cannot be read: such a worker has no actor.
 pub(super) fn stored(row: &WorkerRow) -> Option<Spec> {
     serde_json::from_str(&row.spec).ok()
 }
 
-/// How many messages may wait for a worker.
+/// Returns the maximum number of queued messages of a worker.
 pub(super) fn queue_limit(row: &WorkerRow) -> usize {
     let limit = stored(row).and_then(|spec| spec.queue_limit);
     usize::try_from(limit.unwrap_or(QUEUE_LIMIT).min(MAX_QUEUE_LIMIT)).unwrap_or(usize::MAX)
 }
 
-/// The times that the launcher of a worker sets.
+/// Returns the timeouts of a worker's launcher.
 pub(super) fn timeouts(row: &WorkerRow) -> Timeouts {
     stored(row).map_or_else(Timeouts::default, |spec| spec.launcher.timeouts)
 }
 
-/// The tags of a worker.
+/// Returns the tags of a worker.
 pub(super) fn tags(row: &WorkerRow) -> Tags {
     shown(row).tags
 }
 
-/// How long it may take until what was chosen of a session is set, and what a definition wishes for.
+/// Returns the time limit for setting the chosen options and the model of a definition.
 fn patience(options: &Options, agent: Option<&AgentSpec>) -> Duration {
     let wishes = agent.is_some_and(|agent| agent.model.is_some());
     options.patience() + if wishes { PATIENCE } else { Duration::ZERO }
 }
 
-/// How long a start of the worker's agent may take: until its worktree is there, until there is a session, and until what
-/// was chosen of the session is set.
+/// Returns the time limit for a start of the worker's agent: creating its worktree, starting a
+/// session, and setting its options.
 pub(super) fn startup(row: &WorkerRow) -> Duration {
     stored(row).map_or(Duration::ZERO, |spec| {
         let patience = patience(&spec.options, spec.agent.as_ref());
@@ -183,7 +184,7 @@ impl Spec {
         self.on_rate_limit != Some(OnRateLimit::Fail)
     }
 
-    /// The same worker with another environment.
+    /// Returns the same spec with the names of another environment.
     pub(super) fn with_environment(&self, variables: &Variables) -> Self {
         Self { environment: names(variables), ..self.clone() }
     }

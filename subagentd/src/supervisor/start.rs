@@ -1,4 +1,4 @@
-//! Starting and stopping workers.
+//! Starts and stops workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,26 +19,29 @@ use crate::core::Worker;
 use crate::core::worker::State;
 use crate::store::{Durability, NewName, NewWorker, Once, OwnerCheck, WorkerRow, workers};
 
-/// Beyond the launcher's own deadline: starting the runtime, and storing what it says.
+/// Time beyond the launcher's deadline for starting the runtime and storing its records.
 pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
-/// The runtime's own steps, the guard's proof, and the kill of a runtime that does neither.
+/// Time limit of a stop: the runtime's steps, the guard's proof, and a kill if both hang.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(25);
-/// What takes longer may be in vain: something else than a lock is in the place of one.
+/// Time after which a stop checks the lock files: something that is not a lock may be at their
+/// path.
 const LOCKS_LOOKED_AT: Duration = Duration::from_secs(5);
 
-/// The longest id of a session, as a runtime takes it from an agent.
+/// Maximum length of a session id in bytes, as a runtime accepts it from an agent.
 const MOST_SESSION_BYTES: usize = 4096;
 
 impl Supervisor {
-    /// Starts a worker and waits until its agent has a session; in debug mode it only stores the worker.
+    /// Starts a worker and waits until its agent has a session. In debug mode, only stores the
+    /// worker.
     ///
     /// # Errors
-    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{cwd}`, `SESSION_IN_USE`, `BACKEND_LAUNCHER`; then those
-    /// of the agent's start, with the worker left in state `error`.
+    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{cwd}`,
+    /// `SESSION_IN_USE`, `BACKEND_LAUNCHER`. Then those of the agent's start, with the worker left
+    /// in state `error`.
     pub async fn start_worker(&self, caller: Caller, request: StartWorker) -> Result<WorkerView> {
         check(&request)?;
-        // On its own: a client that goes away in the middle must not leave a stored worker without its actor, or an
-        // environment without its worker.
+        // In its own task: a client that disconnects must not leave a stored worker without an
+        // actor, or an environment without a worker.
         let this = self.clone();
         tokio::spawn(async move { this.start_stored(caller, request).await })
             .await
@@ -52,7 +55,7 @@ impl Supervisor {
         if request.worktree.is_some()
             && let Some(earlier) = self.recall(&key).await?
         {
-            // Of a repetition: its branch is there already.
+            // The branch of a repeated request exists already.
             let worker_id: String = super::orders::read_response(earlier)?;
             return self.started(&worker_id).await;
         }
@@ -109,7 +112,7 @@ impl Supervisor {
             .await;
         subagent_failpoint::hit("worker.after_commit");
         if !matches!(stored, Ok((_, Once::Now))) {
-            // Of a repetition the worker of the first request counts.
+            // A repetition uses the worker of the first request.
             environment::remove(&file);
         }
         self.started(stored?.0.as_str()).await
@@ -119,7 +122,7 @@ impl Supervisor {
         let row = self.row(worker_id).await?;
         let handle = match self.roster.live(worker_id) {
             Ok(handle) => handle,
-            // Stopped before this daemon started.
+            // The worker was stopped before this daemon started.
             Err(_) if row.state == "stopped" => return Ok(self.view(&row).await),
             Err(_) => self.roster.adopted(&self.shared, &row).await?,
         };
@@ -144,11 +147,11 @@ impl Supervisor {
         self.started_view(&row).await
     }
 
-    /// Stops a worker for good and waits until nothing of it is left.
+    /// Stops a worker permanently and waits until none of its processes is left.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`; `STOP_INCOMPLETE{pids}` when something does not end in time:
-    /// the guard goes on trying. `STORAGE_ERROR` for a worker that is set aside.
+    /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`. `STOP_INCOMPLETE{pids}` if a process does
+    /// not end in time; the guard keeps trying. `STORAGE_ERROR` for a worker that is set aside.
     pub async fn stop_worker(&self, caller: Caller, worker: &str) -> Result<WorkerStopped> {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("stop {worker}"), &())?;
@@ -166,7 +169,7 @@ impl Supervisor {
         Ok(worker_stopped(row, worktree))
     }
 
-    /// Stops a worker in somebody's name, or, without an owner, in that of the daemon.
+    /// Stops a worker for its owner, or, with `None`, for the daemon.
     async fn stop(
         &self,
         handle: &Handle,
@@ -176,7 +179,7 @@ impl Supervisor {
         self.stop_with(handle, owner, key, Input::Stop, None).await
     }
 
-    /// The same with another input that stops, and what else is to be checked or stored with it.
+    /// Stops a worker with this input, and with another check or change in the same transaction.
     pub(super) async fn stop_with(
         &self,
         handle: &Handle,
@@ -192,7 +195,8 @@ impl Supervisor {
         self.stopped(handle, worktree.as_ref()).await?;
         let row = self.row(worker).await?;
         if row.state != "stopped" {
-            // Its actor says so only after the commit, so somebody else has changed the row.
+            // The actor reports the stop only after its commit, so another process has changed the
+            // row.
             return Err(Error::new(Code::Internal, "the worker has ended, but it is not stored as stopped")
                 .with("workerId", worker)
                 .with("state", row.state.as_str()));
@@ -206,7 +210,7 @@ impl Supervisor {
         let is_stopped = |snapshot: &Arc<Snapshot>| snapshot.worker.state == State::Stopped;
         let begun = tokio::time::Instant::now();
         if tokio::time::timeout(LOCKS_LOOKED_AT, snapshots.wait_for(is_stopped)).await.is_err() {
-            // Without these nobody can tell that nothing is left.
+            // Without these locks, the end of all processes cannot be proved.
             let directory = self.shared.setup.state_dir.join("runtimes").join(handle.worker_id.as_str());
             for name in [locks::RUNTIME, locks::GUARD] {
                 locks::check(&directory, name)?;
@@ -242,7 +246,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops all workers at the same time. They belong to several owners: no handle is asked for.
+    /// Stops all workers concurrently. They belong to several owners, so no handle is required.
     pub(super) async fn stop_all(&self) -> Result<()> {
         let stops = self.roster.all().into_iter().map(|handle| {
             let this = self.clone();
@@ -274,7 +278,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     sandbox::check(request)?;
     program::check(&request.launcher)?;
     if !request.debug_mode {
-        // In debug mode it counts when an agent is started.
+        // In debug mode, this is checked when an agent is started.
         program::check_backend(&request.launcher)?;
     }
     if let Some(session) = &request.resume {
@@ -311,7 +315,7 @@ fn worker_stopped(row: WorkerRow, worktree: Option<WorktreeEnd>) -> WorkerStoppe
     }
 }
 
-/// The error of a start that failed: the worker is still there, to be started again or removed.
+/// Adds to the error of a failed start how to remove the worker, which still exists.
 fn names_removal(error: Error, worker: &str) -> Error {
     let remove = format!("`subagent worker rm --force {worker}` removes the worker.");
     let action = error.details.get("recommendedAction").and_then(|action| action.as_str());
@@ -377,7 +381,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A supervisor with a controller.
+    /// Opens a supervisor with a controller.
     pub(in crate::supervisor) async fn supervisor(dir: &std::path::Path) -> Supervisor {
         let supervisor = Supervisor::open(setup(dir)).await.unwrap();
         init(&supervisor, dir, own_process(), None).await.unwrap();
@@ -444,12 +448,12 @@ pub(super) mod tests {
         let handle = tokio::time::timeout(Duration::from_secs(20), begun).await.expect("it has an actor");
         let mut snapshots = handle.follow();
         let over = snapshots.wait_for(|snapshot| snapshot.worker.state == State::Error);
-        // There is no runtime to be started here, and that is what the actor has found.
+        // The runtime program does not exist here, so the actor's start fails.
         tokio::time::timeout(Duration::from_secs(20), over).await.expect("it has tried").unwrap();
         supervisor.shutdown(false).await.unwrap();
     }
 
-    /// Stores a worker for which nobody starts an actor.
+    /// Stores a worker without starting its actor.
     async fn orphan(supervisor: &Supervisor, dir: &std::path::Path, spec: String) -> String {
         let worker_id = WorkerId::from_random(entropy::random().unwrap());
         let (id, key) = (worker_id.clone(), choice(dir).workspace_key);
@@ -488,7 +492,7 @@ pub(super) mod tests {
         assert!(!environment_file.exists());
         supervisor.stop_worker(caller(None), &worker).await.expect("as often as one likes");
         supervisor.shutdown(false).await.unwrap();
-        // Its files would be removed by the next daemon, had this one been killed in between.
+        // If this daemon had been killed, the next one would remove the files.
         environment::write(&environment_file, &Kept::default()).unwrap();
         let next = Supervisor::open(setup(dir.path())).await.unwrap();
         assert!(!environment_file.exists());

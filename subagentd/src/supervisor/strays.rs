@@ -1,8 +1,6 @@
-//! The last resort: processes of a worker whose runtime and guard were killed in one stroke, so that nobody was left
-//! to end them. Found by the marker in their environment, which is the worker's and the runtime's own.
-//!
-//! Best effort: a process that has wiped its environment is not found. Must never touch a process without exactly
-//! this marker, nor a daemon, a runtime or a guard, nor what a live guard has below it. (Our command line among an agent's children is one of these.)
+//! The last resort: kills processes of a worker whose runtime and guard were both killed. They are
+//! found by the marker in their environment, unless they wiped it. Must never touch a process
+//! without exactly this marker, a daemon, runtime or guard, nor a process below a live guard.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,27 +12,27 @@ use subagent_config::proc;
 
 /// The variable that every process of an agent inherits.
 const MARKER: &str = "SUBAGENT_MARKER";
-/// What forks while it is looked for is found by the next look, and what was killed takes a moment to die; more looks
-/// than this are not worth it.
+/// Maximum number of passes. A later pass finds processes forked during the previous one and those
+/// that take a moment to die.
 const LOOKS: usize = 64;
-/// The executables of daemon, runtime and guard; one that was replaced since has more behind its name.
+/// Executables of daemon, runtime and guard. The link of a replaced one has a suffix.
 const OURS: [&str; 2] = ["subagentd", "subagent-runtime"];
 
-/// The names of guards; the system keeps 15 bytes of a name.
+/// Process names of guards. The kernel keeps 15 bytes of a name.
 const GUARDS: [&str; 2] = ["subagent-guard", "subagent-runtim"];
 
-/// The value that only processes below this runtime of the worker have.
+/// Returns the marker of the processes below this runtime of the worker.
 pub(super) fn marker(worker_id: &str, incarnation: u64) -> String {
     format!("{worker_id}.{incarnation}")
 }
 
-/// Kills what carries the marker; says how many processes that were.
+/// Kills the processes with the marker. Returns their number.
 pub(super) async fn end(marker: String) -> usize {
-    // Reading all of /proc takes milliseconds: not on a thread that others wait for.
+    // Reading /proc takes milliseconds, so it runs on a blocking thread.
     tokio::task::spawn_blocking(move || end_marked(&marker)).await.unwrap_or(0)
 }
 
-/// Kills what carries the marker, now, unless a guard does so itself; says how many processes that were.
+/// Kills the processes with the marker, unless a guard does. Blocks. Returns their number.
 #[must_use]
 pub fn end_marked(marker: &str) -> usize {
     let entry = format!("{MARKER}={marker}");
@@ -46,7 +44,7 @@ pub fn end_marked(marker: &str) -> usize {
         }
         for pid in found {
             let Ok(before) = proc::start_time(pid) else { continue };
-            // Looked at again: the number may have been given to somebody else since.
+            // Checked again: the pid may have been reused meanwhile.
             if is_marked(pid, entry.as_bytes())
                 && proc::start_time(pid).is_ok_and(|now| now == before)
                 && kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok()
@@ -59,19 +57,19 @@ pub fn end_marked(marker: &str) -> usize {
     killed.len()
 }
 
-/// Whether a live guard carries the marker, of whatever state dir: a copy of a workspace has the same workers. What is
-/// below a guard is the guard's.
+/// Returns whether a live guard of any state dir has the marker: a copy of a workspace has the same
+/// workers. The guard ends the processes below it.
 #[must_use]
 pub fn is_guarded(marker: &str) -> bool {
     let entry = format!("{MARKER}={marker}");
     pids().any(|pid| {
-        // One that was only just started still has the name of its executable.
+        // A guard that was just started still has the name of its executable.
         proc::process(pid).is_ok_and(|process| !process.ended && GUARDS.contains(&process.name.as_str()))
             && carries(pid, entry.as_bytes())
     })
 }
 
-/// All processes with a marker of any worker, but for our own executables.
+/// Returns the pid and marker of all processes with a marker, except our own executables.
 #[must_use]
 pub fn marked() -> Vec<(i32, String)> {
     let look = |pid: i32| {
@@ -81,7 +79,7 @@ pub fn marked() -> Vec<(i32, String)> {
     pids().filter_map(look).collect()
 }
 
-/// The marker in the environment of a process, whatever its executable is.
+/// Returns the marker of a process with any executable.
 #[must_use]
 pub fn marker_of(pid: i32) -> Option<String> {
     let environ = fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).ok()?;
@@ -91,7 +89,7 @@ pub fn marker_of(pid: i32) -> Option<String> {
     String::from_utf8(value.to_vec()).ok()
 }
 
-/// The processes below this one, for people who want to know what does not end.
+/// Returns the pids of the processes below this one, for an error about processes that do not end.
 pub(super) fn below(ancestor: i32) -> Vec<i32> {
     let is_below = |pid: &i32| {
         proc::ancestors(*pid).is_ok_and(|chain| chain.iter().skip(1).any(|above| above.pid == ancestor))
@@ -99,7 +97,7 @@ pub(super) fn below(ancestor: i32) -> Vec<i32> {
     pids().filter(is_below).collect()
 }
 
-/// The numbers of all processes.
+/// Returns the pids of all processes.
 pub fn pids() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

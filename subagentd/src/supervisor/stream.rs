@@ -1,4 +1,4 @@
-//! The events of all workers, for a reader beside the control plane.
+//! The events of all workers, for readers outside of the control plane.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::shared::{Shared, is_ending};
 use crate::store::{RowId, Store};
 
-/// What such a reader needs. Cheap to clone.
+/// Access to the events for such a reader. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Stream {
     shared: Arc<Shared>,
@@ -19,17 +19,17 @@ impl Stream {
         Self { shared: Arc::clone(shared), store: shared.store.clone() }
     }
 
-    /// The newest event that may be read.
+    /// Watches the newest readable event.
     pub(crate) fn news(&self) -> watch::Receiver<i64> {
         self.shared.news.subscribe()
     }
 
-    /// To be called when an event of a worker was stored beside its actor.
+    /// Records an event that was stored outside of the worker's actor.
     pub(crate) fn noted(&self, worker: RowId, seq: i64) {
         self.shared.noted(worker, seq);
     }
 
-    /// Ends when the daemon is ending.
+    /// Returns when the daemon is ending.
     pub(crate) async fn is_ending(&self) {
         is_ending(&mut self.shared.ending.subscribe()).await;
     }

@@ -1,7 +1,6 @@
-//! Archives tasks that nobody goes on with: they are kept and hidden, their names are free, and their workers are stopped,
-//! so that `worker rm`, `prune` and the retention have them like all others.
-//!
-//! What has not ended is hidden when its root is gone for long, and nothing else is done to it: it may hold work.
+//! Archives inactive tasks: they are kept but hidden, their names become free, and their workers
+//! are stopped, so that `worker rm`, `prune` and the retention apply to them. An open task below a
+//! long-gone root is only hidden, because it may hold work.
 
 use std::time::Duration;
 
@@ -14,16 +13,14 @@ use super::{Supervisor, entropy};
 use crate::core::Input;
 use crate::store::{Durability, OwnerCheck, Tx, WorkerRow, task_archive};
 
-/// It is looked at least so often ...
+/// Maximum time between two runs.
 const EVERY: Duration = Duration::from_secs(24 * 3600);
-/// ... and at most.
+/// Minimum time between two runs.
 const AT_MOST: Duration = Duration::from_secs(60);
 
 impl Supervisor {
-    /// Archives what is to be, and says when to look again. Nothing while the clock is in doubt.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Archives the tasks that are due. Returns the time until the next run. Does nothing while the
+    /// clock is in doubt.
     pub(super) async fn archive_tasks(&self) -> Result<Duration> {
         let store = &self.shared.store;
         let now = entropy::now();
@@ -39,14 +36,14 @@ impl Supervisor {
         }
         for row in store.read(task_archive::to_stop).await? {
             if let Err(error) = self.stop_archived(&row, None).await {
-                // The next look tries again.
+                // The next run tries again.
                 tracing::warn!(worker = %row.worker_id, %error, "the worker of an archived task is not stopped yet");
             }
         }
         Ok(wait(store.read(task_archive::next_due).await?, now))
     }
 
-    /// Stops the worker of an archived task, if what is checked with it allows that.
+    /// Stops the worker of an archived task, if the check in the same transaction allows it.
     pub(super) async fn stop_archived(&self, row: &WorkerRow, check: Option<Also>) -> Result<()> {
         match self.reach(row, &OwnerCheck(None), &None).await {
             Ok(Reached::Actor(handle)) => {
@@ -59,7 +56,7 @@ impl Supervisor {
     }
 }
 
-/// How long until the next look.
+/// Returns the time until the next run.
 fn wait(due: Option<Timestamp>, now: Timestamp) -> Duration {
     let left = due.map(|due| u64::try_from(due.0.saturating_sub(now.0)).unwrap_or(0));
     left.map_or(EVERY, |left| Duration::from_millis(left).clamp(AT_MOST, EVERY))

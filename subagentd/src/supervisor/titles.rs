@@ -1,6 +1,5 @@
-//! `titles: auto`: the definition `title` labels a worker after its first message, as a task of the worker.
-//!
-//! Must not hold up a turn. A worker is labeled once, and only if it was given no label.
+//! `titles: auto`: the definition `title` labels a worker after its first message, as a task of the
+//! worker. Must not delay a turn. A worker is labeled once, and only if it was given no label.
 
 use subagent_protocol::api::{
     RunTask, TaskMode, TaskOverrides, TaskStatus, UNLABELED, UNLABELED_RUN, WaitTask,
@@ -12,37 +11,35 @@ use super::tasks::TaskCaller;
 use super::{Supervisor, spec};
 use crate::store::{Durability, WorkerRow, tasks};
 
-/// The definition that labels, and the idempotency key of its task.
+/// Name of the labeling definition, and idempotency key of its task.
 const TITLE: &str = "title";
 /// Maximum number of characters of the message that the definition reads.
 const MAX_MESSAGE_CHARS: usize = 4_000;
-/// Maximum number of characters of a label that is made.
+/// Maximum number of characters of a generated label.
 const MAX_TITLE_CHARS: usize = 60;
 
 impl Supervisor {
-    /// The prompt of the task that labels a worker after this message; `None` if the worker is not to be labeled.
+    /// Returns the prompt of the task that labels a worker after this message. `None` if the worker
+    /// needs no label.
     pub(super) fn title_prompt(&self, row: &WorkerRow, message: &str) -> Option<String> {
         (is_wanted(row) && !message.trim().is_empty()).then(|| prompt(message))
     }
 
-    /// Labels a worker, unless an earlier message has done so. Returns at once.
+    /// Labels a worker in the background, unless an earlier message has done so.
     pub(super) fn label_by_task(&self, row: &WorkerRow, prompt: String) {
         let (this, row) = (self.clone(), row.clone());
         tokio::spawn(async move {
             let caller = TaskCaller::Title { worker: row.worker_id.clone() };
             match this.run_task(caller, task(prompt)).await {
                 Ok(task) => this.label_by(&row, task.task_id.as_str()).await,
-                // An earlier message has asked for it.
+                // An earlier message has started the task.
                 Err(error) if error.code == Code::IdempotencyConflict => {}
                 Err(error) => tracing::warn!(worker = %row.worker_id, %error, "a worker keeps its label"),
             }
         });
     }
 
-    /// Labels the workers whose titles a daemon before this one has asked for.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Waits for labeling tasks that an earlier daemon started.
     pub(super) async fn take_up_titles(&self) -> Result<()> {
         let asked = self.shared.store.read(|connection| tasks::of_agent(connection, TITLE)).await?;
         for (row, task_id) in asked {
@@ -74,7 +71,7 @@ impl Supervisor {
     }
 }
 
-/// Whether a worker is labeled after its first message, and has no label.
+/// Returns whether automatic labels are on and the worker has none.
 fn is_wanted(row: &WorkerRow) -> bool {
     [UNLABELED, UNLABELED_RUN].contains(&row.label.as_str())
         && spec::stored(row).is_some_and(|spec| spec.titles.is_some())
@@ -86,7 +83,7 @@ fn task(prompt: String) -> RunTask {
         prompt,
         description: Some("a label for this worker".to_owned()),
         name: None,
-        // The worker's turn does not wait for it, and may end before it.
+        // The worker's turn does not wait for the task, and may end before it.
         mode: Some(TaskMode::Background),
         worktree: None,
         metadata: serde_json::Map::new(),
@@ -95,14 +92,14 @@ fn task(prompt: String) -> RunTask {
     }
 }
 
-/// The message cannot end its element.
+/// Returns the prompt. Escapes tags, so that the message cannot end its element.
 fn prompt(message: &str) -> String {
     let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
     let message = message.replace("<message", "< message").replace("</message", "< /message");
     format!("Name the work that this message asks for.\n\n<message>\n{message}\n</message>")
 }
 
-/// The first line of a result, as a label.
+/// Returns the first line of a result as a label.
 fn title(result: &str) -> Option<String> {
     let line = result.lines().map(str::trim).find(|line| !line.is_empty())?;
     const AROUND: [char; 6] = ['"', '`', '*', '#', ' ', '.'];

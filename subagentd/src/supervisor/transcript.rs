@@ -8,15 +8,16 @@ use super::{Supervisor, views};
 use crate::store::history::{self, Filter};
 use crate::store::workers;
 
-/// The most events of a page.
+/// Maximum number of events of a page.
 const MAX_EVENTS: u32 = 2000;
 
 impl Supervisor {
-    /// The items that the last `limit` events before a cursor make; without a cursor the newest ones.
+    /// Returns the items of the last `limit` events before a cursor, or of the newest events
+    /// without one.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT` for a limit out of range, `EVENT_NOT_FOUND{eventId}` for a cursor that is not an
-    /// event's id, `STORAGE_ERROR`.
+    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`. `INVALID_ARGUMENT` for a limit out of range.
+    /// `EVENT_NOT_FOUND{eventId}` for an invalid cursor.
     pub async fn transcript(
         &self,
         worker: &str,
@@ -35,7 +36,7 @@ impl Supervisor {
         });
         let before = before.transpose()?.map(|EventId(seq)| seq);
         if let Ok(handle) = self.roster.live(worker) {
-            // What happened while no daemon was there is part of the picture.
+            // Includes what happened while no daemon ran.
             views::settled(&handle).await;
         }
         let asked = worker.to_owned();

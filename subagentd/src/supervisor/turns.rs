@@ -1,4 +1,4 @@
-//! Messages, cancels and decisions.
+//! Sends messages, cancels turns and decides permission requests.
 
 use std::time::Duration;
 
@@ -25,21 +25,22 @@ use crate::core::worker::{CANCELED_BY_MANAGER, Link};
 use crate::core::{By, Input, Worker, decision};
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, workers};
 
-/// How long `cancel` waits beyond the launcher's grace: the agent is killed after that.
+/// Time that `cancel` waits beyond the launcher's grace. The agent is killed within this time.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);
-/// The longest prompt, in bytes as JSON: with what a frame and a record have around it, it must fit into one line.
+/// Maximum size of a prompt as JSON, in bytes. With its frame and record, it must fit into one
+/// line.
 pub(super) const MAX_PROMPT_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
 
 impl Supervisor {
-    /// Accepts a message. It returns as soon as the turn is stored; a simulated one may be over then.
+    /// Accepts a message. Returns as soon as the turn is stored; a simulated turn may be over then.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `QUEUE_PAUSED{workerId,length,reason}`, `QUEUE_FULL{workerId,
-    /// limit,length}`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
-    /// `HOOK_DENIED{workerId,hook}`, `HOOK_FAILED{workerId,hook}`,
-    /// `INVALID_INPUT` for a message without any content or with blocks that are nested too deep, `PAYLOAD_TOO_LARGE{limitBytes}`; `ENV_REQUIRED{workerId}` if an agent must be started and
-    /// its environment is gone; `STORAGE_ERROR` for a worker
-    /// that is set aside.
+    /// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `QUEUE_PAUSED{workerId,length,reason}`,
+    /// `QUEUE_FULL{workerId,limit,length}`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
+    /// `HOOK_DENIED{workerId,hook}`, `HOOK_FAILED{workerId,hook}`, `PAYLOAD_TOO_LARGE{limitBytes}`.
+    /// `INVALID_INPUT` for an empty message or blocks that are nested too deeply.
+    /// `ENV_REQUIRED{workerId}` if an agent must be started and its environment is gone.
+    /// `STORAGE_ERROR` for a worker that is set aside.
     pub async fn send(&self, caller: Caller, worker: &str, mut request: SendTurn) -> Result<TurnAccepted> {
         let environment = Kept::taken(&mut request.env, &mut request.mcp_servers)?;
         let row = self.row(worker).await?;
@@ -68,7 +69,7 @@ impl Supervisor {
             && let Some(mut prompt) = hooks::prompt_to(&self.shared, &row, all_text(&request)).await?
         {
             self.check_owner_of(&owner, &row).await?;
-            // A repetition of a message that was accepted asks no hook again.
+            // Hooks run once: a repetition of an accepted message does not run them again.
             if let Some(response) = self.recall(&key).await? {
                 return read_response(response);
             }
@@ -99,7 +100,7 @@ impl Supervisor {
         let title = self.title_prompt(&row, &request.text).filter(|_| by == By::Runtime);
         let started = json!({"text": request.text, "blocksCount": request.blocks.len()});
         let urgency = match if_busy {
-            // A simulated turn is for an idle worker.
+            // Simulated turns need an idle worker.
             _ if by != By::Runtime => None,
             IfBusy::Reject => None,
             IfBusy::Queue => Some(Urgency::Queued),
@@ -136,8 +137,8 @@ impl Supervisor {
     /// Cancels the open turn and waits for its end.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_NOT_RUNNING{workerId,state,latestEvent}`, `INVALID_CONTROLLER_HANDLE`;
-    /// `STORAGE_ERROR` for a worker that is set aside.
+    /// `WORKER_NOT_FOUND`, `WORKER_NOT_RUNNING{workerId,state,latestEvent}`,
+    /// `INVALID_CONTROLLER_HANDLE`; `STORAGE_ERROR` for a worker that is set aside.
     pub async fn cancel(&self, caller: Caller, worker: &str, request: CancelTurn) -> Result<TurnCanceled> {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("cancel {worker}"), &request)?;
@@ -155,7 +156,7 @@ impl Supervisor {
             Err(error) => return Err(error),
         };
         let turn_id = match (response["turnId"].as_str(), response["end"].as_i64()) {
-            // The one that is open now is another one, which waited.
+            // The open turn is another one, which was queued.
             (_, Some(end)) => self.turn_of(row.id, end).await?,
             (Some(turn_id), None) => turn_id.to_owned(),
             (None, None) => return Err(Error::new(Code::Internal, "a cancel was of no turn")),
@@ -175,7 +176,7 @@ impl Supervisor {
         key: Option<(String, String)>,
         reason: String,
     ) -> Result<Value> {
-        // The turn that the cancel was for: open still, or ended by it at once.
+        // The response names the canceled turn: the one still open, or the one that ended at once.
         let respond = Box::new(|next: &Worker, added: &[(EventType, i64)]| {
             let end = added.iter().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| seq);
             json!({"turnId": next.open_turn(), "end": end})
@@ -186,27 +187,27 @@ impl Supervisor {
         }
     }
 
-    /// The error for a cancel without a turn, with what happened last.
+    /// Returns the error for a cancel without an open turn, with the latest event.
     async fn not_running(&self, row: &WorkerRow, error: Error) -> Result<Error> {
         let latest = self.latest(row).await?;
         Ok(error.with("workerId", row.worker_id.as_str()).with("latestEvent", latest))
     }
 
-    /// The turn that an event belongs to.
+    /// Returns the turn of an event.
     async fn turn_of(&self, worker: RowId, seq: i64) -> Result<String> {
         let event = self.shared.store.read(move |connection| events::get(connection, worker, seq)).await?;
         let turn_id = event.and_then(|event| event.turn_id).map(|turn_id| turn_id.as_str().to_owned());
         turn_id.ok_or_else(|| Error::new(Code::Internal, "the end of a turn belongs to no turn"))
     }
 
-    /// Waits until the turn is over, and says what the worker is doing then.
+    /// Waits until the turn is over. Returns the worker's state then.
     async fn until_canceled(
         &self,
         row: &WorkerRow,
         handle: &worker::Handle,
         turn_id: &str,
     ) -> Result<WorkerState> {
-        // What the runtime leaves a canceled turn before it kills the agent.
+        // The time after which the runtime kills the agent of a canceled turn.
         let grace = Duration::from_millis(timeouts(row).cancel_grace_ms);
         let mut snapshots = handle.follow();
         let over = snapshots
@@ -254,12 +255,13 @@ impl Supervisor {
         })
     }
 
-    /// Decides a permission request, and waits a moment until the agent was told.
+    /// Decides a permission request, and waits briefly for delivery to the agent.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_NOT_WAITING_APPROVAL{workerId,state}` for a worker that has no runtime and never had
-    /// one, or is stopped; `APPROVAL_NOT_FOUND{workerId,requestId,pendingRequestId}`,
-    /// `APPROVAL_NOT_PENDING{requestId,status}`, `INVALID_APPROVAL_DECISION`, `INVALID_INPUT{kind}` for an elicitation, `INVALID_CONTROLLER_HANDLE`.
+    /// `WORKER_NOT_FOUND`, `APPROVAL_NOT_FOUND{workerId,requestId,pendingRequestId}`,
+    /// `APPROVAL_NOT_PENDING{requestId,status}`, `INVALID_APPROVAL_DECISION`,
+    /// `INVALID_CONTROLLER_HANDLE`. `WORKER_NOT_WAITING_APPROVAL{workerId,state}` for a worker that
+    /// is stopped or never had a runtime. `INVALID_INPUT{kind}` for an elicitation.
     pub async fn decide(
         &self,
         caller: Caller,
@@ -272,7 +274,7 @@ impl Supervisor {
         let response = match self.recall(&key).await? {
             Some(response) => response,
             None => {
-                // Somebody who owns nothing is told only that.
+                // A caller that is not the owner gets only that error.
                 self.check_owner_of(&owner, &row).await?;
                 let decided = self.decide_now(&row, request_id, request, owner, key.clone()).await;
                 self.or_earlier(&key, decided).await?
@@ -333,7 +335,7 @@ impl Supervisor {
     }
 }
 
-/// What is kept of a decision for repetitions.
+/// The stored result of a decision, for repetitions.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Decision {
@@ -357,7 +359,7 @@ impl Decision {
     }
 }
 
-/// The response to a message: of a turn that was begun, or of one that waits.
+/// Builds the response to a message, for a turn that started or is queued.
 pub(super) fn accepted(
     worker_id: WorkerId,
     turn_id: TurnId,
@@ -391,7 +393,7 @@ pub(super) fn accepted(
     }
 }
 
-/// A refusal that names the worker, where the rules do not know it.
+/// Adds the worker to errors of the rules, which do not know its id.
 pub(super) fn of_worker(error: Error, worker: &str) -> Error {
     match error.code {
         Code::WorkerStopped | Code::EnvRequired | Code::QueueFull => error.with("workerId", worker),
@@ -403,7 +405,7 @@ pub(super) fn of_worker(error: Error, worker: &str) -> Error {
     }
 }
 
-/// What is stored of a message: all that its prompt is made of.
+/// Returns the stored form of a message, from which its prompt is built.
 fn message(request: &SendTurn) -> Value {
     let mut message = json!({"text": request.text, "blocks": request.blocks});
     if !request.attachments.is_empty() {
@@ -415,7 +417,7 @@ fn message(request: &SendTurn) -> Value {
     message
 }
 
-/// All text of a message, as a hook reads it: its text, and that of its blocks and attached files.
+/// Returns all text of a message for hooks: its own, that of its blocks and of attached files.
 fn all_text(request: &SendTurn) -> String {
     let of_block = |block: &Value| {
         let text = block["text"].as_str().or(block["resource"]["text"].as_str());
@@ -431,12 +433,12 @@ fn all_text(request: &SendTurn) -> String {
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// A message of text alone: data of its `message.sent`, and of its `turn.started` without the turn.
+/// Returns the data of a text message's `message.sent` and `turn.started` events.
 pub(super) fn plain(text: &str) -> (Value, Value) {
     (json!({"text": text, "blocks": []}), json!({"text": text, "blocksCount": 0}))
 }
 
-/// Refuses a text that would be too long for a prompt.
+/// Refuses a text that is too long for a prompt.
 ///
 /// # Errors
 /// `PAYLOAD_TOO_LARGE{limitBytes}`.
@@ -455,7 +457,7 @@ pub(super) fn check_text(text: &str) -> Result<()> {
     check_size(&request, MAX_PROMPT_BYTES)
 }
 
-/// Refuses a prompt that would not fit into one line for the runtime and for the agent.
+/// Refuses a prompt that does not fit into one line for the runtime and the agent.
 fn check_size(request: &SendTurn, most: usize) -> Result<()> {
     struct Count(usize);
     impl std::io::Write for Count {
@@ -507,7 +509,7 @@ mod tests {
         assert_eq!(error.code, Code::PayloadTooLarge);
         assert_eq!(error.details["limitBytes"], 1000);
         assert_eq!(error.details["bytes"], 1001);
-        // Each of these characters is two bytes on the wire.
+        // Each of these characters is two bytes in JSON.
         check("\n".repeat(most / 2), vec![]).unwrap();
         check("\n".repeat(most / 2 + 1), vec![]).unwrap_err();
         let block = json!({"type": "text", "text": "x".repeat(most)});

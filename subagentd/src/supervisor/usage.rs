@@ -1,4 +1,4 @@
-//! What turns have used, with the prices of the user's config.
+//! Usage of turns, with the prices of the user's config.
 
 use subagent_config::prices::Prices;
 use subagent_config::{Environment, discovery};
@@ -10,11 +10,11 @@ use crate::core::usage::Sums;
 use crate::store::usage;
 
 impl Supervisor {
-    /// What the stored turns of all workers have used.
+    /// Returns the usage of the stored turns of all workers.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a `since` that is no time, `CONFIG_PARSE_ERROR` for a config whose prices cannot be read,
-    /// `STORAGE_ERROR`.
+    /// `INVALID_ARGUMENT` for an invalid `since`, `CONFIG_PARSE_ERROR` for a config with unreadable
+    /// prices, `STORAGE_ERROR`.
     pub async fn usage(
         &self,
         by: UsageBy,
@@ -32,7 +32,7 @@ impl Supervisor {
     }
 }
 
-/// The prices in the user's own file. A project's file does not say what the user pays.
+/// Reads the prices from the user's own config. A project's config does not set the user's prices.
 ///
 /// # Errors
 /// `CONFIG_PARSE_ERROR`.

@@ -1,4 +1,4 @@
-//! Workers as they are shown.
+//! Views of workers for clients.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,14 +23,15 @@ use crate::store::tasks::TaskQuery;
 use crate::store::workers::ApprovalRow;
 use crate::store::{WorkerRow, child_sessions, details, tasks, workers};
 
-/// How long a question about an adopted worker waits until it is known how things stand.
+/// Time that a view waits for an adopted worker to settle.
 const SETTLE: Duration = Duration::from_secs(6);
-/// More of a log is not shown at once.
+/// Maximum size of a returned log, in bytes.
 const MOST_LOG_BYTES: u64 = 4 * 1024 * 1024;
 
 impl Supervisor {
-    /// All workers, or those of one controller (an unknown one has none) or with some tags, newest first; those of tasks that
-    /// are not inspectable only with `all`. With a parent only those of the tasks that it has given.
+    /// Lists all workers, newest first: optionally those of one controller, with some tags, or of
+    /// tasks created by `parent`. Workers of tasks that are not inspectable are listed only with
+    /// `all`. An unknown controller has no workers.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND` for the parent, `STORAGE_ERROR`.
@@ -63,19 +64,19 @@ impl Supervisor {
         if let Some(chosen) = chosen {
             rows.retain(|row| chosen.matches(&spec::tags(row)));
         }
-        // All at the same time: one whose runtime hangs does not delay the rest.
+        // Concurrently, so that a hanging runtime does not delay the others.
         let items = futures_util::future::join_all(rows.iter().map(|row| self.view(row))).await;
         Ok(WorkerList { count: items.len(), items, controller_id: controller, selector })
     }
 
-    /// One worker.
+    /// Returns one worker in detail.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
     pub async fn show_worker(&self, worker: &str) -> Result<WorkerShown> {
         let row = self.row(worker).await?;
         let mut view = self.view(&row).await;
-        // What was taken in until it was known how things stand counts.
+        // Read again, because settling may have changed the row.
         let row = self.row(worker).await?;
         let id = row.id;
         view.worktree = self.worktree_of(row.worker_id.as_str()).await?;
@@ -88,10 +89,8 @@ impl Supervisor {
         Ok(WorkerShown { worker: view, agent })
     }
 
-    /// A worker whose agent was just started, and whether it reports that it is not logged in.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Returns a worker whose agent was just started, and whether the agent reports that it is
+    /// logged out.
     pub(super) async fn started_view(&self, row: &WorkerRow) -> Result<WorkerView> {
         let id = row.id;
         let details = self.shared.store.read(move |connection| details::details(connection, id)).await?;
@@ -128,7 +127,7 @@ impl Supervisor {
         })
     }
 
-    /// The permission requests of a worker that nobody has decided, oldest first.
+    /// Returns the undecided permission requests of a worker, oldest first.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
@@ -139,7 +138,7 @@ impl Supervisor {
         Ok(found.into_iter().map(pending_approval).collect())
     }
 
-    /// The end of what the worker's agent wrote to its standard error.
+    /// Returns the end of the agent's log of standard error.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`. A log that does not exist yet is empty.
@@ -171,7 +170,7 @@ impl Supervisor {
 
     pub(super) async fn view(&self, row: &WorkerRow) -> WorkerView {
         let handle = match self.roster.live(row.worker_id.as_str()) {
-            // It was stored a moment ago.
+            // The worker was just stored.
             Err(_) if row.state != "stopped" && row.incarnation == 0 => {
                 self.roster.adopted(&self.shared, row).await
             }
@@ -184,7 +183,7 @@ impl Supervisor {
         let state = match (&snapshot, row.state.as_str()) {
             (Some(snapshot), _) => snapshot.public_state(),
             (None, "stopped") => WorkerState::Stopped,
-            // Set aside: its rows contradict each other.
+            // The worker is set aside, because its rows contradict each other.
             (None, _) => WorkerState::Error,
         };
         let last_error = match &snapshot {
@@ -192,12 +191,12 @@ impl Supervisor {
             None => row.last_error.clone(),
         };
         let runtime = snapshot.as_ref().and_then(|snapshot| snapshot.runtime);
-        // Until there is a runtime again.
+        // Until the next runtime starts.
         let hibernated = snapshot.as_ref().is_some_and(|snapshot| {
             let worker = &snapshot.worker;
             worker.hibernation == Hibernation::Begun && worker.link == Link::None
         });
-        // The row may be older than the snapshot.
+        // Read again, because the row may be older than the snapshot.
         let hibernated_at = match hibernated {
             true => self.row(row.worker_id.as_str()).await.ok().and_then(|row| row.hibernated_at),
             false => None,
@@ -259,17 +258,17 @@ impl Supervisor {
     }
 }
 
-/// Until when the worker is parked, if it is.
+/// Returns until when the worker is parked.
 pub(super) fn parked_view(worker: &Worker) -> Option<ParkedView> {
     worker.parking.until.map(|until| ParkedView { until, reason: ParkReason::RateLimit })
 }
 
-/// What waits, if anything does.
+/// Returns the view of a queue that is not empty.
 fn queue_view(queue: &Queue) -> Option<QueueView> {
     (!queue.turns.is_empty()).then(|| super::queue::view(queue))
 }
 
-/// What may become of a worker's work.
+/// Returns how the worker's work can be recovered.
 const fn recovery_state(has_handoff: bool, state: WorkerState) -> &'static str {
     match (has_handoff, state) {
         (true, _) => "handoff_available",
@@ -278,7 +277,7 @@ const fn recovery_state(has_handoff: bool, state: WorkerState) -> &'static str {
     }
 }
 
-/// A permission request as it is shown.
+/// Returns the view of a pending question.
 pub(crate) fn pending_approval(approval: workers::ApprovalRow) -> PendingApproval {
     let child = child(&approval);
     let mut pending = match approval.kind {
@@ -305,7 +304,7 @@ pub(crate) fn pending_approval(approval: workers::ApprovalRow) -> PendingApprova
     pending
 }
 
-/// The words of a question for people.
+/// Returns the text of a question for people.
 pub(super) fn message(question: &ApprovalRow) -> String {
     match question.kind {
         QuestionKind::Permission => approval_view(question).message,
@@ -313,7 +312,7 @@ pub(super) fn message(question: &ApprovalRow) -> String {
     }
 }
 
-/// The session that asks, if it is not the worker's own.
+/// Returns the child session that asks, if there is one.
 fn child(question: &ApprovalRow) -> Child {
     serde_json::from_str::<Child>(&question.asked).unwrap_or_default()
 }
@@ -332,7 +331,7 @@ fn pending_permission(approval: ApprovalRow) -> PendingApproval {
     }
 }
 
-/// The snapshot of a worker once its actor knows how things stand, or why it cannot; bounded.
+/// Waits a limited time until the actor is settled or reports an obstacle. Returns its snapshot.
 pub(super) async fn settled(handle: &Handle) -> Arc<Snapshot> {
     let mut snapshots = handle.follow();
     let known = snapshots.wait_for(|snapshot| snapshot.settled || snapshot.obstacle.is_some());
@@ -342,7 +341,7 @@ pub(super) async fn settled(handle: &Handle) -> Arc<Snapshot> {
     }
 }
 
-/// What a permission request says.
+/// Parses a stored permission request.
 pub(super) fn approval_view(approval: &ApprovalRow) -> ApprovalView {
     let view = match approval.carrier {
         Carrier::Runtime => serde_json::from_str::<ApprovalRequested>(&approval.asked)

@@ -1,4 +1,4 @@
-//! Waiting for an event: by notification, with the deadlines that the caller set.
+//! Waits for an event by notification, with the time limits of the request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +23,12 @@ use super::shared::is_ending;
 use super::worker::{self, Snapshot};
 use crate::store::{EventQuery, WorkerRow, events};
 
-/// What a wait has found.
+/// The result of a wait.
 #[derive(Debug)]
 pub struct Found {
     /// The first event that matched.
     pub matched_event: Event,
-    /// The worker's state now.
+    /// The worker's state after the match.
     pub state: WorkerState,
     /// The agent's text up to the match.
     pub collected: Collected,
@@ -37,22 +37,22 @@ pub struct Found {
 /// What a wait looks for.
 struct Wanted {
     until: Until,
-    /// The turn that is waited for alone.
+    /// The only turn whose events count.
     only: Option<TurnId>,
     /// The turn whose text is collected.
     collect: Option<TurnId>,
 }
 
-/// What a wait sees of an event.
+/// The part of an event that a wait needs.
 enum Seen {
-    /// All of it.
+    /// An event that may match, completely.
     Event(Box<StoredEvent>),
-    /// It is progress that is not waited for: whether it is of the turn that is waited for alone, and its part of the text
-    /// if that is collected. Nearly all events are, and are not copied.
+    /// Progress that cannot match. `of_turn`: it belongs to the turn that counts. `part`: its text,
+    /// if that is collected. Most events are of this kind and are not copied.
     Progress { of_turn: bool, part: Option<Part> },
 }
 
-/// A part of the text that is collected.
+/// A part of the collected text.
 enum Part {
     Piece(String),
     ToolCall,
@@ -82,11 +82,12 @@ struct Patience {
 }
 
 impl Supervisor {
-    /// Waits for the first event after the cursor that matches. A question of a task below the worker is one, too.
+    /// Waits for the first matching event after the cursor. Questions of tasks below the worker
+    /// count.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`, `INVALID_ARGUMENT`, `WAIT_TIMEOUT` and `WAIT_NO_PROGRESS` (with what is
-    /// going on), `DAEMON_NOT_RUNNING` when the daemon is ending.
+    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`, `INVALID_ARGUMENT`. `WAIT_TIMEOUT`
+    /// and `WAIT_NO_PROGRESS`, with a diagnosis. `DAEMON_NOT_RUNNING` if the daemon is ending.
     pub async fn wait(&self, worker: &str, request: WaitRequest, sight: Sight) -> Result<Found> {
         let until = Until::parse(request.until.as_deref())?;
         let mut patience = Patience::of(&request)?;
@@ -104,10 +105,10 @@ impl Supervisor {
         let mut ending = self.shared.ending.subscribe();
         let mut collected = Collected::default();
         let mut meaningful = Value::Null;
-        // What was there before the wait does not prolong it.
+        // Events from before the wait do not prolong it.
         let mut is_news = false;
         let mut floor = 0;
-        // Whether the turn that is waited for alone was begun.
+        // Whether the only turn that counts has started.
         let mut begun = false;
         let wanted = Arc::new(Wanted {
             until,
@@ -120,7 +121,7 @@ impl Supervisor {
                 Some(below) => below.next(&wanted.until).await?,
                 None => None,
             };
-            // Of two that match, the first counts.
+            // Of two matches, the first counts.
             let up_to = asked.as_ref().map_or(newest, |asked| newest.min(asked.event.seq));
             while up_to > after {
                 let query = EventQuery { worker: row.id, after, up_to, floor };
@@ -155,7 +156,7 @@ impl Supervisor {
                     }
                     let gone = request.only_turn.is_some()
                         && matches!(event.event_type, EventType::TurnDropped | EventType::QueuePaused);
-                    // What a turn is waited for does not come any more when it has failed.
+                    // A failed turn has no further events that could match.
                     let failed = event.event_type == EventType::TurnFailed
                         && request.collect_turn.is_some()
                         && event.turn_id == request.collect_turn;
@@ -179,10 +180,11 @@ impl Supervisor {
             }
             is_news = true;
             if *ending.borrow() {
-                // The actors have returned because of it, not because their workers are over.
+                // The actors ended because the daemon is ending, not because their workers are
+                // over.
                 return Err(worker::ending());
             }
-            // A worker that was set aside may be looked after while a wait with an end goes on.
+            // The worker may be repaired during a wait with a time limit.
             if news.is_none() {
                 let is_stopped = self.is_stopped(worker).await?;
                 if is_stopped || patience.is_endless() {
@@ -227,7 +229,7 @@ impl Supervisor {
             .with("recommendedCommand", format!("subagent watch --worker-id {}", row.worker_id)))
     }
 
-    /// The newest event of a worker: the cursor of whoever waits from now on.
+    /// Returns the newest event of a worker, for use as a cursor.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
@@ -292,7 +294,7 @@ impl Supervisor {
         let mut command = format!("subagent wait --worker-id {}", row.worker_id);
         if let Some(until) = &request.until {
             let plain = until.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:,-".contains(&byte));
-            // What a shell would take for something else is quoted.
+            // Quoted if a shell would interpret it.
             let quoted = if plain { until.clone() } else { format!("'{}'", until.replace('\'', "'\\''")) };
             command.push_str(&format!(" --until {quoted}"));
         }
@@ -308,7 +310,7 @@ impl Supervisor {
     }
 }
 
-/// Whether an event tells of this turn: it is of it, or it says that the turn, which waits still, is not begun.
+/// Returns whether an event is about this turn. A pause of the queue is, while the turn is queued.
 fn concerns(event: &StoredEvent, turn_id: &TurnId, begun: &mut bool) -> bool {
     *begun |= event.turn_id.as_ref() == Some(turn_id);
     match event.event_type {
@@ -348,7 +350,7 @@ impl Patience {
     }
 }
 
-/// Longer ones are as good as for ever, and would overflow the clock.
+/// Maximum time limit in seconds. It avoids an overflow of the clock.
 const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
 
 pub(super) fn seconds(name: &str, value: f64) -> Result<Option<Duration>> {
@@ -359,7 +361,8 @@ pub(super) fn seconds(name: &str, value: f64) -> Result<Option<Duration>> {
     Ok((value > 0.0).then(|| Duration::from_secs_f64(value.min(LONGEST))))
 }
 
-/// Waits for news of a worker; false when there will be none. Nothing comes of one that has no actor.
+/// Waits for a change of a worker. Returns false if there will be none. Never returns without an
+/// actor.
 pub(super) async fn changed(news: Option<&mut watch::Receiver<Arc<Snapshot>>>) -> bool {
     match news {
         Some(news) => news.changed().await.is_ok(),
@@ -367,7 +370,7 @@ pub(super) async fn changed(news: Option<&mut watch::Receiver<Arc<Snapshot>>>) -
     }
 }
 
-/// Waits for a question below a worker; never ends if those do not count.
+/// Waits for a question below a worker. Never returns if those do not count.
 pub(super) async fn asked_below(below: Option<&mut QuestionsBelow>) {
     match below {
         Some(below) => below.changed().await,
@@ -375,7 +378,7 @@ pub(super) async fn asked_below(below: Option<&mut QuestionsBelow>) {
     }
 }
 
-/// Ends when the time is over; without a limit never.
+/// Waits for this time. Never returns without a limit.
 pub(super) async fn sleep_for(limit: Option<Duration>) {
     match limit {
         Some(limit) => tokio::time::sleep(limit).await,

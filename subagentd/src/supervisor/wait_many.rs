@@ -1,7 +1,6 @@
-//! Waiting for several workers at once: for events of theirs, or until they need nobody to wait for them.
-//!
-//! Without event types a wait looks at states, not at events. A state is what it is whether the turn ended before the
-//! wait or in it, so nothing can be missed in between; the event that made it so is looked up afterwards.
+//! Waits for several workers at once: for events, or until none of them needs the caller to wait.
+//! Without event types, a wait checks states. It cannot miss a turn that ended before the wait. The
+//! event that led to the state is looked up afterwards.
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -22,11 +21,11 @@ use super::{Supervisor, worker};
 use crate::store::{WorkerRow, rest};
 
 impl Supervisor {
-    /// Waits until one of the workers, or each of them, has what is waited for; says what each of them has.
+    /// Waits until one or all of the workers match. Returns the outcome of each.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`, `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`; `WAIT_TIMEOUT{items}`;
-    /// `DAEMON_NOT_RUNNING` when the daemon is ending.
+    /// `INVALID_ARGUMENT`, `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`,
+    /// `WAIT_TIMEOUT{items}`. `DAEMON_NOT_RUNNING` if the daemon is ending.
     pub async fn wait_many(&self, request: WaitMany, sight: Sight) -> Result<WaitedMany> {
         Until::parse(request.until.as_deref())?;
         let limit = seconds("timeoutSeconds", request.timeout_seconds)?;
@@ -55,7 +54,7 @@ impl Supervisor {
             over = over => over.map(|()| true)?,
             () = sleep_for(limit) => false,
         };
-        // What is so already is told too, whoever was first.
+        // Also reports workers that match already, in addition to the first one.
         while let Some(Some((index, outcome))) = futures_util::FutureExt::now_or_never(waits.next()) {
             found[index] = Some(outcome?);
         }
@@ -129,7 +128,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the worker has no open turn, or it or a task below it asks something.
+    /// Waits until the worker has no open turn, or the worker or a task below it asks a question.
     async fn at_rest(&self, row: &WorkerRow, sight: Sight) -> Result<(WorkerOutcome, Option<Event>)> {
         let mut ending = self.shared.ending.subscribe();
         let handle = self.roster.live(row.worker_id.as_str()).ok();
@@ -145,7 +144,7 @@ impl Supervisor {
             let state = match &mut news {
                 Some(news) => {
                     let now = news.borrow_and_update();
-                    // The head of the queue starts or is paused by itself.
+                    // The head of the queue starts, or is paused, without a client.
                     (now.settled && !now.worker.goes_on_alone()).then(|| now.worker.public_state())
                 }
                 None => Some(self.view(row).await.state),
@@ -168,7 +167,7 @@ impl Supervisor {
         }
     }
 
-    /// What a worker in this state has, if it needs nobody to wait for it.
+    /// Returns the outcome of a worker in this state, if it has one.
     async fn rests(
         &self,
         row: &WorkerRow,
@@ -179,7 +178,7 @@ impl Supervisor {
         let otherwise = match state {
             WorkerState::Starting | WorkerState::Running | WorkerState::Canceling => return Ok(None),
             WorkerState::WaitingApproval => {
-                // None: it was answered a moment ago, and the state changes with that.
+                // `None` if the question was just answered. The state will change.
                 let asked = self.shared.store.read(move |connection| rest::open_question(connection, id));
                 return Ok(asked.await?.map(view));
             }

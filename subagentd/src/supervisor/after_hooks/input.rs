@@ -1,4 +1,5 @@
-//! Which events hooks run after, and what they read. Looks at the store, decides nothing about how hooks run.
+//! Maps events to after hooks and builds their input. Reads the store. Must not decide how hooks
+//! run.
 
 use serde_json::Value;
 use subagent_config::hooks::call;
@@ -11,10 +12,10 @@ use subagent_protocol::tool_calls::{KINDS, is_over};
 
 use crate::store::{Connection, WorkerRow, hook_events, tasks};
 
-/// The longest input of a hook, in bytes. What a tool gave is left out of a longer one.
+/// Maximum size of a hook's input in bytes. Longer inputs omit the tool's response first.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// The event of hooks that an event of a worker may be.
+/// Returns the hook event that corresponds to a worker event.
 pub(super) fn fires<P: AsRef<str>>(event: &StoredEvent<P>) -> Option<HookEvent> {
     Some(match event.event_type {
         EventType::WorkerStarted | EventType::WorkerRestarted => HookEvent::SessionStart,
@@ -26,7 +27,8 @@ pub(super) fn fires<P: AsRef<str>>(event: &StoredEvent<P>) -> Option<HookEvent> 
         EventType::ApprovalRequested | EventType::ElicitationRequested => HookEvent::Notification,
         EventType::WorktreeCreated => HookEvent::WorktreeCreate,
         EventType::WorktreeRetired | EventType::WorktreeRemoved => HookEvent::WorktreeRemove,
-        // What the end of a turn closed has not ended: how it went on is not known.
+        // A call that the end of a turn closed has no known outcome, so it counts only with a
+        // record.
         EventType::ProgressUpdate if event.record.is_some() => {
             event.kind.as_deref().filter(|kind| KINDS.contains(kind))?;
             HookEvent::PostToolUse
@@ -35,18 +37,15 @@ pub(super) fn fires<P: AsRef<str>>(event: &StoredEvent<P>) -> Option<HookEvent> 
     })
 }
 
-/// An event that hooks run after.
+/// An event with after hooks.
 pub(super) struct Due {
     pub(super) seq: i64,
     pub(super) input: HookInput,
-    /// The hooks for it, before their matchers.
+    /// The hooks for the event, before their matchers apply.
     pub(super) hooks: Vec<Hook>,
 }
 
-/// What the hooks of a worker read for an event; none if nothing is to run.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Returns the hooks for an event and their input, or `None` if no hook is to run.
 pub(super) fn of(
     connection: &Connection,
     worker: &WorkerRow,
@@ -104,7 +103,8 @@ pub(super) fn of(
     Ok(Some(Due { seq: event.seq, input, hooks }))
 }
 
-/// The hooks for an event. Those for tasks are the parent's: a task does not report its own start to its own definition.
+/// Returns the hooks for an event. Hooks for tasks come from the parent: a task does not report its
+/// own start to its own definition.
 fn hooks(fires: HookEvent, own: &[Hook], parent: Option<&str>) -> Vec<Hook> {
     let hooks = match (fires, parent) {
         (HookEvent::SubagentStart | HookEvent::SubagentStop, Some(parent)) => of_spec(parent),
@@ -113,7 +113,7 @@ fn hooks(fires: HookEvent, own: &[Hook], parent: Option<&str>) -> Vec<Hook> {
     hooks.into_iter().filter(|hook| hook.event == fires).collect()
 }
 
-/// The hooks in the stored spec of a worker.
+/// Returns the hooks in the stored spec of a worker.
 pub(super) fn of_spec(spec: &str) -> Vec<Hook> {
     #[derive(serde::Deserialize)]
     struct Stored {
@@ -142,7 +142,7 @@ fn of_task(input: &mut HookInput, event_type: EventType, data: &Value, task: Opt
         task.and_then(|task| task.result.clone()).or_else(|| text(&data["summary"]));
 }
 
-/// Fills in a tool call that has just ended; false if it has not, or had before.
+/// Adds a tool call that this event ends. Returns false if the call is open or had ended before.
 fn of_call(
     connection: &Connection,
     worker: &WorkerRow,
@@ -171,7 +171,7 @@ fn of_call(
     Ok(true)
 }
 
-/// Leaves out what is long until the input fits.
+/// Omits long values until the input fits.
 fn shorten(input: &mut HookInput) {
     let fits = |input: &HookInput| serde_json::to_string(input).is_ok_and(|text| text.len() <= MAX_BYTES);
     if !fits(input) {

@@ -1,7 +1,6 @@
-//! Hooks that run after events: in the order of the events, at least once each, from a cursor that is stored for each worker.
-//!
-//! Each worker with hooks has a task of its own, so a hook that hangs holds up no other worker. A hook that fails is an event
-//! and changes nothing else.
+//! Runs hooks after events, in order and at least once each, from a cursor stored per worker. Each
+//! worker with hooks has its own task, so a hanging hook delays no other worker. A failed hook is
+//! reported as an event and has no further effect.
 
 mod input;
 
@@ -26,13 +25,13 @@ use input::Due;
 
 /// Maximum length of a hook's standard error in an event, in characters.
 const MAX_TOLD: usize = 500;
-/// How long the store is left alone after a failure.
+/// Delay after a failure of the store.
 const RETRY: Duration = Duration::from_secs(1);
-/// The cursor is also stored after this many events that no hook ran for.
+/// Maximum number of events without hooks after which the cursor is stored anyway.
 const MAX_UNSTORED: i64 = 5000;
 
-/// Runs the hooks of a worker from now on, if it has any. `news` changes with each event of the worker, and is closed when
-/// its actor has returned.
+/// Runs the hooks of a worker from now on, if it has any. `news` changes with each event of the
+/// worker and closes when its actor ends.
 pub(super) fn begin<T: Send + Sync + 'static>(
     shared: &Arc<Shared>,
     row: &WorkerRow,
@@ -44,10 +43,7 @@ pub(super) fn begin<T: Send + Sync + 'static>(
     start(shared, row, Some(news));
 }
 
-/// Runs what is left for workers that were stopped.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
+/// Runs the remaining hooks of stopped workers.
 pub(super) async fn catch_up(shared: &Arc<Shared>) -> Result<()> {
     for row in shared.store.read(hook_events::stopped_behind).await? {
         run_of_stopped(shared, &row);
@@ -55,7 +51,7 @@ pub(super) async fn catch_up(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// Runs what is due for a worker that is stopped: its worktree can change after its end.
+/// Runs the remaining hooks of a stopped worker. Its worktree can change after its end.
 pub(super) fn run_of_stopped(shared: &Arc<Shared>, row: &WorkerRow) {
     if row.state == "stopped" && !shared.is_copy(row.id) {
         start::<()>(shared, row, None);
@@ -80,7 +76,7 @@ fn start<T: Send + Sync + 'static>(shared: &Arc<Shared>, row: &WorkerRow, news: 
     let mut ending = shared.ending.subscribe();
     tokio::spawn(async move {
         let run = async {
-            // Two runs would each take up the same events.
+            // Two concurrent runs would process the same events.
             let _alone = shared.after_hooks.lock(worker.row.worker_id.as_str()).await;
             worker.run(news).await;
         };
@@ -95,11 +91,11 @@ struct Worker {
     shared: Arc<Shared>,
     row: WorkerRow,
     hooks: Vec<Hook>,
-    /// Events up to this one were looked at.
+    /// Events up to this one were processed.
     seen: i64,
-    /// Up to here that is stored.
+    /// The stored value of `seen`.
     stored: i64,
-    /// Files of which was told that they are not trusted.
+    /// Files that were reported as untrusted.
     told: BTreeSet<PathBuf>,
 }
 
@@ -116,7 +112,7 @@ impl Worker {
                 self.pause(&error).await;
                 continue;
             }
-            // The actor has returned when the channel is closed: what it stored last is looked at once more.
+            // A closed channel means that the actor has ended. Its last events are read once more.
             let Some(receiver) = &mut news else { break };
             if receiver.changed().await.is_err() {
                 news = None;
@@ -127,13 +123,13 @@ impl Worker {
         }
     }
 
-    /// Waits a moment after a failure of the store.
+    /// Waits after a failure of the store.
     async fn pause(&self, error: &Error) {
         tracing::error!(worker = %self.row.worker_id, %error, "hooks cannot run; trying again");
         tokio::time::sleep(RETRY).await;
     }
 
-    /// Reads the cursor. At the first look of a worker it is told which of its files are not trusted.
+    /// Reads the cursor. Reports untrusted hook files of a worker that has no cursor yet.
     async fn prepare(&mut self) -> Result<()> {
         let id = self.row.id;
         match self.shared.store.read(move |connection| hook_events::cursor(connection, id)).await? {
@@ -154,7 +150,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether hooks of the worker that gave this task run when it starts or ends.
+    /// Returns whether the parent of this task has hooks that run when a task starts or ends.
     async fn parent_has_hooks(&self) -> bool {
         let (id, worker_id) = (self.row.id, self.row.worker_id.clone());
         let task =
@@ -163,7 +159,7 @@ impl Worker {
         parent.is_some_and(|spec| !input::of_spec(&spec).is_empty())
     }
 
-    /// Runs the hooks of all events that were not looked at.
+    /// Runs the hooks of all events after the cursor.
     async fn run_all(&mut self) -> Result<()> {
         let id = self.row.id;
         let workspace =
@@ -182,7 +178,8 @@ impl Worker {
             let (due, seen, end) = read.await?;
             for due in due {
                 if self.run_event(&due, Path::new(&workspace)).await? {
-                    // In memory first: a disk that is full must not have a hook run again and again.
+                    // In memory first, so that a full disk does not make a hook run again and
+                    // again.
                     self.seen = due.seq;
                     self.store_cursor().await?;
                     subagent_failpoint::hit("after_hook.after_cursor");
@@ -245,7 +242,7 @@ impl Worker {
     }
 }
 
-/// Why a run is a failure.
+/// Returns the reason if a run failed.
 fn failure(result: &CommandResult, hook: &Hook) -> Option<String> {
     let why = match &result.end {
         CommandEnd::Exited { code: 0 } => return None,

@@ -1,4 +1,4 @@
-//! Where things are looked up for a task: the config, the definitions, and the environment in which they count.
+//! Config, definitions and environment in which the worker of a task is composed.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -14,7 +14,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use crate::supervisor::environment::Variables;
 
-/// What is read anew for each task.
+/// Files and environment, read again for each task.
 pub(super) struct Ground {
     pub(super) loaded: LoadedConfig,
     pub(super) env: Environment,
@@ -22,33 +22,33 @@ pub(super) struct Ground {
     catalog: Catalog,
 }
 
-/// Variables as an environment.
+/// Converts variables to an environment.
 pub(super) fn environment(variables: &Variables, cwd: &Path) -> Environment {
     let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     Environment::new(variables.iter().map(|(name, value)| (text(&name.0), text(&value.0))), cwd)
 }
 
 impl Ground {
-    /// Of a worker that was started so that it delegates.
+    /// Reads the config and definitions for a worker that delegates.
     ///
     /// # Errors
     /// `CONFIG_PARSE_ERROR`, `INVALID_ARGUMENT{flag}`.
     pub(super) fn of(delegation: &DelegationSpec, variables: &Variables, cwd: &Path) -> Result<Self> {
         let mut env = environment(variables, cwd);
-        // A launcher may have given its agent another one.
+        // A launcher may have set another home for its agent.
         env.home.clone_from(&delegation.home);
         let loaded = match &delegation.config {
             Some(config) => discovery::load_regular(Some(config), delegation.user_config.as_deref(), &env)?,
-            // What lies there now may be its agent's own.
+            // The agent may have created a config there after the worker started.
             None => LoadedConfig::built_in(&env),
         };
         Self::found(env, loaded, delegation.agents.as_deref(), &delegation.workspace)
     }
 
-    /// Of somebody who is no worker's agent.
+    /// Reads the config and definitions for a manager that is not an agent of a worker.
     ///
     /// # Errors
-    /// The same; `INVALID_INPUT{field}` for a place that is none.
+    /// As [`Self::of`], and `INVALID_INPUT{field}` for an invalid path.
     pub(super) fn of_manager(place: &TaskPlace) -> Result<Self> {
         let paths =
             [Some(&place.workspace), Some(&place.cwd), place.config.as_ref(), place.user_config.as_ref()];
@@ -67,12 +67,12 @@ impl Ground {
         Ok(Self { loaded, env, workspace: workspace.to_owned(), catalog })
     }
 
-    /// Those to whom tasks can be given, by name.
+    /// Returns the definitions that can be called as tasks, by name.
     pub(super) fn callable(&self) -> Vec<&Definition> {
         self.catalog.callable().collect()
     }
 
-    /// The definition of this name; `callable` are those that the caller may hear of.
+    /// Returns the definition with this name. `callable` has the ones that the caller may see.
     ///
     /// # Errors
     /// `AGENT_NOT_FOUND{agent,available}`, `AGENT_NOT_USABLE`, `AGENT_NOT_A_SUBAGENT{agent,mode}`.

@@ -1,4 +1,5 @@
-//! The launcher of a task, and the environment of its agent: of the parent's what is not the other agent's own.
+//! The launcher of a task and the environment of its agent: the parent's, without what the parent's
+//! launcher set for its own agent.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,24 +14,24 @@ use subagent_protocol::api::LauncherSpec;
 use super::ground::environment;
 use crate::supervisor::environment::Variables;
 
-/// What a launcher may set that its agent's children need all the same.
+/// Variables that are inherited even if the parent's launcher sets them.
 const NEEDED: [&str; 2] = ["PATH", "HOME"];
 
-/// With what a task is run.
+/// The launcher and environment of a task.
 pub(super) struct Launched {
     pub(super) spec: LauncherSpec,
-    /// What the config says of it now.
+    /// The current config of the launcher.
     pub(super) launcher: Launcher,
-    /// What its agent inherits.
+    /// The variables that the agent inherits.
     pub(super) variables: Variables,
-    /// The same, to look things up in.
+    /// The variables as an environment, for lookups.
     pub(super) env: Environment,
-    /// Whether it is the parent's.
+    /// Whether the parent has the same launcher.
     pub(super) is_parents: bool,
 }
 
 impl Launched {
-    /// The parent's own, as it was resolved for the parent.
+    /// Uses the parent's launcher as it was resolved for the parent.
     pub(super) fn of_parent(
         (spec, variables): (&LauncherSpec, &Variables),
         config: &Config,
@@ -46,7 +47,7 @@ impl Launched {
         }
     }
 
-    /// One that a definition names, as the config has it now.
+    /// Uses the launcher that a definition names, with its current config.
     ///
     /// # Errors
     /// `LAUNCHER_NOT_FOUND`, `BACKEND_LAUNCHER`.
@@ -74,7 +75,8 @@ impl Launched {
     }
 }
 
-/// The variables without those that the parent's launcher has set: they are its own agent's, as keys of a service are.
+/// Removes variables that the parent's launcher set. They are meant for its own agent, such as the
+/// keys of a service.
 fn without(variables: &Variables, set: Option<&BTreeMap<String, String>>) -> Variables {
     let is_set = |name: &[u8], value: &[u8]| {
         let name = OsStr::from_bytes(name).to_str();

@@ -1,7 +1,6 @@
-//! What the worker of a task is made of: the definition that somebody named, and of the parent all that it does not say.
-//!
-//! Everything is looked up here, in the files that count for the parent, and nothing is taken from whoever calls but a name
-//! and what narrows it (M3). What comes out is fixed: later changes of files change nothing of it (M5).
+//! Composes the worker of a task from the named definition and, for everything else, its parent.
+//! All files are read here. The caller contributes only a name and overrides that narrow (M3). The
+//! result is fixed: later changes of files do not affect it (M5).
 
 mod ground;
 mod launched;
@@ -26,30 +25,31 @@ use subagent_protocol::{Code, Error, Result};
 use ground::Ground;
 pub(super) use parent::{Gives, Parent};
 
-/// The level of what no definition says, but the call alone.
+/// Level of an agent without a definition, which only the call describes.
 const CALLER: &str = "caller";
-/// What such an agent is called where it needs a name.
+/// Name of such an agent where one is required.
 const UNNAMED: &str = "task";
 
 /// A worker that can be started for a task.
 pub(super) struct Composed {
-    /// All of it. Its label is the name of the task, if it was given one.
+    /// The request for the worker. Its label is the name of the task, if it has one.
     pub(super) request: StartWorker,
-    /// What it has to keep to.
+    /// The terms of the task.
     pub(super) terms: TaskTerms,
-    /// Whether somebody waits for it.
+    /// Whether the caller waits for the task.
     pub(super) mode: TaskMode,
-    /// The definition, by the name that is written there.
+    /// Name of the definition, in the case of its file.
     pub(super) agent: Option<String>,
-    /// How many tasks there may be below its root.
+    /// Limits on tasks below the same root.
     pub(super) limits: TaskLimits,
 }
 
-/// A task of a worker.
+/// Composes a task of a worker.
 ///
 /// # Errors
-/// `AGENT_NOT_FOUND{agent,available}`, `AGENT_NOT_USABLE{agent,reason,key}`, `AGENT_NOT_A_SUBAGENT{agent,mode}`,
-/// `TASK_NOT_PERMITTED{agent,rule}`, `INVALID_ARGUMENT{field}` for what would widen, and those of a launcher and a config.
+/// `AGENT_NOT_FOUND{agent,available}`, `AGENT_NOT_USABLE{agent,reason,key}`,
+/// `AGENT_NOT_A_SUBAGENT{agent,mode}`, `TASK_NOT_PERMITTED{agent,rule}`, `INVALID_ARGUMENT{field}`
+/// for what would widen, and those of a launcher and a config.
 pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed> {
     let ground = parent.ground()?;
     let definition = match request.agent.as_deref() {
@@ -59,7 +59,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     let name = definition.map(|definition| definition.name.as_str());
     let is_projects = definition.is_some_and(|definition| matches!(definition.source, Source::Project(_)));
     if parent.gives == Gives::Title && is_projects {
-        // It came with the files of the workspace: the owner has not chosen it.
+        // The owner did not choose it: it is a file of the workspace.
         let message = "a definition of the project labels no workers";
         return Err(Error::new(Code::TaskNotPermitted, message).with("agent", name.map(str::to_owned)));
     }
@@ -70,14 +70,14 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     let found =
         definition.map(|definition| agent::resolved(definition, at, config, &ground.workspace, &ground.env));
     let mut resolved = found.transpose()?.unwrap_or_else(unnamed);
-    // What the parent has is there already.
+    // The task gets the parent's servers anyway.
     let own = parent.own_servers(definition, &launched.launcher, config, resolved.servers);
     let own = servers::wired(own, &parent.cwd, &launched.env)?;
     let mut mcp_servers = parent.kept.mcp_servers.clone();
     let others = |server: &&serde_json::Value| {
         mcp_servers.0.iter().any(|kept| kept["name"] == server["name"] && kept != *server)
     };
-    // What the rules above it say of the parent's server would count for this one.
+    // Policies above the task that match the parent's server would match this one.
     if let (Some(definition), Some(server)) = (definition, own.0.iter().find(others)) {
         let name = server["name"].as_str().unwrap_or_default();
         let reason =
@@ -99,7 +99,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             .into_iter()
             .chain(rules::of_config(&ground.loaded).into_iter().map(rules::wire))
             .collect(),
-        // It has the parent's, which hold for all below it.
+        // The parent's layers apply to everything below it.
         None => vec![layer.clone()],
     };
     let delegation = delegation(definition, &layer, &parent.delegation);
@@ -116,7 +116,8 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     let sandbox = sandbox.map(|spec| sandbox::with_memory(spec, resolved.memory.as_deref()));
     let worktree = match (&request.worktree, resolved.isolation) {
         (None, None | Some(Isolation::None)) => None,
-        // Launcher and defaults speak of workers that people start: a task needs to see its caller's files.
+        // The defaults of launcher and config are for workers that people start. A task must see
+        // its caller's files.
         (chosen, _) => Some(start::worktree::wanted(chosen.clone(), config, &ground.env)?),
     };
     let worktree = start::worktree::isolated(worktree, sandbox.as_ref(), config, &ground.env)?;
@@ -175,10 +176,10 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     })
 }
 
-/// A task of somebody who is no worker's agent: as a worker that he starts, but for what tasks have.
+/// Composes a task of a manager: like a worker that the manager starts, with the terms of a task.
 ///
 /// # Errors
-/// As [`for_parent`], without a parent's rules.
+/// As [`for_parent`], without a parent's policy.
 pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Composed> {
     let ground = Ground::of_manager(place)?;
     let definition = match request.agent.as_deref() {
@@ -243,7 +244,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
     Ok(Composed { request, terms, mode, agent, limits })
 }
 
-/// The agents to which the rules of a worker let it give tasks, by name.
+/// Lists the agents to which a worker may give tasks.
 ///
 /// # Errors
 /// Those of a config that cannot be read.
@@ -257,7 +258,8 @@ pub(super) fn callable(parent: &Parent) -> Result<Vec<CallableAgent>> {
     Ok(found.collect())
 }
 
-/// Whether the rules of a whole chain let its last node give a task to this agent; `ask` is for its agent to ask.
+/// Checks that the policies of the whole chain let its last node give a task to this agent. The
+/// action `ask` passes, because the agent's call asks for it.
 fn permitted(policy: &Policy, agent: Option<&str>, gives: Gives) -> Result<()> {
     let call = Call::of(&json!({"name": "Task", "rawInput": {"agent": agent}}));
     let verdict = policy.decide(&call, &real_path);
@@ -267,7 +269,7 @@ fn permitted(policy: &Policy, agent: Option<&str>, gives: Gives) -> Result<()> {
     let by = verdict.decisive();
     let rule = by.and_then(|part| part.by.as_ref()).map(|by| format!("{}: {}", by.rule, by.action));
     if rule.is_none() && gives == Gives::Title {
-        // Without a rule an agent gives no tasks. This one is the owner's.
+        // Agents need an explicit rule to give tasks. The title task belongs to the owner.
         return Ok(());
     }
     let whom = agent
@@ -279,7 +281,7 @@ fn permitted(policy: &Policy, agent: Option<&str>, gives: Gives) -> Result<()> {
         .with("rule", rule))
 }
 
-/// What no definition says.
+/// Returns the defaults for a task without a definition.
 fn unnamed() -> Resolved {
     let deny = PolicyRule {
         rule: "task".to_owned(),
@@ -311,13 +313,14 @@ fn unnamed() -> Resolved {
     }
 }
 
-/// What an agent is told of what it is: without a definition, only if there is something to tell.
+/// Returns the definition for the agent. A task without a definition has one only if it has
+/// content.
 fn told(definition: Option<&Definition>, spec: AgentSpec) -> Option<AgentSpec> {
     let says = !spec.prompt.is_empty() || spec.model.is_some() || !spec.not_honoured.is_empty();
     (definition.is_some() || says).then_some(spec)
 }
 
-/// Whether a task may give tasks itself: only if its definition says so (M4).
+/// Lets a task delegate only if its definition says so (M4).
 fn delegation(
     definition: Option<&Definition>,
     layer: &PolicyLayer,

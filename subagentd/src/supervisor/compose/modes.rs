@@ -1,7 +1,6 @@
-//! Modes of sessions by how much an agent asks in them: a task's is never one in which it asks less than its parent (M3).
-//!
-//! What an agent does in a mode is known to the agent alone. So only names are compared that agents are known to use, and
-//! what cannot be compared is refused.
+//! Ranks session modes by how much an agent asks in them. A task may not run in a mode that asks
+//! less than its parent's (M3). Only the agent knows what it does in a mode, so only known names
+//! are compared, and anything else is refused.
 
 use subagent_config::agents::Definition;
 use subagent_config::start::agent::lacks;
@@ -10,19 +9,19 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::parent::mode_of;
 
-/// Modes without their `-` and `_` and in small letters, from those in which most is asked.
+/// Mode names in lower case without `-` and `_`, starting with those that ask most.
 const MODES: [&[&str]; 5] = [
-    // Nothing is changed, or everything is asked.
+    // Modes that change nothing or ask about everything.
     &["plan", "readonly", "architect", "ask"],
-    // What agents do in whose session nobody has chosen a mode.
+    // Default modes of agents.
     &["default", "manual", "normal", "build", "code"],
-    // Files of the workspace are changed without asking.
+    // Modes that change files of the workspace without asking.
     &["acceptedits", "autoedit", "workspacewrite"],
-    // The agent, or another model, decides what is asked.
+    // Modes in which the agent, or another model, decides what to ask.
     &["auto", "agent"],
     &["bypasspermissions", "yolo", "fullaccess", "agentfullaccess", "dangerfullaccess"],
 ];
-/// The row of a session in which no mode was chosen.
+/// Rank of a session without a chosen mode.
 const UNCHOSEN: usize = 1;
 
 fn rank(mode: Option<&str>) -> Option<usize> {
@@ -32,10 +31,10 @@ fn rank(mode: Option<&str>) -> Option<usize> {
     MODES.iter().position(|names| names.contains(&folded.as_str()))
 }
 
-/// Whether a session in the mode `wanted` asks at least as much as one in `parents`, of the same agent or not.
+/// Checks that a session in the mode `wanted` asks at least as much as one in `parents`.
 ///
 /// # Errors
-/// Why that is not so, or not known.
+/// The reason if it asks less, or if that is unknown.
 fn compare(wanted: Option<&str>, parents: Option<&str>, same_agent: bool) -> Result<(), String> {
     if wanted == parents && (same_agent || wanted.is_none()) {
         return Ok(());
@@ -45,7 +44,7 @@ fn compare(wanted: Option<&str>, parents: Option<&str>, same_agent: bool) -> Res
     };
     let (its, that) = (shown(wanted), shown(parents));
     match (rank(wanted), rank(parents)) {
-        // There is nothing that asks more.
+        // No mode asks more than the first row.
         (Some(0), _) => Ok(()),
         (Some(own), Some(parent)) if own <= parent => Ok(()),
         (Some(_), Some(_)) => Err(format!(
@@ -57,7 +56,7 @@ fn compare(wanted: Option<&str>, parents: Option<&str>, same_agent: bool) -> Res
     }
 }
 
-/// Whether the session of a task asks at least as much as that of its parent.
+/// Checks that a task's session asks at least as much as its parent's.
 ///
 /// # Errors
 /// `AGENT_NOT_USABLE{agent,key,reason,mode,parentMode}`.

@@ -1,4 +1,4 @@
-//! What a call says besides its definition: it can only narrow (M3). Pure.
+//! Overrides of a call. They can only narrow the definition (M3). Pure.
 
 use subagent_config::agents::{Definition, tool};
 use subagent_config::model::Launcher;
@@ -13,14 +13,14 @@ use subagent_protocol::policy::PolicyLayer;
 use subagent_protocol::task_terms::{FOREGROUND_MS, STEPS, TaskTerms};
 use subagent_protocol::{Code, Error, Result};
 
-/// More tools nobody names in a call.
+/// Maximum number of tools in an override.
 const MOST_TOOLS: usize = 500;
 
 fn wider(field: &str, message: String) -> Error {
     Error::new(Code::InvalidArgument, message).with("field", field)
 }
 
-/// The terms of a task, and whether somebody waits for it.
+/// Returns the terms of a task, and whether the caller waits for it.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{field}` for more than the definition says.
@@ -59,7 +59,7 @@ pub(super) fn terms(
         result_max_tokens: definition
             .and_then(|definition| definition.result_max_tokens)
             .unwrap_or(limits.result_max_tokens.into()),
-        // Whoever waits for it can be asked.
+        // The caller of a foreground task can be asked instead.
         pre_approved: rules.iter().filter(|_| background).map(travels).collect(),
         ttl_hours: limits.task_ttl_hours,
         ends_silently: false,
@@ -74,14 +74,15 @@ pub(super) fn terms(
 )]
 fn millis(seconds: f64) -> u64 {
     let millis = (seconds * 1000.0).round() as u64;
-    // A time that is not 0 is none that is no limit.
+    // Rounded up, because zero means unlimited.
     if seconds > 0.0 { millis.max(1) } else { 0 }
 }
 
-/// The rules of a definition, with what is denied beyond it.
+/// Returns the policy layer of a definition with the tools that the call denies.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT{field,tool}` for a tool that the definition does not list, and for what names none.
+/// `INVALID_ARGUMENT{field,tool}` for a tool that the definition does not list, and for what names
+/// none.
 pub(super) fn layer(layer: Option<PolicyLayer>, overrides: &TaskOverrides) -> Result<PolicyLayer> {
     let mut layer = layer.unwrap_or_else(|| PolicyLayer {
         layer: subagent_config::policy::LayerKind::Definition.as_str().to_owned(),
@@ -103,7 +104,7 @@ pub(super) fn layer(layer: Option<PolicyLayer>, overrides: &TaskOverrides) -> Re
     if !allowed.is_empty() {
         layer.tools = allowed.iter().map(Rule::text).collect();
     }
-    // Behind all others, and of a definition: so nothing loosens it.
+    // Appended to the definition's own layer, so that no other rule loosens it.
     let denied = tools("disallowedTools", &overrides.disallowed_tools, Action::Deny)?;
     layer.rules.extend(denied.iter().map(travels));
     Ok(layer)
@@ -120,13 +121,13 @@ fn tools(field: &str, names: &[String], action: Action) -> Result<Vec<Rule>> {
     names.iter().map(read).collect()
 }
 
-/// What the call takes away from the sandbox.
+/// Returns the restrictions of the sandbox in the call.
 pub(super) fn files(overrides: &TaskOverrides) -> Option<Profile> {
     let filesystem = overrides.filesystem;
     filesystem.is_some().then(|| Profile { filesystem, ..Profile::default() })
 }
 
-/// Adds what the call says to the prompt of the definition.
+/// Appends the call's text to the prompt of the definition.
 pub(super) fn prompt(spec: &mut AgentSpec, overrides: &TaskOverrides) {
     let said = overrides.system_prompt.as_deref().map(str::trim).filter(|text| !text.is_empty());
     if let Some(said) = said {
@@ -135,7 +136,7 @@ pub(super) fn prompt(spec: &mut AgentSpec, overrides: &TaskOverrides) {
     }
 }
 
-/// Takes the model of the call in place of the definition's.
+/// Replaces the definition's model with the call's.
 pub(super) fn model(spec: &mut AgentSpec, overrides: &TaskOverrides, (name, launcher): (&str, &Launcher)) {
     let wanted = overrides.model.as_deref().map(str::trim);
     if let Some(word) = wanted.filter(|word| !word.is_empty() && *word != "inherit") {

@@ -1,4 +1,4 @@
-//! The worker that gives a task, and what a task has of it.
+//! The worker that creates a task, and what a task inherits from it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,20 +23,20 @@ use crate::supervisor::environment::{self, Kept};
 use crate::supervisor::spec::{self, Spec};
 use crate::supervisor::{Supervisor, policy};
 
-/// A config option that is the mode, or the model, of a session under another name.
+/// Ids of config options that stand for the mode and the model of a session.
 const MODE: &str = "mode";
 const MODEL: &str = "model";
 
-/// What a worker gives to another agent.
+/// Why a worker creates a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::supervisor) enum Gives {
-    /// What its agent asks for.
+    /// Its agent requests the task.
     Tasks,
-    /// The task that labels the worker itself.
+    /// The task labels the worker itself.
     Title,
 }
 
-/// A worker that may give tasks, and all that is stored and kept of it.
+/// A worker that may create tasks, with its stored data.
 pub(in crate::supervisor) struct Parent {
     pub(super) row: WorkerRow,
     /// Its name in the paths of its tasks.
@@ -46,15 +46,16 @@ pub(in crate::supervisor) struct Parent {
     pub(super) delegation: DelegationSpec,
     pub(super) gives: Gives,
     pub(super) cwd: PathBuf,
-    /// The rules of the whole chain, with those that decisions became.
+    /// The policy of the whole chain, including owner rules.
     pub(super) policy: Policy,
 }
 
 impl Supervisor {
-    /// A worker as the parent of a task that it gives now.
+    /// Reads a worker as the parent of a new task.
     ///
     /// # Errors
-    /// `FORBIDDEN_FROM_WORKER` for one that was not started so that it delegates, `ENV_REQUIRED`, `STORAGE_ERROR`.
+    /// `FORBIDDEN_FROM_WORKER` if it was started without delegation. `ENV_REQUIRED`,
+    /// `STORAGE_ERROR`.
     pub(in crate::supervisor) async fn parent(&self, row: WorkerRow, gives: Gives) -> Result<Parent> {
         let stored = spec::stored(&row);
         let stored = stored
@@ -83,7 +84,7 @@ impl Supervisor {
 }
 
 impl Parent {
-    /// Where definitions and launchers are looked for, as they are now.
+    /// Reads the current config and definitions.
     ///
     /// # Errors
     /// Those of a config that cannot be read.
@@ -91,13 +92,14 @@ impl Parent {
         Ground::of(&self.delegation, &self.kept.variables, &self.cwd)
     }
 
-    /// The folder to which relative patterns of rules belong: the workspace, or its place in the parent's worktree.
+    /// Returns the base of relative patterns in rules: the workspace, or its counterpart in the
+    /// parent's worktree.
     pub(super) fn policy_workspace(&self) -> PathBuf {
         let own = self.spec.policy.as_ref().filter(|_| self.spec.has_worktree);
         own.map_or_else(|| self.delegation.workspace.clone(), |policy| policy.workspace.clone())
     }
 
-    /// Its sandbox, but for the folder of its notes: these are its own.
+    /// Returns its sandbox without the folder of its own notes.
     pub(super) fn sandbox(&self) -> Option<SandboxSpec> {
         let mut sandbox = self.spec.sandbox.as_ref()?.spec.clone();
         let memory = self.spec.policy.as_ref().and_then(|policy| policy.memory.as_ref());
@@ -105,14 +107,14 @@ impl Parent {
         Some(sandbox)
     }
 
-    /// The agents that its rules let it call.
+    /// Returns the definitions that its policy lets it call.
     pub(super) fn callable<'a>(&self, ground: &'a Ground) -> Vec<&'a Definition> {
         let may =
             |definition: &&Definition| permitted(&self.policy, Some(&definition.name), self.gives).is_ok();
         ground.callable().into_iter().filter(may).collect()
     }
 
-    /// With what agent it is run.
+    /// Returns the launcher and environment for a task.
     ///
     /// # Errors
     /// `LAUNCHER_NOT_FOUND`, `BACKEND_LAUNCHER`.
@@ -125,7 +127,8 @@ impl Parent {
         }
     }
 
-    /// The servers that a definition has besides those of the parent: its own, and what it names of the config.
+    /// Returns the servers that a definition adds to the parent's: its own, and those of the config
+    /// that it names.
     pub(super) fn own_servers(
         &self,
         definition: Option<&Definition>,
@@ -146,8 +149,9 @@ impl Parent {
         own
     }
 
-    /// What is chosen of its session: by its definition, else as for the parent where it is the same agent, else as the
-    /// config has it for the launcher. A model that was wished for the parent is wished for the task, too.
+    /// Returns the session options: those of the definition, else the parent's for the same agent,
+    /// else those of the launcher's config. A preferred model of the parent is also preferred for
+    /// the task.
     pub(super) fn options(&self, agent: &mut AgentSpec, launched: &Launched) -> Options {
         let mut options = match launched.is_parents {
             true => self.spec.options.clone(),
@@ -167,9 +171,9 @@ impl Parent {
     }
 }
 
-/// The mode of a session with these options, as far as somebody has chosen it.
+/// Returns the chosen mode of a session with these options.
 pub(super) fn mode_of(options: &Options) -> Option<String> {
     let chosen = options.config_options.get(MODE).map(ToString::to_string);
-    // It is set after the mode.
+    // The config option is set after the mode, so it wins.
     chosen.or_else(|| options.mode.clone())
 }

@@ -1,4 +1,4 @@
-//! Tasks of a stored worker and of a manager, from files.
+//! Tasks of a stored worker and of a manager, composed from files.
 
 use std::fs;
 
@@ -71,7 +71,7 @@ impl World {
         Environment::new(vars, self.dir.path())
     }
 
-    /// A worker that may delegate, with the rules of these flags, in debug mode.
+    /// Starts a worker that may delegate, with these denied tools, in debug mode.
     async fn parent(&self, deny: &[&str], change: impl FnOnce(&mut StartWorker)) -> Parent {
         let env = self.env();
         let loaded = discovery::load(None, None, &env).unwrap();
@@ -322,7 +322,7 @@ async fn m3_a_server_of_a_definition_takes_the_place_of_none_of_the_parents() {
         (Code::AgentNotUsable, &json!("inline")),
         "{error}"
     );
-    // The very same one is no other.
+    // An identical server is allowed.
     let mut same = world.parent(&[], |_| ()).await;
     same.kept.mcp_servers = for_parent(&same, &task(Some("reviewer"))).unwrap().request.mcp_servers;
     let again = for_parent(&same, &task(Some("reviewer"))).unwrap().request.mcp_servers;
@@ -348,7 +348,7 @@ async fn a_pipe_in_the_place_of_the_config_holds_up_nobody() {
     let config = world.dir.path().join(".subagent/config.yaml");
     fs::remove_file(&config).unwrap();
     nix::unistd::mkfifo(&config, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // A reader would wait for this writer as long as it likes.
+    // This open end would block a reader without a limit.
     let _open = fs::OpenOptions::new().read(true).write(true).open(&config).unwrap();
     let found = [
         callable(&parent).map(drop),

@@ -1,4 +1,4 @@
-//! What the store knows of a worker, as facts for its snapshot. All of it is read in one transaction.
+//! Collects the facts for a snapshot from the store, in one read transaction.
 
 use serde_json::Value;
 use subagent_protocol::api::WorkspaceStatus;
@@ -15,15 +15,15 @@ use crate::handoff::{
 use crate::store::{Connection, WorkerRow, events, history, queue, workers};
 use crate::supervisor::views;
 
-/// Kept of an instruction, in bytes; less of it is shown.
+/// Maximum stored length of an instruction, in bytes. Less of it is shown.
 const INSTRUCTION_BYTES: usize = 16 * 1024;
-/// And of a note.
+/// Maximum length of a note, in bytes.
 const NOTE_BYTES: usize = 1024;
 
-/// Gathers the facts.
+/// Collects the facts.
 ///
 /// # Errors
-/// `STORAGE_ERROR`, also when the worker is gone.
+/// `STORAGE_ERROR`, `WORKER_NOT_FOUND` if the worker was removed.
 pub(super) fn gather(
     connection: &Connection,
     row: &WorkerRow,
@@ -38,7 +38,7 @@ pub(super) fn gather(
     };
     let up_to = events::last_seq(connection, row.id)?;
     let mut turns = Vec::new();
-    // Messages may be large: only what is told of one is kept before the next is read.
+    // Messages can be large, so each is shortened before the next is read.
     let histories =
         history::turns(connection, row.id, FIRST_TURNS, LAST_TURNS, &mut |history, message, end| {
             turns.extend(turn(history, message, end));
@@ -79,7 +79,7 @@ pub(super) fn gather(
         created_at,
         up_to: EventId(up_to),
         turns,
-        // Also those whose events are not kept any more.
+        // Includes turns whose events were deleted.
         turns_in_all: row.last_turn,
         texts,
         work: gathering.finish(),
@@ -95,7 +95,7 @@ pub(super) fn gather(
 
 fn source(connection: &Connection, row: WorkerRow) -> Source {
     Source {
-        // A worker whose rows contradict each other is set aside; it is handed over all the same.
+        // The worker is set aside because its rows contradict each other. It is handed over anyway.
         state: workers::load(connection, &row).map_or(WorkerState::Error, |worker| worker.public_state()),
         worker_id: row.worker_id.as_str().to_owned(),
         controller_id: row.controller_id.as_str().to_owned(),
@@ -107,7 +107,7 @@ fn source(connection: &Connection, row: WorkerRow) -> Source {
     }
 }
 
-/// `None` for a row that cannot be read.
+/// Converts a stored turn. `None` if the row cannot be read.
 fn turn(history: &history::TurnHistory, message: Option<&str>, end: Option<&str>) -> Option<Turn> {
     let data = |text: Option<&str>| -> Value {
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()

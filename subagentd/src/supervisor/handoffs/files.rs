@@ -1,4 +1,4 @@
-//! The files of a snapshot: all of them complete under their folder's name, or none.
+//! Writes the files of a snapshot atomically: the folder has its name only when all are complete.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use subagent_protocol::ids::SnapshotId;
 
-/// Begins the name of a folder that is being written.
+/// Prefix of the name of an incomplete folder.
 const UNFINISHED: &str = ".unfinished-";
 
-/// Makes `folder` with these files (0700 and 0600, synced); `folder` does not exist yet.
+/// Creates `folder`, which must not exist, with these files (modes 0700 and 0600, synced).
 ///
 /// # Errors
-/// The system's, with the path that it is about; then nothing is left of it.
+/// Those of the system, with the affected path. Nothing is left then.
 pub(super) fn write(folder: &Path, files: &[(&str, String)]) -> Result<(), (PathBuf, io::Error)> {
     let at = |path: &Path| {
         let path = path.to_owned();
@@ -54,7 +54,7 @@ fn fill(folder: &Path, files: &[(&str, String)]) -> Result<(), (PathBuf, io::Err
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| (folder.to_owned(), error))
 }
 
-/// Removes a folder of ours; what stays is harmless, since no row speaks of it.
+/// Removes a snapshot folder. A remaining one is harmless, because no row refers to it.
 pub(super) fn remove(folder: &Path) {
     if let Err(error) = fs::remove_dir_all(folder)
         && error.kind() != io::ErrorKind::NotFound
@@ -63,10 +63,9 @@ pub(super) fn remove(folder: &Path) {
     }
 }
 
-/// Removes the folders of these workers that a daemon was writing when it was killed, or whose snapshot is none of
-/// those that are known.
+/// Removes folders of these workers that are incomplete or belong to no known snapshot.
 pub(super) fn remove_strays(base: &Path, known: &HashMap<String, HashSet<String>>) {
-    // Usually there are none, and no folder either.
+    // Usually there are none, and often no base folder.
     for worker in fs::read_dir(base).into_iter().flatten().flatten() {
         let Some(snapshots) = worker.file_name().to_str().and_then(|worker| known.get(worker)) else {
             continue;
@@ -102,7 +101,7 @@ mod tests {
             (mode(&folder), mode(&folder.join("b")), mode(&dir.path().join("handoffs"))),
             (0o700, 0o600, 0o700)
         );
-        // The folder is there already: nothing is written over, nothing is left.
+        // An existing folder stays unchanged, and no incomplete one is left.
         fs::remove_file(folder.join("b")).unwrap();
         write(&folder, &[("a", "other".to_owned())]).unwrap_err();
         assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "text");

@@ -1,7 +1,6 @@
-//! The rules of a worker and of all above it, as they are stored, made into those that are at work.
-//!
-//! What each was started with does not change. What decisions became counts for the one that they were made for, also below it,
-//! and also when it was added after that was spawned.
+//! Compiles the stored policies of a worker and all above it. What each was started with is fixed.
+//! Owner rules apply to their worker and everything below it, even if it was started before the
+//! rule was added.
 
 use std::path::Path;
 
@@ -14,20 +13,21 @@ use subagent_protocol::{Code, Error, Result};
 
 use crate::store::owner_rules::OfChain;
 
-/// As deep as `delegation.maxDepth` may be.
+/// Maximum number of ancestors. `delegation.maxDepth` has the same limit.
 pub(super) const MOST_ANCESTORS: usize = 100;
-/// No worker or task has a longer name.
+/// Maximum length of the name of a worker or task, in characters.
 const MOST_NAME_CHARS: usize = 1000;
 
-/// Whether a worker can be started with these rules.
+/// Validates the policy of a new worker.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT{field,rule,column}` for what is no rule; `INVALID_INPUT` for too many or a path that is not absolute.
+/// `INVALID_ARGUMENT{field,rule,column}` for an invalid rule. `INVALID_INPUT` for too many rules or
+/// a path that is not absolute.
 pub(in crate::supervisor) fn check(request: &StartWorker) -> Result<()> {
     request.policy.as_ref().map_or(Ok(()), |spec| check_spec(spec, &request.cwd))
 }
 
-/// Whether these can be the rules of a worker that works there.
+/// Validates a policy for a worker in this folder.
 ///
 /// # Errors
 /// As [`check`].
@@ -58,8 +58,8 @@ pub(in crate::supervisor) fn check_spec(spec: &PolicySpec, cwd: &Path) -> Result
     compiled(spec, &OfChain::default(), cwd).map(drop)
 }
 
-/// The rules of a worker: those that it and those above it were started with, and those that decisions became, each with its
-/// id as the source.
+/// Compiles the policy of a worker: the stored layers of the chain, and the owner rules with their
+/// ids as the source.
 pub(super) fn compiled(spec: &PolicySpec, added: &OfChain, cwd: &Path) -> Result<Policy> {
     let places = Places { workspace: spec.workspace.clone(), cwd: cwd.to_owned(), home: spec.home.clone() };
     let mut chain = Vec::new();
@@ -91,7 +91,7 @@ fn node(
     Ok(Node::new(name, layers).with_tools(listed).granting(granted))
 }
 
-/// The only tools of a layer.
+/// Parses the list of the only allowed tools of a layer.
 fn tools(layer: &PolicyLayer) -> Result<Listed> {
     let tools = layer.tools.iter().map(|tool| {
         Rule::parse(tool, Action::Allow).map_err(|found| {
@@ -108,7 +108,7 @@ fn layer(layer: &PolicyLayer) -> Result<Layer> {
     Ok(Layer { kind, source: layer.source.clone(), rules })
 }
 
-/// A rule that was approved beforehand.
+/// Parses a pre-approved rule.
 fn grant(granted: &PolicyRule) -> Result<Rule> {
     let granted = rule(granted)?;
     match granted.action {

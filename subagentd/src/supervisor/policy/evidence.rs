@@ -1,19 +1,18 @@
-//! Evidence that a call was made whose agent reports it as completed. Pure.
-//!
-//! Some agents ask under another id than the call's, and report a denied call as completed with a sentence that says so.
+//! Evidence that a call reported as completed was really made. Pure. Some agents ask with another
+//! id than the call's, and report a denied call as completed with an explanation.
 
 use serde_json::Value;
 
-/// Longer paths are cut.
+/// Maximum length of a path, in characters.
 const MAX_PATH_CHARS: usize = 200;
-/// Where agents put the exit code of a command, in what came of it.
+/// Pointers at which agents report the exit code of a command.
 const EXIT_CODES: [&str; 4] = ["/exit_code", "/exitCode", "/exit", "/metadata/exit"];
 
-/// What shows that a call was made whose agent reports it as completed with this update.
+/// Returns the evidence that a call was made, given the update that reports it as completed.
 ///
-/// `ran`: an earlier update of the call told the output of a command. A change counts only in this update: many agents show
-/// the change of an edit before they ask. With `maybe_asked`, a request under another id may have been for the call: then
-/// neither a completed call nor a sentence shows anything.
+/// `ran`: an earlier update of the call contained output of a command. A diff counts only in this
+/// update, because many agents show the diff of an edit before they ask. `maybe_asked`: a request
+/// with another id may have been for the call. Then neither the status nor a text is evidence.
 pub(super) fn of(update: &Value, ran: bool, maybe_asked: bool) -> Option<String> {
     if let Some(changed) = parts(update).find(|part| part["type"] == "diff") {
         let path: String =
@@ -26,7 +25,7 @@ pub(super) fn of(update: &Value, ran: bool, maybe_asked: bool) -> Option<String>
     (!maybe_asked).then(|| "it was reported as completed, and no request was for it".to_owned())
 }
 
-/// Whether an update tells what a command wrote or how it ended.
+/// Returns whether an update contains output or the exit code of a command.
 pub(super) fn tells_output(update: &Value) -> bool {
     EXIT_CODES.iter().any(|place| update["rawOutput"].pointer(place).is_some_and(Value::is_number))
         || ["terminal_output", "terminal_output_delta", "terminal_exit"]

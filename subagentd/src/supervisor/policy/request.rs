@@ -1,18 +1,18 @@
-//! A permission request with what its record says of the tool call. Pure.
+//! A permission request with what was reported about its tool call. Pure.
 
 use serde_json::{Map, Value};
 use subagent_config::policy::Call;
 use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::{fields, surrogates};
 
-/// Longer ids are ignored.
+/// Maximum length of a call id, in bytes. Longer ids are ignored.
 pub(super) const MAX_ID_BYTES: usize = 1024;
 
-/// What a permission request says, and what was said before it.
+/// A permission request and the earlier report of its call.
 pub(super) struct Request {
     /// The parameters as the agent sent them.
     pub(super) params: Value,
-    /// What it said of the call before.
+    /// The call as it was reported before the request.
     before: Map<String, Value>,
 }
 
@@ -23,7 +23,7 @@ impl Request {
         Self { params, before: before.unwrap_or_default() }
     }
 
-    /// The ids of the call: that of the call that was told of, and the request's own where it differs.
+    /// Returns the ids of the call: the reported one, and the request's own if it differs.
     pub(super) fn ids(&self) -> impl Iterator<Item = String> {
         let own = call_id(&self.params["toolCall"]);
         let before = self.before.get("toolCallId").and_then(Value::as_str).map(str::to_owned);
@@ -31,15 +31,15 @@ impl Request {
         told.into_iter().chain(own)
     }
 
-    /// What the agent reported of the call, before the request and with it.
+    /// Returns the call as reported before and with the request.
     pub(super) fn told(&self) -> Value {
         let none = Map::new();
         let said = self.params["toolCall"].as_object().unwrap_or(&none);
         Value::Object(joined(&self.before, said))
     }
 
-    /// The call, of which this much is known already. Members belong together, as a title and its input do, so the call is
-    /// taken whole: as it was before the request, and as it is with it.
+    /// Returns the call, extending `known`. Members belong together, such as title and input, so
+    /// the call is learned as a whole: as it was before the request, and as it is with it.
     pub(super) fn call(&self, known: Call) -> Call {
         let mut call = known;
         let Some(said) = self.params["toolCall"].as_object() else { return call };
@@ -51,7 +51,7 @@ impl Request {
     }
 }
 
-/// The id of a call, unless it is too long.
+/// Returns the id of a call, unless it is too long.
 pub(super) fn call_id(call: &Value) -> Option<String> {
     call["toolCallId"].as_str().filter(|id| is_id(id)).map(str::to_owned)
 }
@@ -60,7 +60,7 @@ fn is_id(id: &str) -> bool {
     id.len() <= MAX_ID_BYTES
 }
 
-/// The members of both; where both say something, the second one counts.
+/// Merges two objects. A member of the second one wins, unless it is empty.
 fn joined(first: &Map<String, Value>, second: &Map<String, Value>) -> Map<String, Value> {
     let mut both = first.clone();
     for (name, value) in second {

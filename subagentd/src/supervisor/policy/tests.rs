@@ -1,4 +1,4 @@
-//! What becomes of records of a worker with rules.
+//! Inputs that follow from the records of a worker with a policy.
 
 use serde_json::json;
 use subagent_protocol::Code;
@@ -118,7 +118,7 @@ fn what_a_shell_only_read_is_judged_as_that_where_the_line_is_not_told() {
     assert!(!reads("search", "/ws/a", &json!(null)));
     assert!(!reads("execute", "/ws/a", &json!(null)));
     assert!(!reads("read", "/ws/a", &json!({"command": "cat /ws/a"})), "the line is told, and is judged");
-    // Whoever asks to be allowed to run something says what.
+    // A request for a command must name it.
     let mut asked = asks("1", "", ALL);
     asked["b"]["params"]["toolCall"] =
         json!({"toolCallId": "1", "kind": "read", "name": "exec_command", "locations": [{"path": "/ws/a"}]});
@@ -176,7 +176,7 @@ fn a_daemon_knows_what_the_one_before_it_has_seen_of_a_turn() {
         watch.recall(record.t, record.b.unwrap().get());
         watch
     };
-    // What follows says no more than that it is over.
+    // The following update only reports completion.
     let over = json!({"n": 2, "at": 1, "t": "update", "turn": 1, "k": "tool_call_update",
                       "b": {"sessionId": "s", "update": {"toolCallId": "1", "status": "completed"}}});
     assert!(see(&mut recall(&tells("1", "rm x", "pending")), &over).is_some());

@@ -1,5 +1,5 @@
-//! What is said to a task: more for one that waits, another turn for one that runs, another run for one that has ended, and
-//! its end.
+//! Messages to a task: appended to a queued task, another turn of a running one, another run of an
+//! ended one, or a cancel.
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{CancelTask, MessageTask, TaskMessage, TaskMessaged, TaskStatus, TaskView};
@@ -19,11 +19,12 @@ use crate::store::tasks::{self, TaskRow};
 use crate::store::{Durability, RowId, Tx};
 
 impl Supervisor {
-    /// Says something to a task.
+    /// Sends a message to a task.
     ///
     /// # Errors
-    /// `TASK_NOT_FOUND`, `INVALID_ARGUMENT`, `CONTEXT_LOST{task}`, `QUEUE_FULL`, `WORKER_STOPPED` (also of a parent whose own task is over), `IDEMPOTENCY_CONFLICT`,
-    /// `INVALID_CONTROLLER_HANDLE`, `HOOK_DENIED{task,hook}`, `HOOK_FAILED{task,hook}`.
+    /// `TASK_NOT_FOUND`, `INVALID_ARGUMENT`, `CONTEXT_LOST{task}`, `QUEUE_FULL`,
+    /// `IDEMPOTENCY_CONFLICT`, `INVALID_CONTROLLER_HANDLE`, `HOOK_DENIED{task,hook}`,
+    /// `HOOK_FAILED{task,hook}`. `WORKER_STOPPED`, also for a parent whose own task is over.
     pub async fn message_task(
         &self,
         caller: TaskCaller,
@@ -49,15 +50,15 @@ impl Supervisor {
         Ok(TaskMessaged { task: shown::view(&row, false), message })
     }
 
-    /// Asks the hooks of the task's worker about a message of the owner, and adds what they say. What an agent says to its
-    /// tasks is not asked about.
+    /// Runs the hooks of the task's worker for a message of the owner, and appends their text.
+    /// Messages of an agent to its tasks have no hooks.
     async fn with_hooks(
         &self,
         row: &TaskRow,
         (owner, _): &Guarded,
         mut request: MessageTask,
     ) -> Result<MessageTask> {
-        // Such a cancel drops its message.
+        // A cancel in these states drops its message.
         let is_dropped = request.cancel && (row.status() == TaskStatus::Queued || row.status().is_end());
         let Some(owner) = owner.as_ref().filter(|_| !is_dropped && !request.message.trim().is_empty()) else {
             return Ok(request);
@@ -82,13 +83,13 @@ impl Supervisor {
                 return Ok(TaskMessage::Cancelled);
             }
             (TaskStatus::Queued, false) => match self.append(row, guarded, request).await {
-                // It has begun meanwhile.
+                // The task has started meanwhile.
                 Err(error) if error.code == Code::TurnNotQueued => {}
                 appended => return appended,
             },
             (status, true) if status.is_end() => return self.already_ended(row, guarded).await,
             (status, false) if status.is_end() => self.may_resume(row, request)?,
-            // An agent that is asked nothing says nothing: that would be the result.
+            // An empty prompt would lead to an empty result.
             (_, true) if request.message.trim().is_empty() => {
                 let message = "the message is empty, and the task has begun: say what is the last that it is to do, or cancel it";
                 return Err(Error::new(Code::InvalidArgument, message).with("field", "message"));
@@ -98,7 +99,7 @@ impl Supervisor {
         self.next_turn(row, guarded, request).await
     }
 
-    /// Whether a task that has ended still knows what it did, or need not.
+    /// Checks that an ended task can resume its session, or may start without it.
     fn may_resume(&self, row: &TaskRow, request: &MessageTask) -> Result<()> {
         let lost = row.had_session && row.details.restores != Some(true);
         if row.archived_at.is_some() {
@@ -167,7 +168,7 @@ impl Supervisor {
         read_response(response)
     }
 
-    /// Ends a task: what waits for it is dropped, its turn is canceled.
+    /// Cancels a task: drops its queued messages and cancels its turn.
     ///
     /// # Errors
     /// `TASK_NOT_FOUND`, `IDEMPOTENCY_CONFLICT`, `INVALID_CONTROLLER_HANDLE`.
@@ -183,8 +184,8 @@ impl Supervisor {
         Ok(shown::view(&self.task_row(row.task_id.as_str()).await?, false))
     }
 
-    /// The result of a cancel of a task that has ended. It is kept under the key: a repetition must not cancel a run that
-    /// was begun meanwhile.
+    /// Returns the result of canceling an ended task. It is stored under the key, so that a
+    /// repetition does not cancel a later run.
     async fn already_ended(&self, row: &TaskRow, (owner, key): &Guarded) -> Result<TaskMessage> {
         if let Some(owner) = owner {
             self.check_owner_of(owner, &self.row(row.task_id.as_str()).await?).await?;

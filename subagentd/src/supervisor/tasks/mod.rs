@@ -1,6 +1,5 @@
-//! Tasks: giving one, looking at them, waiting for one, and what may be said to one.
-//!
-//! Must not decide what ends a task, or whose turn it is: that is `core::task` and the store, carried out by the actors.
+//! Tasks: creating, showing, waiting for and messaging them. Must not decide what ends a task or
+//! which turn starts next. `core::task` and the store do, executed by the actors.
 
 mod messages;
 mod prune;
@@ -22,16 +21,16 @@ use super::{Caller, Supervisor, spec};
 use crate::store::tasks::{self, TaskRow};
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow};
 
-/// Who asks for something about tasks.
+/// The sender of a request about tasks.
 #[derive(Debug, Clone)]
 pub enum TaskCaller {
     /// A person or a program.
     Manager(Caller),
-    /// The agent of this worker, by the task server that it was given: for its own tasks, and nothing else.
+    /// The agent of this worker, through its task server. It may only access its own tasks.
     Parent {
-        /// The worker.
+        /// The worker of the agent.
         worker: WorkerId,
-        /// The idempotency key.
+        /// The idempotency key of the request.
         idempotency_key: Option<String>,
     },
     /// A schedule, for one of its firings.
@@ -39,15 +38,15 @@ pub enum TaskCaller {
         /// The row of the firing.
         firing: RowId,
     },
-    /// The daemon, for the task that labels this worker. There is one for each worker.
+    /// The daemon, for the task that labels this worker. Each worker has at most one.
     Title {
-        /// The worker.
+        /// The worker to label.
         worker: WorkerId,
     },
 }
 
 impl TaskCaller {
-    /// The firing that it is for.
+    /// Returns the firing that this caller stands for.
     pub(super) const fn firing(&self) -> Option<RowId> {
         match self {
             Self::Schedule { firing } => Some(*firing),
@@ -55,7 +54,7 @@ impl TaskCaller {
         }
     }
 
-    /// What its tasks are for.
+    /// Returns why this caller creates tasks.
     pub(super) const fn gives(&self) -> Gives {
         match self {
             Self::Manager(_) | Self::Parent { .. } | Self::Schedule { .. } => Gives::Tasks,
@@ -63,7 +62,7 @@ impl TaskCaller {
         }
     }
 
-    /// The only worker whose tasks it can see.
+    /// Returns the only worker whose tasks the caller can see.
     pub(super) fn parent(&self) -> Option<&WorkerId> {
         match self {
             Self::Manager(_) | Self::Schedule { .. } => None,
@@ -72,11 +71,12 @@ impl TaskCaller {
     }
 }
 
-/// A request of a caller as it is carried out.
+/// Owner check and idempotency key of a request. The owner is `None` for requests that do not come
+/// from a manager.
 type Guarded = (Option<OwnerCheck>, Option<(String, String)>);
 
 impl Supervisor {
-    /// Whose handle counts, and what tells the request from another one with its key.
+    /// Returns the owner check and the idempotency key of a request.
     fn guarded_task(
         &self,
         caller: TaskCaller,
@@ -91,7 +91,7 @@ impl Supervisor {
             TaskCaller::Parent { worker, idempotency_key } => {
                 let caller = Caller { handle: None, idempotency_key };
                 let (_, key) = self.guarded(caller, &format!("{what} of {worker}"), request)?;
-                // Of one agent another one's key says nothing.
+                // Prefixed, so that keys of different agents do not collide.
                 Ok((None, key.map(|(key, fingerprint)| (format!("{worker} {key}"), fingerprint))))
             }
             TaskCaller::Schedule { firing } => {
@@ -107,10 +107,10 @@ impl Supervisor {
         }
     }
 
-    /// The task that the caller means.
+    /// Finds a task by id or name.
     ///
     /// # Errors
-    /// `TASK_NOT_FOUND{task}`, `INVALID_ARGUMENT{task,tasks}` for a name that several have.
+    /// `TASK_NOT_FOUND{task}`. `INVALID_ARGUMENT{task,tasks}` if several tasks have the name.
     async fn task(&self, caller: &TaskCaller, wanted: &str) -> Result<TaskRow> {
         let (parent, name) = (caller.parent().cloned(), wanted.to_owned());
         let found =
@@ -122,7 +122,7 @@ impl Supervisor {
             return Err(error.recommend("list the tasks; one that is archived is found by its id alone"));
         };
         let others: Vec<TaskRow> = found.collect();
-        // An id is nobody else's.
+        // Ids are unique.
         if first.task_id.as_str() == wanted || others.is_empty() {
             return Ok(first);
         }
@@ -131,7 +131,7 @@ impl Supervisor {
         Err(Error::new(Code::InvalidArgument, message).with("task", wanted).with("tasks", all))
     }
 
-    /// Whether this is the token of the task server that the agent of this worker was given.
+    /// Returns whether this is the task token of this worker's agent.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
@@ -144,7 +144,7 @@ impl Supervisor {
         Ok(known == Some(TaskToken::hash(token)))
     }
 
-    /// The actor of a task's worker.
+    /// Returns the row and the actor of a task's worker.
     async fn reach_task(&self, row: &TaskRow, guarded: &Guarded) -> Result<(WorkerRow, Reached)> {
         let worker = self.row(row.task_id.as_str()).await?;
         let owner = guarded.0.clone().unwrap_or(OwnerCheck(None));
@@ -159,8 +159,8 @@ impl Supervisor {
     }
 }
 
-/// Whether the agent of a worker may have tasks begin or go on: not if its own is over, or about to be. Its processes may live
-/// for a while after that, and what they begin then nobody would end.
+/// Checks that the agent of a worker may start or resume tasks. If its own task is over or ending,
+/// its processes may still run for a while, and nothing would end tasks that they start.
 ///
 /// # Errors
 /// `WORKER_STOPPED`, `STORAGE_ERROR`.

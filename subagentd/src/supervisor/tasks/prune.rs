@@ -1,5 +1,5 @@
-//! Removing tasks that were archived, because somebody asks for it: never without that, since they may hold work. What goes on
-//! is kept, and so is what it needs. How a worker is removed is `removal`'s.
+//! Removes archived tasks on request. They are not removed otherwise, because they may hold work.
+//! Open tasks and those above them are kept. `removal` removes the workers.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -17,11 +17,12 @@ use crate::store::tasks::TaskRow;
 use crate::store::{RowId, removal};
 
 impl Supervisor {
-    /// Removes the tasks that were archived so long ago and do not go on. Their workers are stopped, or are stopped now.
+    /// Removes ended tasks that were archived before the cutoff. Stops their workers first if
+    /// necessary.
     ///
     /// # Errors
-    /// `INVALID_CONTROLLER_HANDLE` if it is not right for each controller that is concerned; then nothing is removed.
-    /// `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
+    /// `INVALID_CONTROLLER_HANDLE` if it is not right for each controller that is concerned; then
+    /// nothing is removed. `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
     pub async fn prune_tasks(&self, caller: Caller, request: PruneTasks) -> Result<PrunedTasks> {
         let this = self.clone();
         tokio::spawn(async move { this.prune_tasks_now(caller, request).await })
@@ -43,7 +44,7 @@ impl Supervisor {
         for archived in found {
             match self.row(archived.task.task_id.as_str()).await {
                 Ok(row) => all.push((archived, row)),
-                // Somebody else was faster.
+                // Another request removed it first.
                 Err(error) if error.code == Code::WorkerNotFound => {}
                 Err(error) => return Err(error),
             }
@@ -61,7 +62,7 @@ impl Supervisor {
                 continue;
             }
             if row.state != "stopped" && !request.dry_run {
-                // Somebody may have it go on meanwhile, or something below it.
+                // The task, or one below it, may be resumed meanwhile.
                 let check: Also = Box::new(|tx, id| task_prune::may_go(tx.connection(), id));
                 if let Err(error) = self.stop_archived(&row, Some(check)).await {
                     let reason = format!("its worker cannot be stopped: {}", error.message);
@@ -84,7 +85,7 @@ impl Supervisor {
     }
 }
 
-/// What keeps a task, if something does.
+/// Returns the reason for keeping a task, if there is one.
 fn keeps(archived: &Archived) -> Option<KeptTask> {
     let Archived { task, is_above } = archived;
     let (reason, command) = match (task.outcome, is_above) {

@@ -1,4 +1,4 @@
-//! Tasks as they are shown.
+//! Views of tasks for clients.
 
 use subagent_protocol::api::{TaskList, TaskShown, TaskStatus, TaskTranscript, TaskView};
 use subagent_protocol::task_terms::TaskTerms;
@@ -11,28 +11,28 @@ use crate::core::transcript::Transcript;
 use crate::store::tasks::{self, TaskQuery, TaskRow};
 use crate::store::{child_sessions, transcripts};
 
-/// Of a prompt so much is shown in a list, in characters.
+/// Maximum length of a prompt in a list, in characters.
 const PREVIEW_CHARS: usize = 200;
-/// No more is told of all tasks below one, in bytes; those that are left out can be shown by themselves.
+/// Maximum size of the transcripts below one task, in bytes. The rest can be shown task by task.
 const MOST_TRANSCRIPT_BYTES: usize = 1024 * 1024;
 
-/// Which tasks are listed.
+/// Filter for listing tasks.
 #[derive(Debug, Clone, Default)]
 pub struct TaskFilter {
-    /// Those of this worker.
+    /// Only tasks created by this worker.
     pub parent: Option<String>,
-    /// Those below this worker.
+    /// Only tasks below this worker.
     pub root: Option<String>,
-    /// Those with one of these, separated by commas.
+    /// Only tasks with one of these statuses, separated by commas.
     pub status: Option<String>,
-    /// Those that are archived, and not those that are not.
+    /// Lists archived tasks instead of the others.
     pub archived: bool,
-    /// Also those that are in no other list.
+    /// Includes tasks that are not inspectable.
     pub all: bool,
 }
 
 impl Supervisor {
-    /// The tasks that the caller can see, the oldest first.
+    /// Lists the tasks that the caller can see, oldest first.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{status}`, `STORAGE_ERROR`.
@@ -58,7 +58,7 @@ impl Supervisor {
         Ok(TaskList { count: items.len(), items })
     }
 
-    /// One task, with its result, and on demand what was said in those below it that are in no list.
+    /// Returns a task with its result, and with `transcripts` those of hidden tasks below it.
     ///
     /// # Errors
     /// `TASK_NOT_FOUND`, `STORAGE_ERROR`.
@@ -70,11 +70,11 @@ impl Supervisor {
         Ok(shown)
     }
 
-    /// Adds the worktree of a task, with what is in it once the task has ended.
+    /// Adds the worktree of a task. For an ended task, includes its contents.
     pub(super) async fn with_worktree(&self, mut shown: TaskShown) -> Result<TaskShown> {
         let Some(worktree) = self.worktree_of(shown.task.task_id.as_str()).await? else { return Ok(shown) };
         shown.worktree = Some(match shown.task.status.is_end() {
-            // One that cannot be looked at is shown without its contents.
+            // A worktree that cannot be read is shown without its contents.
             true => self.show_worktree(&worktree.name).await.unwrap_or(worktree),
             false => worktree,
         });
@@ -86,7 +86,7 @@ impl Supervisor {
         let below = store.read(move |connection| transcripts::hidden_below(connection, &task)).await?;
         let mut told = Vec::with_capacity(below.len());
         let mut left = MOST_TRANSCRIPT_BYTES;
-        // Each is read by itself: no reader holds the database for long.
+        // Read one by one, so that no reader holds the database for long.
         for (id, row) in below {
             let status = row.status();
             let begun = Transcript::of(&row.name, row.agent.as_deref(), status.as_str());
@@ -116,7 +116,7 @@ fn statuses(text: &str) -> Result<Vec<TaskStatus>> {
     text.split(',').map(|word| status(word.trim())).collect()
 }
 
-/// A task; in a list with the beginning of its prompt alone.
+/// Returns the view of a task. A short view has only the beginning of the prompt.
 pub(in crate::supervisor) fn view(row: &TaskRow, short: bool) -> TaskView {
     let model = row.details.model.clone();
     let prompt = if short { beginning(&row.prompt, PREVIEW_CHARS) } else { &row.prompt };
@@ -151,7 +151,7 @@ pub(in crate::supervisor) fn view(row: &TaskRow, short: bool) -> TaskView {
     }
 }
 
-/// A task with its result, whole.
+/// Returns the view of a task with its complete result.
 pub(super) fn shown(row: &TaskRow) -> TaskShown {
     let terms: TaskTerms = serde_json::from_str(&row.terms).unwrap_or_default();
     TaskShown {

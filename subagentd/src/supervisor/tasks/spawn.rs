@@ -1,4 +1,5 @@
-//! Giving a task: its worker, its row and its prompt are stored at once; its actor has the prompt begun when its turn comes.
+//! Creates a task: stores its worker, row and prompt in one transaction. Its actor starts the
+//! prompt when a slot is free.
 
 use std::sync::Arc;
 
@@ -21,14 +22,14 @@ use crate::store::{
     Cursor, Durability, NewName, NewWorker, Once, OwnerCheck, RowId, Tx, WorkerRow, task_places,
 };
 
-/// The longest description, in characters.
+/// Maximum length of a description, in characters.
 const MOST_DESCRIPTION_CHARS: usize = 200;
-/// Of a prompt so many words describe a task that nobody has described.
+/// Number of words of the prompt that serve as the default description.
 const DESCRIBING_WORDS: usize = 5;
-/// The longest metadata, in bytes as JSON.
+/// Maximum size of metadata as JSON, in bytes.
 const MOST_METADATA_BYTES: usize = 16 * 1024;
 
-/// What is stored at once.
+/// The data that one transaction stores.
 struct Spawn {
     composed: Composed,
     planned: Option<Planned>,
@@ -46,15 +47,18 @@ struct Spawn {
 }
 
 impl Supervisor {
-    /// Gives a task. It returns as soon as that is stored.
+    /// Creates a task. Returns as soon as it is stored.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{field}`, `PAYLOAD_TOO_LARGE`, `TASK_NAME_TAKEN`, `TASK_DEPTH_LIMIT`, `TASK_LIMIT`, those of the making of its
-    /// worker, `WORKER_STOPPED` for a parent that is being stopped or whose own task is over, `ENV_REQUIRED` if the parent's environment is gone,
-    /// `HOOK_DENIED{hook}`, `HOOK_FAILED{hook}` for the owner's, `BUDGET_EXCEEDED{workerId?}` and `BUDGET_UNKNOWN` if the parent or who is above it has used up what it may.
+    /// `INVALID_ARGUMENT{field}`, `PAYLOAD_TOO_LARGE`, `TASK_NAME_TAKEN`, `TASK_DEPTH_LIMIT`,
+    /// `TASK_LIMIT`, and those of composing its worker. `WORKER_STOPPED` for a parent that is
+    /// stopping or whose own task is over. `ENV_REQUIRED` if the parent's environment is gone.
+    /// `HOOK_DENIED{hook}` and `HOOK_FAILED{hook}` for hooks of the owner.
+    /// `BUDGET_EXCEEDED{workerId?}` and `BUDGET_UNKNOWN` for a budget of the parent or above.
     pub async fn run_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
         check(&request)?;
-        // On its own: a client that goes away in the middle must not leave a stored worker without its actor.
+        // In its own task: a client that disconnects must not leave a stored worker without an
+        // actor.
         let this = self.clone();
         tokio::spawn(async move { this.spawn_task(caller, request).await })
             .await
@@ -84,7 +88,7 @@ impl Supervisor {
         let worker_id = WorkerId::from_random(entropy::random()?);
         let turn_id = TurnId::from_random(entropy::random()?);
         let description = description(&request);
-        // What an agent gives its tasks is not asked about.
+        // Prompts of an agent for its tasks have no hooks.
         if let (Some(place), true) = (&request.manager, hooks::has_of_prompts(&spec.hooks)) {
             let prompt = hooks::Prompt {
                 hooks: spec.hooks.clone(),
@@ -121,7 +125,7 @@ impl Supervisor {
         if let Some(parent) = &spawn.parent
             && let Ok(handle) = self.roster.live(parent.worker_id.as_str())
         {
-            // Whoever follows the parent looks for what is told of its tasks from here on.
+            // Followers of the parent read task events from now on.
             handle.gives.send_replace(true);
         }
         let (now, parent) = (entropy::now(), spawn.parent.as_ref().map(|parent| parent.id));
@@ -132,16 +136,16 @@ impl Supervisor {
             .await;
         subagent_failpoint::hit("task_spawn.after_commit");
         if !matches!(stored, Ok((_, Once::Now))) {
-            // Of a repetition the worker of the first request counts.
+            // A repetition uses the worker of the first request.
             environment::remove(&file);
         }
         let task_id = stored?.0;
-        // From now on it looks after what it has given.
+        // The parent's actor starts to track the new task.
         self.shared.ring(parent);
         self.spawned(task_id.as_str()).await
     }
 
-    /// Whether a manager's task could be given now, as far as that can be said without giving it.
+    /// Checks that a manager's task could be created now, as far as possible without creating it.
     ///
     /// # Errors
     /// As [`Self::run_task`].
@@ -150,7 +154,7 @@ impl Supervisor {
         start::check(&self.composed(None, request).await?.request)
     }
 
-    /// What its worker is made of.
+    /// Composes the worker of the task.
     async fn composed(&self, parent: Option<(&WorkerRow, Gives)>, request: &RunTask) -> Result<Composed> {
         let wrong = |message: &str| Error::new(Code::InvalidInput, message).with("field", "manager");
         match (parent, &request.manager) {
@@ -167,7 +171,8 @@ impl Supervisor {
         }
     }
 
-    /// Looks into files of definitions, which may be many and large: where nothing waits for it, and for one at a time.
+    /// Reads definition files, which may be many and large, on a blocking thread and one request at
+    /// a time.
     async fn in_files<T: Send + 'static>(
         &self,
         look: impl FnOnce() -> Result<T> + Send + 'static,
@@ -181,10 +186,11 @@ impl Supervisor {
         looked.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
-    /// The agents to which the rules of the caller, which is a worker's agent, let it give tasks.
+    /// Lists the agents to which a worker's agent may give tasks.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for somebody else, `FORBIDDEN_FROM_WORKER` for a worker that does not delegate, those of its config.
+    /// `INVALID_ARGUMENT` for other callers. `FORBIDDEN_FROM_WORKER` for a worker without
+    /// delegation. Those of its config.
     pub async fn callable_agents(&self, caller: TaskCaller) -> Result<CallableAgents> {
         let Some(worker) = caller.parent() else {
             let message = "this says to whom the agent of a worker may give tasks; whoever is none looks into the definitions";
@@ -197,7 +203,7 @@ impl Supervisor {
         })
     }
 
-    /// The task as it is shown, with its actor begun.
+    /// Starts the actor of a task and returns its view.
     async fn spawned(&self, task_id: &str) -> Result<TaskView> {
         let row = self.row(task_id).await?;
         if row.state != "stopped" {
@@ -215,7 +221,7 @@ impl Supervisor {
 }
 
 impl Spawn {
-    /// The worker, its task, and the prompt as the first message that waits for it.
+    /// Stores the worker, its task, and the prompt as its first queued message.
     fn store(self, tx: &mut Tx<'_>, now: Timestamp) -> Result<String> {
         let Self { composed, parent, owner, firing, worker_id, task, .. } = self;
         let worker = composed.request;
@@ -224,7 +230,7 @@ impl Spawn {
             (None, Some(owner)) => {
                 controllers::of_new_worker(tx.connection(), &worker.choice, owner, &self.state_db)?.id
             }
-            // Its owner was asked when the schedule was added.
+            // The owner was checked when the schedule was added.
             (None, None) if firing.is_some() => {
                 controllers::required(tx.connection(), &worker.choice, None)?.id
             }
@@ -276,13 +282,13 @@ impl Spawn {
     }
 }
 
-/// The controller of a parent that has not been stopped meanwhile, may still give tasks, and has something left of its budget.
+/// Returns the controller of a parent that is not stopped, may create tasks, and has budget left.
 fn still_runs(tx: &Tx<'_>, parent: &WorkerRow, now: Timestamp) -> Result<RowId> {
     let found = crate::store::workers::get(tx.connection(), parent.worker_id.as_str())?;
     match found {
         Some(row) if !matches!(row.state.as_str(), "stopping" | "stopped") => {
             gives_tasks(tx, row.id)?;
-            // Whose budget it is would otherwise be said of the others alone.
+            // Errors about other workers' budgets name their worker already.
             tx.may_give_work(row.id, now).map_err(|error| of_worker(error, &row.worker_id))?;
             Ok(row.controller)
         }
@@ -293,7 +299,7 @@ fn still_runs(tx: &Tx<'_>, parent: &WorkerRow, now: Timestamp) -> Result<RowId> 
     }
 }
 
-/// The refusal of a budget that is the parent's own says so.
+/// Adds the worker to errors about its own budget.
 fn of_worker(error: Error, worker: &WorkerId) -> Error {
     match error.details.get("scope").and_then(|scope| scope.as_str()) {
         Some("worker") if !error.details.contains_key("workerId") => error.with("workerId", worker.as_str()),

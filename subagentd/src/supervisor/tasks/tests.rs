@@ -1,4 +1,4 @@
-//! Tasks of a worker whose agents cannot be started: what is stored, refused, told and ended all the same.
+//! Tasks of a worker whose agents cannot be started: what is stored, refused, reported and ended.
 
 use serde_json::json;
 use subagent_protocol::Code;
@@ -21,7 +21,7 @@ struct World {
     parent: WorkerId,
 }
 
-/// A worker without an agent that may give tasks.
+/// Starts a worker without an agent that may create tasks.
 async fn world(limits: TaskLimits) -> World {
     let dir = folder();
     let supervisor = supervisor(dir.path()).await;
@@ -73,7 +73,7 @@ fn given(name: &str, mode: TaskMode) -> RunTask {
 }
 
 impl World {
-    /// A task of an agent that may give tasks itself.
+    /// Builds a task for an agent that may create tasks itself.
     fn nested(&self, name: &str, mode: TaskMode) -> RunTask {
         let folder = self.dir.path().join(".agents/agents");
         std::fs::create_dir_all(&folder).unwrap();
@@ -95,7 +95,7 @@ impl World {
         waited.task.status
     }
 
-    /// The texts of what was told to the parent.
+    /// Returns the messages to the parent about its tasks.
     async fn told(&self) -> Vec<String> {
         let row = self.supervisor.row(self.parent.as_str()).await.unwrap();
         let read = self.supervisor.shared.store.read(move |connection| {
@@ -107,7 +107,7 @@ impl World {
         read.await.unwrap()
     }
 
-    /// What is told once the actor of the parent has looked at everything.
+    /// Waits until the parent has at least `count` messages about its tasks.
     async fn told_at_last(&self, count: usize) -> Vec<String> {
         let handle = self.supervisor.roster.live(self.parent.as_str()).unwrap();
         let mut snapshots = handle.follow();
@@ -235,9 +235,9 @@ async fn a_caller_sees_its_own_tasks_alone() {
     drop(world.dir);
 }
 
-/// Has a task wait: so many places there are, and none of them is free.
+/// Creates a task that stays queued, because no slot is free.
 async fn waiting(world: &World) -> TaskView {
-    // One that is open, as its row says, and no actor that would end it.
+    // The row of another task says that it is active, and no actor ends it.
     world.supervisor.shared.store.write(Durability::Full, 1, |tx| tx.pretend_active()).await.unwrap();
     world.run(given("waits", TaskMode::Foreground)).await.unwrap()
 }
@@ -297,7 +297,7 @@ async fn a_repeated_cancel_of_an_ended_task_does_not_end_its_next_run() {
     assert_eq!(cancel().await.unwrap().status, TaskStatus::Failed);
     let said = message(Some("last"), "x", true).await.unwrap();
     assert_eq!(said.message, TaskMessage::AlreadyEnded);
-    // The first one is open again, as its row says: the next run waits for its place.
+    // The first task is active again according to its row, so the next run waits for a slot.
     world.supervisor.shared.store.write(Durability::Full, 1, |tx| tx.pretend_active()).await.unwrap();
     let resumed = message(None, "again", false).await.unwrap();
     assert_eq!((resumed.message, resumed.task.status), (TaskMessage::Resumed, TaskStatus::Queued));

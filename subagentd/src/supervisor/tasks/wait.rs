@@ -1,4 +1,4 @@
-//! Waiting for a task.
+//! Waits for a task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,14 @@ use super::{TaskCaller, shown};
 use crate::store::tasks::{self, TaskRow};
 
 impl Supervisor {
-    /// Waits until a task has ended, until it is not as far any more as the caller knows, or until the time is over; says how far
-    /// it is then.
+    /// Waits until a task has ended, its progress differs from `known`, or the time is over.
+    /// Returns its state then.
     ///
     /// # Errors
-    /// `TASK_NOT_FOUND`, `STORAGE_ERROR` for a worker that is set aside, `DAEMON_NOT_RUNNING` when the daemon is ending.
+    /// `TASK_NOT_FOUND`, `STORAGE_ERROR` for a worker that is set aside, `DAEMON_NOT_RUNNING` if
+    /// the daemon is ending.
     pub async fn wait_task(&self, caller: TaskCaller, task: &str, request: WaitTask) -> Result<TaskShown> {
-        // One that lies beyond all time never comes.
+        // A time that overflows the clock means no limit.
         let deadline =
             request.timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
         let mut row = self.task(&caller, task).await?;
@@ -42,7 +43,7 @@ impl Supervisor {
             if is_found(&row, request.known) || news.is_none() {
                 return self.with_worktree(shown::shown(&row)).await;
             }
-            // Whoever waits for the end alone need not look while a turn is open.
+            // A wait for the end ignores changes during an open turn.
             let matters =
                 |snapshot: &Arc<Snapshot>| request.known.is_some() || snapshot.worker.open_turn().is_none();
             let changed = async {
@@ -56,7 +57,7 @@ impl Supervisor {
             };
             tokio::select! {
                 goes_on = changed => if !goes_on {
-                    // The worker is stopped, and so is the task.
+                    // The worker is stopped, and so the task has ended.
                     news = None;
                 },
                 () = is_ending(&mut ending) => return Err(worker::ending()),

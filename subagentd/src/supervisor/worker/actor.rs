@@ -1,4 +1,4 @@
-//! The loop of a worker's actor, and the state that it owns.
+//! The event loop of a worker's actor, and the state that the actor owns.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -38,9 +38,9 @@ use crate::supervisor::policy::Watch;
 use crate::supervisor::shared::{Shared, Waiting, is_ending};
 use crate::supervisor::spec::Spec;
 
-/// What the journal of a runtime says that ends because its worker was idle.
+/// Reason in the journal of a runtime that ends because its worker hibernates.
 const HIBERNATED: &str = "the worker was idle for as long as its idle timeout";
-/// From a failure of the store until the actor tries again.
+/// Delay after a failure of the store.
 pub(super) const STORE_RETRY: Duration = Duration::from_secs(1);
 
 pub(in crate::supervisor) struct Actor {
@@ -50,7 +50,7 @@ pub(in crate::supervisor) struct Actor {
     pub(super) controller: ControllerRow,
     pub(super) spec: Spec,
     pub(super) cwd: PathBuf,
-    /// Its worktree, if it has one.
+    /// The worktree that is being made for the worker, if any.
     pub(super) worktree: OwnWorktree,
     pub(super) directory: PathBuf,
     pub(super) socket: PathBuf,
@@ -58,21 +58,21 @@ pub(in crate::supervisor) struct Actor {
     pub(super) log: PathBuf,
 
     pub(super) worker: Worker,
-    /// The rules of its owner.
+    /// The policy at work, if there are any rules.
     pub(super) watch: Option<Watch>,
-    /// What of its questions and rules is not in the rules' state.
+    /// Approval state that the state machine does not track.
     pub(super) questions: Questions,
-    /// The hooks that run for permission requests.
+    /// Hooks that run for permission requests.
     pub(super) hooks: RunningHooks,
-    /// The newest event that was stored beside this actor.
+    /// The newest event that was stored outside of this actor.
     noted: watch::Receiver<i64>,
     pub(super) cursor: Cursor,
     pub(super) incarnation: u64,
     pub(super) session_id: Option<String>,
-    /// What the last starts came to that failed while they restored it.
+    /// Errors of the last starts that failed to restore the session, newest first.
     pub(super) restore_failures: Vec<String>,
     pub(super) boot_id: Option<String>,
-    /// Whether the store says that a runtime may live.
+    /// Whether a runtime may be alive according to the store.
     pub(super) may_live: bool,
     pub(super) stored_runtime: Option<subagent_protocol::process::ProcessId>,
     pub(super) stored_guard: Option<subagent_protocol::process::ProcessId>,
@@ -80,48 +80,48 @@ pub(in crate::supervisor) struct Actor {
     last_seq: i64,
 
     pub(super) journal: JournalReader,
-    /// Whether the last record of the runtime was the guard's proof.
+    /// Whether the newest record of the runtime is the guard's proof.
     pub(super) clean_end: bool,
-    /// Whether what it may have left without that proof was looked for.
+    /// Whether stray processes of the last runtime were searched without that proof.
     pub(super) swept: bool,
-    /// Whether a part of the journal of this runtime could not be read.
+    /// Whether a part of this runtime's journal was unreadable.
     pub(super) damaged: bool,
-    /// Records that were not understood since this daemon reads the journal.
+    /// Number of unreadable records since this daemon started.
     pub(super) misread: u64,
-    /// Whether records of this worker were ever missing.
+    /// Whether records of this worker are missing.
     pub(super) gap: bool,
     pub(super) runtime: Option<Runtime>,
-    /// When something was done with the agent last, or by it.
+    /// Time of the last activity of the agent, or of a client with it.
     pub(super) active_at: Instant,
-    /// Whether the agent has said that it can take its session up again.
+    /// Whether the agent supports resuming its session.
     pub(super) restores: bool,
-    /// When a runtime began to be started for a worker that hibernates.
+    /// Start of the wake-up of a hibernating worker.
     pub(super) waking_since: Option<Instant>,
     /// Orders that wait until the agent is awake.
     pub(super) sleeping: Vec<SetOrder>,
-    /// Options that the runtime was told to set.
+    /// Option changes that the runtime executes.
     pub(super) settings: Vec<Setting>,
-    /// What the rules want done, in order.
+    /// Actions required by the rules, in order.
     pub(super) todo: VecDeque<Action>,
     pub(super) settled: bool,
-    /// Whether the journal holds more than was taken.
+    /// Whether the journal contains records that were not read.
     more: bool,
-    /// When to take the journal in again after the store failed.
+    /// When to read the journal again after a failure of the store.
     pub(super) retry: Option<Instant>,
-    /// Why it is tried again and again.
+    /// The failure that repeats, if there is one.
     pub(super) blocked: Option<Blocked>,
-    /// When to look again whether everything of a stopped worker is gone.
+    /// When to check again whether all processes of a stopped worker have ended.
     pub(super) leftovers: Option<Instant>,
-    /// How long the last such wait was; each is longer.
+    /// The last delay of that check. It doubles each time.
     pub(super) leftovers_pause: Duration,
     pub(super) budgets: Budgets,
     pub(super) tasks: Tasks,
     pub(super) task_limits: TaskLimits,
-    /// The last start of a runtime that no message asked for.
+    /// The last start of a runtime without a message.
     pub(super) revival: Option<Revival>,
-    /// When to start one so.
+    /// When to start a runtime without a message.
     pub(super) revive_at: Option<Instant>,
-    /// Kept while the worker is parked and something waits.
+    /// Present while the worker is parked with queued work.
     pub(super) parked: Option<Waiting>,
 
     wanted: Arc<Notify>,
@@ -138,7 +138,7 @@ impl Actor {
         last_seq: i64,
         mailbox: mpsc::Receiver<Message>,
     ) -> Result<Self> {
-        // Until the budgets were looked at.
+        // Until the budgets were checked.
         worker.queue.gated = true;
         let spec: Spec = serde_json::from_str(&row.spec).map_err(|error| {
             Error::new(
@@ -232,12 +232,12 @@ impl Actor {
         self.snapshots.subscribe()
     }
 
-    /// To be told when it shall begin.
+    /// Returns the signal that starts the actor.
     pub(super) fn wanted(&self) -> Arc<Notify> {
         Arc::clone(&self.wanted)
     }
 
-    /// Begins when it is wanted. Lives until the worker is stopped or the daemon ends.
+    /// Starts when signaled. Runs until the worker is stopped or the daemon ends.
     pub(super) async fn run(mut self) {
         let mut ending = self.shared.ending.subscribe();
         tokio::select! {
@@ -260,7 +260,8 @@ impl Actor {
             self.look_after_sleepers().await;
             self.look_after_questions().await;
             self.look_after_hooks();
-            // A reset that came before the actor began: the alarm would ring after the first message.
+            // A reset may be older than the actor. Its timer would fire only after the first
+            // message.
             self.unpark_if_due().await;
             let looked = self.look_at_budgets().await
                 || self.look_at_task_limits().await
@@ -285,7 +286,7 @@ impl Actor {
             tokio::select! {
                 biased;
                 () = is_ending(&mut ending) => return,
-                // Before anything is decided by those that were.
+                // New rules apply before anything else is decided.
                 Ok(()) = self.questions.rules.changed() => self.questions.rules_stale = true,
                 frame = next_frame(link) => self.on_frame(frame).await,
                 () = ended(exit) => self.on_exit().await,
@@ -293,7 +294,7 @@ impl Actor {
                 () = alarm::reached(unparks_at) => self.unpark_if_due().await,
                 Ok(()) = self.budgets.news.changed() => self.budgets.is_news(),
                 Ok(()) = self.tasks.bell.changed() => self.is_rung(),
-                // Published when the loop begins anew.
+                // Published at the start of the next iteration.
                 Ok(()) = self.noted.changed() => self.last_seq = self.last_seq.max(*self.noted.borrow_and_update()),
                 made = self.worktree.made() => self.worktree_made(made).await,
                 answered = self.hooks.next(), if serve => self.hooks_answered(answered).await,
@@ -305,7 +306,7 @@ impl Actor {
                     Some(Message::CancelChild(order)) => self.cancel_child(order),
                     Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
                     Some(Message::Revive { cooldown, reply }) => {
-                        // Whoever asked may have gone.
+                        // The sender may be gone.
                         let _ = reply.send(self.demand(cooldown));
                     }
                     None => return,
@@ -317,7 +318,7 @@ impl Actor {
         }
     }
 
-    /// Takes over what was committed.
+    /// Takes over a committed change.
     pub(super) fn adopt(&mut self, worker: Worker, facts: &[Fact], last_seq: Option<i64>) {
         self.questions.see(facts);
         self.worker = worker;
@@ -372,7 +373,7 @@ impl Actor {
                 self.waking_since = self.sleeps().then(|| self.waking_since.unwrap_or_else(Instant::now));
                 self.start_runtime().await;
             }
-            // Its hello and the record of its session may both have said that it can be given one.
+            // Both the hello and the record of the session may report that the runtime is ready.
             Action::Prompt { turn }
                 if self.runtime.as_ref().is_some_and(|runtime| runtime.is_asked(turn)) => {}
             Action::Prompt { turn } => match self.prompt(turn).await {
@@ -388,7 +389,7 @@ impl Actor {
                 let asked = self.worker.approvals.get(&request_id).map(|asked| asked.kind);
                 match asked {
                     Some(QuestionKind::Elicitation) => self.answer_elicitation(request_id, option_id).await,
-                    // Over, or a permission request: the runtime knows.
+                    // Closed, or a permission request. The runtime decides which.
                     _ => self.answer_permission(request_id, option_id).await,
                 }
             }
@@ -400,7 +401,7 @@ impl Actor {
         }
     }
 
-    /// The prompt of the open turn, made of its `message.sent`.
+    /// Returns the prompt of the open turn, built from its `message.sent`.
     async fn prompt(&self, turn: u64) -> Result<Option<Command>> {
         let Some(open) = self.worker.turn().filter(|open| open.no == turn) else { return Ok(None) };
         if subagent_failpoint::sabotaged("turn.leak_descriptor") {
@@ -432,7 +433,7 @@ impl Actor {
             let advice = format!("run `subagent worker restart {}`, then send again", self.worker_id);
             return Err(Error::new(Code::AttachmentNotSupported, message).recommend(advice));
         }
-        // Until a turn has ended well, the agent may not have it.
+        // The agent may not have the change until a turn with it has ended well.
         let change = changes.then(|| self.spec.change(self.client_rules()).map(Box::new)).flatten();
         let takes = |runtime: &Runtime| runtime.capabilities.iter().any(|known| known == CHANGE_AGENT);
         if change.is_some() && self.runtime.as_ref().is_some_and(|runtime| !takes(runtime)) {
@@ -444,7 +445,7 @@ impl Actor {
         Ok(Some(Command::Prompt { turn, turn_id, prompt, attachments, change }))
     }
 
-    /// Takes the journal in; a failure of the store is tried again later.
+    /// Reads the journal. Schedules another attempt if the store fails.
     pub(super) async fn ingest_or_retry(&mut self, goal: Goal) -> bool {
         match self.ingest(goal).await {
             Ok(more) => {
@@ -471,13 +472,13 @@ impl Actor {
         self.note(vec![event]).await;
     }
 
-    /// Journals that a hook failed. Returns whether it is stored.
+    /// Stores the failure of a hook as an event. Returns whether it was stored.
     pub(super) async fn note_hook_failed(&mut self, failed: &HookFailed) -> bool {
         let fact = Fact::hook_failed(failed, self.worker.turn().map(|turn| turn.no));
         self.note(vec![fact]).await
     }
 
-    /// Stores facts that change nothing about what the worker does. Returns whether they are stored.
+    /// Stores facts that do not change the worker. Returns whether they were stored.
     pub(super) async fn note(&mut self, facts: Vec<Fact>) -> bool {
         let (id, now, stored) = (self.id, entropy::now(), facts.clone());
         let result = self
@@ -498,7 +499,7 @@ impl Actor {
     }
 }
 
-/// The files that go along with a message.
+/// Parses the attachments of a stored message.
 fn attachments(message: &Value) -> Result<Vec<Attachment>> {
     match message.get("attachments") {
         None => Ok(Vec::new()),

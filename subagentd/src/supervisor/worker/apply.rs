@@ -1,4 +1,4 @@
-//! Storing what has happened to a worker. It cannot be refused, so a full disk only delays it.
+//! Stores what has happened to a worker. It cannot be refused, so a full disk only delays it.
 
 use subagent_protocol::Result;
 use subagent_protocol::time::Timestamp;
@@ -13,13 +13,13 @@ use crate::supervisor::entropy;
 use crate::supervisor::shared::is_ending;
 
 impl Actor {
-    /// Lets the rules decide about an event that no request asked for, and stores the outcome.
+    /// Applies an input that no request caused, and stores the outcome.
     pub(super) async fn apply(&mut self, input: Input) {
-        // Nothing speaks against what has happened.
+        // Without a check, nothing can refuse it.
         let _ = self.apply_if(input, |_, _, _| Ok(())).await;
     }
 
-    /// The same, unless `check` refuses it in the transaction that stores it.
+    /// Like [`Self::apply`], unless `check` refuses it in the transaction that stores it.
     pub(super) async fn apply_if(
         &mut self,
         input: Input,
@@ -70,7 +70,7 @@ impl Actor {
                     return Ok(());
                 }
                 Err(_) if *self.shared.ending.borrow() => return Ok(()),
-                // The change is a fact: it is stored as soon as there is room.
+                // The change has happened, so it is stored as soon as there is room.
                 Err(error) => {
                     tracing::error!(worker = %self.worker_id, %error, "a change cannot be stored; trying again");
                     self.is_blocked(error);
@@ -83,8 +83,8 @@ impl Actor {
         }
     }
 
-    /// Waits until a change that could not be stored is tried again. Meanwhile the actor refuses requests and notices
-    /// the end of its runtime. Returns `false` when the daemon ends.
+    /// Waits before a change that could not be stored is tried again. Meanwhile the actor refuses
+    /// requests and notices the end of its runtime. Returns `false` if the daemon ends.
     async fn pause(&mut self) -> bool {
         let mut ending = self.shared.ending.subscribe();
         let until = Instant::now() + STORE_RETRY;
@@ -104,7 +104,7 @@ impl Actor {
         }
     }
 
-    /// Shows that the process of the runtime has ended. What follows from it is decided later.
+    /// Publishes that the runtime's process has ended. The consequences are handled later.
     pub(super) fn see_end(&mut self) {
         if let Some(runtime) = &mut self.runtime {
             runtime.ended = true;

@@ -1,9 +1,5 @@
-//! The base of the worker's diff: the state of its git work tree when its first turn begins.
-//!
-//! It is taken here and not by the command that sends the first message. Every first turn passes here: of the command
-//! line, the API, tasks of agents, and messages that have waited in a queue while others changed the tree. The sender is
-//! answered before, so nothing of the API waits for git. Git runs in processes of its own, and no failure of it is one of
-//! the turn.
+//! Records the base of the worker's diff: the state of its git work tree when its first turn
+//! begins. A failure of git must not fail the turn.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,11 +12,16 @@ use super::actor::Actor;
 use crate::supervisor::base_folder::base_folder;
 use crate::supervisor::command_run;
 
-/// When `subagent-runtime base`, which has a shorter deadline of its own, is killed.
+/// Time after which `subagent-runtime base` is killed. It has a shorter limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(7);
 
 impl Actor {
-    /// Records the base before the prompt of the first turn is sent. A folder without a repository has none.
+    /// Records the base before the prompt of the first turn is sent. A folder without a repository
+    /// has none.
+    ///
+    /// The actor does this, not the sending command: first turns also come from the API, from tasks
+    /// of agents, and from queued messages, while others change the tree. The sender has its answer
+    /// already, so no request waits for git.
     pub(super) async fn record_base(&self, turn: u64) {
         let folder = base_folder(&self.shared.setup.state_dir, self.worker_id.as_str());
         if turn != 1 || !is_in_repository(&self.cwd) || folder.join(FILE).exists() {
@@ -44,12 +45,13 @@ impl Actor {
     }
 }
 
-/// Looks for what git looks for, without starting it: most folders of tests and scripts have no repository.
+/// Checks for a repository without starting git, because most folders of tests and scripts have
+/// none.
 fn is_in_repository(cwd: &Path) -> bool {
     cwd.ancestors().any(|folder| folder.join(".git").symlink_metadata().is_ok())
 }
 
-/// Notes why there is no base. If that cannot be written there is none either.
+/// Stores the reason for a missing base. If that fails, there is no base either.
 fn missing(folder: &Path, reason: &str) {
     let base = TreeBase::Missing { reason: reason.to_owned() };
     let _ = std::fs::remove_dir_all(folder);

@@ -1,4 +1,5 @@
-//! A batch of the journal on its way into the store: what was read, what it leads to, and what of that may be lost.
+//! A batch of the journal on its way into the store: the records, their consequences, and the
+//! required durability.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -26,12 +27,12 @@ pub(super) struct Draft {
     pub(super) record: RecordType,
     pub(super) payload: Range<usize>,
     pub(super) facts: Vec<Fact>,
-    /// Whether the record belongs to a turn that is only made by its facts.
+    /// Whether the record belongs to a turn that its own facts create.
     pub(super) facts_first: bool,
 }
 
 impl Draft {
-    /// Its row; the body is in the bytes of its batch.
+    /// Returns its row. The body is a slice of the batch.
     pub(super) fn event<'a>(&'a self, bytes: &'a [u8]) -> NewEvent<'a> {
         let payload = bytes.get(self.payload.clone()).and_then(|text| std::str::from_utf8(text).ok());
         NewEvent {
@@ -46,7 +47,7 @@ impl Draft {
     }
 }
 
-/// What a batch leads to.
+/// The consequences of a batch.
 pub(super) struct Taken {
     pub(super) worker: Worker,
     pub(super) watch: Option<Watch>,
@@ -56,27 +57,27 @@ pub(super) struct Taken {
     pub(super) actions: Vec<Action>,
     pub(super) cursor: Cursor,
     pub(super) aside: Aside,
-    /// What the agent reports of itself.
+    /// What the agent reported about itself.
     pub(super) reports: Vec<Report>,
-    /// A runtime that the store has not heard of, and the boot that it was started in.
+    /// A runtime that the store does not know, and the boot id of its start.
     pub(super) incarnation: Option<(u64, String)>,
     pub(super) gap: bool,
     pub(super) changed: bool,
     pub(super) durability: Durability,
-    /// How many records were not understood.
+    /// Number of unreadable records.
     pub(super) misread: u64,
-    /// Whether one says that something is done.
+    /// Whether a record reports activity.
     pub(super) active: bool,
 }
 
-/// A batch that was read, and what it leads to if nothing happens before.
+/// A batch and its consequences, valid if no other change happens before it is stored.
 pub(super) struct Understood {
     pub(super) batch: Batch,
-    /// `None` if nothing but the end of what there is was found.
+    /// `None` if the batch contains no records.
     pub(super) taken: Option<Taken>,
 }
 
-/// What a batch is understood by.
+/// The state from which a batch is interpreted.
 pub(super) struct Basis {
     pub(super) worker: Worker,
     pub(super) watch: Option<Watch>,
@@ -86,7 +87,7 @@ pub(super) struct Basis {
 }
 
 impl Taken {
-    /// What else follows from a record, unless the rules refuse it. Says whether they did not.
+    /// Applies another input that follows from a record. Returns false if the rules refuse it.
     pub(super) fn follows(&mut self, input: Input, facts: &mut Vec<Fact>) -> bool {
         let Ok(step) = self.worker.step(input) else { return false };
         self.worker = step.worker;
@@ -95,7 +96,7 @@ impl Taken {
         true
     }
 
-    /// What the next batch is understood by, if this one leaves everything but the cursor as it was.
+    /// Returns the state for the next batch, if this one changes only the cursor.
     pub(super) fn basis(&self) -> Option<Basis> {
         let aside = &self.aside;
         let is_quiet = !self.changed
@@ -114,7 +115,7 @@ impl Taken {
     }
 }
 
-/// Whether it changes nothing: a loss of power may take it.
+/// Returns whether the record changes no state, so that it may be lost in a power failure.
 pub(super) const fn is_progress(record: RecordType) -> bool {
     matches!(
         record,
@@ -131,7 +132,7 @@ pub(super) const fn is_progress(record: RecordType) -> bool {
 
 pub(super) fn kind(record: &Record<'_>) -> Option<Cow<'static, str>> {
     match record.t {
-        // Nearly all are.
+        // The most frequent kind needs no allocation.
         RecordType::Update if record.k.as_deref() == Some(update::MESSAGE) => {
             Some(Cow::Borrowed(update::MESSAGE))
         }
@@ -150,7 +151,7 @@ pub(super) fn kind(record: &Record<'_>) -> Option<Cow<'static, str>> {
     }
 }
 
-/// Where the body lies in the batch, so that it goes into the database without a copy.
+/// Returns the position of the body in the batch, so that it is stored without a copy.
 pub(super) fn payload_range(bytes: &[u8], record: &Record<'_>) -> Range<usize> {
     let Some(body) = record.b else { return 0..0 };
     let start = body.get().as_ptr().addr() - bytes.as_ptr().addr();

@@ -1,5 +1,5 @@
-//! A worker whose files cannot be used. The actor tries again every second and refuses requests with the reason, so
-//! that no request waits without end.
+//! A worker whose files cannot be used. The actor retries every second and refuses requests with
+//! the reason, so that no request waits without a limit.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::{Demand, Message};
 
-/// Requests wait for a shorter failure and are refused after a longer one.
+/// Requests wait during a shorter failure and are refused during a longer one.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The failure that keeps an actor from serving.
@@ -21,27 +21,28 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
-    /// Whether it has lasted so long that requests are refused.
+    /// Returns whether it has lasted long enough to refuse requests.
     pub(super) fn is_told(&self) -> bool {
         self.since.elapsed() >= PATIENCE
     }
 }
 
 impl Actor {
-    /// Keeps the latest reason, and since when there is one.
+    /// Stores the latest error, and keeps the time of the first one.
     pub(super) fn is_blocked(&mut self, error: Error) {
         let since = self.blocked.as_ref().map_or_else(Instant::now, |blocked| blocked.since);
         self.blocked = Some(Blocked { since, error });
     }
 
-    /// Why a worker without a connected runtime cannot go on: its runtime cannot be reached, or its end not stored.
+    /// Returns why a worker without a connected runtime cannot go on: its runtime cannot be
+    /// reached, or its end cannot be stored.
     pub(super) fn obstacle(&self) -> Option<Error> {
         let gone = self.runtime.as_ref().is_none_or(|runtime| runtime.ended);
         let blocked = self.blocked.as_ref().filter(|_| gone)?;
         Some(blocked.error.clone())
     }
 
-    /// Answers a message with the reason why nothing is done.
+    /// Answers a message with the error.
     pub(super) fn refuse_message(&self, message: Message) {
         match message {
             Message::Order(order) => self.refuse(order.reply),
@@ -49,7 +50,7 @@ impl Actor {
             Message::Limits(order) => self.refuse(order.reply),
             Message::CancelChild(order) => self.refuse(order.reply),
             Message::Revive { reply, .. } => {
-                // The client may have gone.
+                // The client may be gone.
                 let _ = reply.send(Demand::Needless);
             }
             Message::Forbidden { what } => {
@@ -58,14 +59,14 @@ impl Actor {
         }
     }
 
-    /// Answers a request with the reason why nothing is done.
+    /// Answers a request with the error.
     fn refuse<T>(&self, reply: oneshot::Sender<Result<T>>) {
         let Some(Blocked { error, .. }) = &self.blocked else { return };
         let mut error = error.clone().with("workerId", self.worker_id.as_str()).retryable();
         if !error.details.contains_key("recommendedAction") {
             error = error.recommend("look at `subagent doctor`; the daemon tries again every second");
         }
-        // The client may have gone.
+        // The client may be gone.
         let _ = reply.send(Err(error));
     }
 }

@@ -1,6 +1,5 @@
-//! Budgets of a worker at work: when its time is used up, and the cancel of its turn where that is what follows.
-//!
-//! What was used is the store's, what follows from it the core's. Here is the clock, and the change of the worker's limits.
+//! Budgets in a worker's actor: the timer of the time limit, the cancel of a turn, and changes of
+//! limits. The store accounts usage, and `core` decides what follows.
 
 use std::time::Duration;
 
@@ -21,36 +20,36 @@ use crate::steady::steady;
 use crate::store::{Durability, Once, OwnerCheck, Tx, accounts};
 use crate::supervisor::entropy;
 
-/// After a failure of the store it is looked at again so much later.
+/// Delay after a failure of the store.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
-/// Somebody changes what the worker may use.
+/// A request to change a worker's limits.
 pub(in crate::supervisor) struct LimitOrder {
-    /// The owner handle that came along.
+    /// The owner handle of the request.
     pub(in crate::supervisor) owner: OwnerCheck,
-    /// The idempotency key, with what tells this request from another one.
+    /// The idempotency key and the fingerprint of the request.
     pub(in crate::supervisor) key: Option<(String, String)>,
-    /// What is changed.
+    /// The limits to change.
     pub(in crate::supervisor) change: LimitsChange,
-    /// What the worker is called.
+    /// The label of the worker.
     pub(in crate::supervisor) label: String,
-    /// Where the response goes.
+    /// Receives the response or error.
     pub(in crate::supervisor) reply: oneshot::Sender<Result<Value>>,
 }
 
-/// What the actor knows of its budgets.
+/// Budget state of an actor.
 pub(super) struct Budgets {
-    /// Whether something is limited.
+    /// Whether any limit applies.
     limited: bool,
-    /// Whether they are to be looked at.
+    /// Whether the budgets must be checked.
     stale: bool,
-    /// When to look at them again.
+    /// When to check them again.
     pub(super) at: Option<Instant>,
-    /// Those that are also others' and stood against their open turns when it was last looked at.
+    /// Shared budgets that were exhausted at the last check.
     over: Vec<(Scope, Option<WorkerId>)>,
-    /// Whether time ran then that others may use up, too.
+    /// Whether time on a shared budget was running at the last check.
     shares_time: bool,
-    /// Told when those of others, too, have changed, or are used up.
+    /// Notified when shared budgets were changed or are exhausted.
     pub(super) news: watch::Receiver<u64>,
 }
 
@@ -59,24 +58,24 @@ impl Budgets {
         Self { limited: true, stale: true, at: None, over: Vec::new(), shares_time: false, news }
     }
 
-    /// Sees what was committed.
+    /// Updates the state from committed facts.
     pub(super) fn see(&mut self, facts: &[Fact]) {
         self.stale |= self.limited && facts.iter().any(|fact| matches!(fact, Fact::Spent(_)));
     }
 
-    /// Whether something is news that was not looked at.
+    /// Returns whether there is an unseen change of shared budgets.
     pub(super) fn has_news(&self) -> bool {
         self.news.has_changed().unwrap_or(false)
     }
 
-    /// They are to be looked at, whether something was limited or not.
+    /// Requires a check, even if no limit applied before.
     pub(super) fn is_news(&mut self) {
         self.stale = true;
     }
 }
 
 impl Actor {
-    /// Looks at the budgets if something has happened to them. Says whether something is to be done now.
+    /// Checks the budgets if necessary. Returns whether there is work to do now.
     pub(super) async fn look_at_budgets(&mut self) -> bool {
         if !self.budgets.stale || !self.settled || self.retry.is_some() {
             return false;
@@ -101,7 +100,7 @@ impl Actor {
         self.budgets.at = Some(Instant::now() + STORE_RETRY);
     }
 
-    /// The accounts, with what there was to tell of them told.
+    /// Returns the accounts, after storing the pending budget events.
     async fn tell_budgets(&mut self) -> Result<Accounts> {
         let id = self.id;
         let known = self.shared.store.read(move |connection| accounts::accounts(connection, id)).await?;
@@ -126,16 +125,16 @@ impl Actor {
         self.worker.queue.gated = self.budgets.limited || self.tasks.is_task();
         let over = accounts.cancels_others(now);
         if over.iter().any(|one| !self.budgets.over.contains(one)) {
-            // It is used up for all whose account it is.
+            // The budget is exhausted for all workers that share it.
             self.shared.budgets.send_modify(|changes| *changes += 1);
         }
         self.budgets.over = over;
         let runs = runs(&self.worker);
         self.time_runs(runs && accounts.shares_time());
         let left = accounts.left(now).filter(|_| self.budgets.limited && runs);
-        // A moment later than it is used up, not earlier.
+        // One millisecond after the limit, never before it.
         let left = left.and_then(|millis| millis.checked_add(1)).map(Duration::from_millis);
-        // One that lies beyond all time never comes.
+        // A time that overflows the clock means no timer.
         self.budgets.at = left.and_then(|left| Instant::now().checked_add(left));
         let open = self.worker.turn().is_some_and(|turn| turn.cancel.is_none());
         match accounts.cancels(now).filter(|_| open) {
@@ -147,14 +146,15 @@ impl Actor {
         }
     }
 
-    /// Time runs that others may use up, too, or does not. When it has stopped, theirs is used up earlier than they know.
+    /// Updates whether time on a shared budget runs. When it stops, the others' timers are too
+    /// late.
     fn time_runs(&mut self, shares: bool) {
         if std::mem::replace(&mut self.budgets.shares_time, shares) && !shares {
             self.shared.budgets.send_modify(|changes| *changes += 1);
         }
     }
 
-    /// Opens the turn of the first message that waits, or has all of them wait on.
+    /// Opens the turn of the first queued message, or pauses the queue.
     async fn open_queued(&mut self) -> bool {
         if !self.worker.waits_to_open() {
             return false;
@@ -166,7 +166,7 @@ impl Actor {
         };
         match self.apply_if(opens, check).await {
             Ok(()) => true,
-            // A task of a tree of which as many run as may: it is rung when one of them does not any more.
+            // The task tree has no free slot. The actor is notified when one becomes free.
             Err(error) if error.code == Code::WorkerBusy => false,
             Err(error) if matches!(error.code, Code::BudgetExceeded | Code::BudgetUnknown) => {
                 self.apply(Input::OpenQueued { refused: Some(error) }).await;
@@ -205,14 +205,14 @@ impl Actor {
                 self.adopt(self.worker.clone(), &[], last(&added));
                 self.budgets.is_news();
                 if self.tasks.gives() {
-                    // It is their tasks', too.
+                    // Tasks of the worker share its budget.
                     self.shared.budgets.send_modify(|changes| *changes += 1);
                 }
             }
             response
         });
         subagent_failpoint::hit("budget.after_commit");
-        // Whoever asked may have gone.
+        // The client may be gone.
         let _ = reply.send(result);
     }
 }

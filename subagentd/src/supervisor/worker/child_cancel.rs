@@ -1,6 +1,5 @@
-//! Canceling a session that the agent runs below its own: its runtime is told, and tells the agent.
-//!
-//! Nothing is stored: what becomes of such a session is the agent's to tell, and to be told twice harms nobody.
+//! Cancels a child session of the agent through the runtime. Stores nothing: the agent reports the
+//! outcome, and a second cancel is harmless.
 
 use subagent_protocol::frame::{CANCEL_CHILD, Command, Refusal};
 use subagent_protocol::{Code, Error, Result};
@@ -10,11 +9,11 @@ use super::actor::Actor;
 use super::runtime::Asked;
 use crate::core::worker::{State, stopped_for_good};
 
-/// Somebody cancels such a session.
+/// A request to cancel a child session.
 pub(in crate::supervisor) struct ChildCancel {
-    /// The agent's id of it.
+    /// The agent's id of the session.
     pub(in crate::supervisor) session_id: String,
-    /// Told when the agent is told. Ends without a word where the runtime is lost before it has answered.
+    /// Answered when the agent got the request. Dropped if the runtime is lost before.
     pub(in crate::supervisor) reply: oneshot::Sender<Result<()>>,
 }
 
@@ -22,13 +21,13 @@ impl Actor {
     pub(super) fn cancel_child(&mut self, order: ChildCancel) {
         let ChildCancel { session_id, reply } = order;
         if reply.is_closed() {
-            // Whoever asked was told that the runtime cannot be reached.
+            // The request has already timed out.
             return;
         }
         match self.may_cancel_child() {
             Ok(()) => self.tell(Command::CancelChild { session_id }, Asked::CancelChild(reply)),
             Err(error) => {
-                // Whoever asked may have gone.
+                // The client may be gone.
                 let _ = reply.send(Err(error));
             }
         }
@@ -53,7 +52,7 @@ impl Actor {
     }
 }
 
-/// The runtime did not take the command.
+/// Returns the error for a command that the runtime refused.
 pub(super) fn refused(refusal: &Refusal) -> Error {
     match refusal {
         Refusal::NoSuchSession => not_found(),
@@ -67,7 +66,7 @@ pub(super) fn refused(refusal: &Refusal) -> Error {
     }
 }
 
-/// The runtime was not told, or has not answered.
+/// Returns the error for a runtime that cannot be reached or did not answer.
 pub(in crate::supervisor) fn broken() -> Error {
     Error::new(Code::BackendSocketUnreachable, "the worker's runtime cannot be reached just now; try again")
         .retryable()

@@ -1,6 +1,5 @@
-//! Files and terminals under the rules of the owner: which requests the runtime asks about, and what it is answered.
-//!
-//! A worker with rules must not run in a runtime that does not ask: one of an older version is ended.
+//! Rules for files and terminals of the client: which requests the runtime asks about, and the
+//! answers. A worker with rules must not use a runtime that does not ask: an older one is ended.
 
 use subagent_protocol::frame::{CLIENT_RULES, Command, Phase, RuntimeHello};
 use subagent_protocol::ids::RequestId;
@@ -14,14 +13,15 @@ use crate::store::decided;
 use crate::supervisor::policy::Watch;
 
 impl Actor {
-    /// What a runtime asks about. Rules that cannot be read are asked about everything: then nothing is answered by them.
+    /// Returns what a runtime asks about. If the stored rules are unreadable, it asks about
+    /// everything, and the owner answers.
     pub(super) fn client_rules(&self) -> Option<ClientRules> {
         self.spec.policy.as_ref()?;
         let all = || ClientRules { read: true, edit: true, execute: true, guarded: Vec::new() };
         Some(self.watch.as_ref().map_or_else(all, Watch::client_rules))
     }
 
-    /// Tells the runtime what was decided, and by which rule.
+    /// Sends a decision to the runtime, with the rule that made it.
     pub(super) async fn answer_permission(&mut self, request_id: RequestId, option_id: Option<String>) {
         let mut rule = None;
         if self.watch.is_some() {
@@ -39,14 +39,14 @@ impl Actor {
         self.command(Command::Answer { request_id, option_id, rule });
     }
 
-    /// The same as [`Self::ends_without_rules`] for a runtime that nothing was given yet, before its journal says that the
-    /// worker has started. What another one did is in its journal, and is taken in first.
+    /// Like [`Self::ends_without_rules`], for a runtime that got no prompt yet, before its journal
+    /// reports that the worker has started. Journal records of other runtimes are read first.
     pub(super) async fn starts_without_rules(&mut self, hello: &RuntimeHello) -> bool {
         let starts = self.worker.link == Link::Starting || self.worker.state == State::Starting;
         starts && hello.incarnation == self.incarnation && self.ends_without_rules(hello).await
     }
 
-    /// Ends a runtime that would do for the agent what the rules deny. Whether it is one.
+    /// Ends a runtime that would execute what the rules deny. Returns whether it did.
     pub(super) async fn ends_without_rules(&mut self, hello: &RuntimeHello) -> bool {
         let asks = hello.capabilities.iter().any(|known| known == CLIENT_RULES);
         let ends = matches!(hello.phase, Phase::Ending | Phase::Failed { .. });

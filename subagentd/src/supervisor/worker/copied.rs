@@ -1,5 +1,5 @@
-//! A worker that came with a copied state dir: it is stopped, without a look at any process. Its runtime, its agent, its
-//! session and its working folder are the original's.
+//! Stops a worker that came with a copied state dir. Must not touch processes: its runtime, agent,
+//! session and working folder belong to the original.
 
 use serde_json::json;
 use subagent_protocol::event::EventType;
@@ -10,9 +10,9 @@ use crate::core::worker::{Link, State};
 use crate::core::{Fact, Input};
 
 impl Actor {
-    /// Takes in what the copied journal says, and stops the worker. Interrupted, it is done again by the next daemon.
+    /// Reads the copied journal and stops the worker. If interrupted, the next daemon repeats it.
     pub(super) async fn retire_copy(&mut self) {
-        // Nothing that carries the worker's marker is this daemon's to end.
+        // Processes with the worker's marker belong to the original.
         self.swept = true;
         if !self.ingest_or_retry(Goal::End).await {
             return;
@@ -25,7 +25,7 @@ impl Actor {
             Fact::Event { event_type: EventType::WorkerLost, data: json!({ "reason": reason }), turn: None };
         self.note(vec![lost, Fact::LastError(Some(error))]).await;
         self.apply(Input::Stop).await;
-        // What the rules wanted done was for a runtime that is not this daemon's.
+        // Actions of the rules would be for the original's runtime.
         self.todo.clear();
         self.worker.link = Link::None;
         if matches!(self.worker.state, State::Stopping(_)) {

@@ -1,5 +1,5 @@
-//! An answer to an elicitation on its way to the runtime: what was filled in is read from the store when it is said, and
-//! kept nowhere else.
+//! Sends the answer to an elicitation to the runtime. The content is read from the store when it is
+//! sent, and kept nowhere else.
 
 use serde_json::{Map, Value};
 use subagent_protocol::frame::Command;
@@ -21,14 +21,15 @@ impl Actor {
             tracing::error!(worker = %self.worker_id, %request_id, "a stored answer is not understood");
             return self.apply(Input::AnswerRefused { request_id }).await;
         };
-        // A runtime that cannot take it has never asked: only one that another program wrote can come here.
+        // Runtimes that cannot take answers do not ask, so the request was written by another
+        // program.
         if !self.takes_elicitations() {
             return self.apply(Input::AnswerRefused { request_id }).await;
         }
         let asked = request_id.clone();
         let stored = self.shared.store.read(move |connection| questions::content(connection, &asked)).await;
         let content = match stored {
-            // It is over already.
+            // The question is closed.
             Ok(None) => return,
             Ok(Some(content)) => content,
             Err(error) => {

@@ -1,4 +1,5 @@
-//! How a worker loses its runtime: its process ends, what it wrote is taken, and what it left behind is waited for.
+//! The loss of a runtime: its process ends, its journal is read to the end, and its remaining
+//! processes are waited for.
 
 use std::time::Duration;
 
@@ -12,11 +13,11 @@ use crate::core::worker::State;
 use crate::supervisor::{locks, process, strays};
 
 impl Actor {
-    /// The runtime's process has ended.
+    /// Handles the end of the runtime's process.
     pub(super) async fn on_exit(&mut self) {
         self.see_end();
         if let Some(mut child) = self.runtime.as_mut().and_then(|runtime| runtime.child.take()) {
-            // It has ended, so this does not wait.
+            // The process has ended, so this does not block.
             if let Err(error) = child.wait() {
                 tracing::warn!(worker = %self.worker_id, %error, "a runtime could not be reaped");
             }
@@ -30,7 +31,7 @@ impl Actor {
                 tracing::error!(worker = %self.worker_id, "a runtime has ended and its lock is held; looking again");
                 self.look_again();
             }
-            // The directory was removed under us: nobody can hold a lock in it.
+            // The directory was removed, so no process holds a lock in it.
             Err(_) if !locks::directory_exists(&self.directory) => self.gone().await,
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "a runtime's lock cannot be looked at");
@@ -48,7 +49,7 @@ impl Actor {
         }
     }
 
-    /// No runtime lives: what it wrote is taken, and what was open is ended.
+    /// Reads the journal to the end and closes what was open. No runtime may be alive.
     pub(super) async fn gone(&mut self) {
         if subagent_failpoint::sabotaged("gone.ignore") {
             self.runtime = None;
@@ -63,7 +64,7 @@ impl Actor {
         let lost =
             Error::new(Code::RuntimeLost, "the worker's runtime died before the options were set; try again");
         self.fail_settings(&lost.retryable());
-        // Before anybody is told, and before a daemon that is started anew would not look for it any more.
+        // Before the event is visible, and before a restarted daemon would no longer look for it.
         subagent_failpoint::hit("gone.before_unlink");
         let _ = std::fs::remove_file(&self.socket);
         subagent_failpoint::hit("gone.before_commit");
@@ -74,7 +75,7 @@ impl Actor {
         {
             turn.dispatching = false;
         }
-        // What cannot be read may have been the record of a prompt, as after a reboot.
+        // The unreadable part may have contained the record of a prompt, as after a reboot.
         let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str()) || self.damaged;
         self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;
         subagent_failpoint::hit("gone.after_commit");
@@ -82,7 +83,7 @@ impl Actor {
         self.plan_revival();
     }
 
-    /// A worker counts as stopped, and its guard as gone, only when that has ended everything.
+    /// Reports a worker as stopped, and its guard as gone, only after all its processes have ended.
     pub(super) async fn check_leftovers(&mut self) {
         self.leftovers = None;
         if self.runtime.is_some() {
@@ -94,7 +95,7 @@ impl Actor {
         };
         if free {
             self.end_strays().await;
-            // Only now: until then what is left is still the agent's, not the owner's.
+            // Only now: until then, remaining processes belong to the agent, not to the owner.
             self.shared.set_guard(&self.worker_id, None);
             if matches!(self.worker.state, State::Stopping(_)) && self.end_worktree().await {
                 self.apply(Input::NothingLeft).await;
@@ -106,8 +107,9 @@ impl Actor {
         }
     }
 
-    /// Ends what the last runtime and its guard left if nobody proved that nothing is left. To be called when both locks
-    /// are free, and before the next runtime: its processes have another marker.
+    /// Ends processes of the last runtime and its guard, unless the guard proved that there are
+    /// none. Call it while both locks are free, and before the next runtime, whose processes have
+    /// another marker.
     pub(super) async fn end_strays(&mut self) {
         if self.clean_end || self.swept || self.incarnation == 0 {
             return;

@@ -1,7 +1,6 @@
-//! Hibernation: when an idle agent is ended, what stands in the way, and who wakes it.
-//!
-//! The clock runs while the runtime is ready and nothing of the worker is open; whatever people do with it, and whatever the
-//! agent does of its own accord, sets it back.
+//! Hibernation: when an idle agent is ended, what prevents it, and what wakes it. The idle timer
+//! runs while the runtime is ready and the worker has nothing open. Requests and activity of the
+//! agent reset it.
 
 use std::time::Duration;
 
@@ -16,11 +15,11 @@ use crate::core::worker::{Hibernation, Link, State};
 use crate::store::{Durability, Tx};
 use crate::supervisor::{entropy, environment};
 
-/// What agents tell while they do nothing.
+/// Kinds of updates that agents send while they are idle.
 const IDLE_KINDS: [&str; 6] =
     ["usage", "session_info", "available_commands", "mode", "config_option", "notice"];
 
-/// Whether a record says that the agent, or somebody with it, does something.
+/// Returns whether a record reports activity of the agent or of a client with it.
 pub(super) fn is_activity(record: &Record<'_>) -> bool {
     match record.t {
         RecordType::Update => !record.k.as_deref().is_some_and(|kind| IDLE_KINDS.contains(&kind)),
@@ -30,12 +29,12 @@ pub(super) fn is_activity(record: &Record<'_>) -> bool {
 }
 
 impl Actor {
-    /// Something was done: the clock starts anew.
+    /// Resets the idle timer.
     pub(super) fn is_active(&mut self) {
         self.active_at = Instant::now();
     }
 
-    /// When the agent is to be ended, unless something happens before.
+    /// Returns when the agent is to be ended, unless something happens before.
     pub(super) fn hibernate_at(&self) -> Option<Instant> {
         let timeout = Duration::from_millis(self.spec.idle_timeout_ms?);
         let listens = self.runtime.as_ref().is_some_and(super::runtime::Runtime::listens);
@@ -43,11 +42,11 @@ impl Actor {
         if !may || self.hibernation_obstacle().is_some() {
             return None;
         }
-        // One that lies beyond all time never comes.
+        // A time that overflows the clock means no timer.
         self.active_at.checked_add(timeout)
     }
 
-    /// Why the agent cannot be ended although it is to be, when it is idle.
+    /// Returns why an idle agent cannot be ended despite an idle timeout.
     pub(super) fn hibernation_obstacle(&self) -> Option<&'static str> {
         self.spec.idle_timeout_ms?;
         let runtime = self.runtime.as_ref().filter(|runtime| runtime.version.is_some())?;
@@ -74,7 +73,7 @@ impl Actor {
                 self.adopt(step.worker, &step.facts, None);
                 self.todo.extend(step.actions);
             }
-            // Nothing has happened yet, and nobody waits for it: once more when the agent was idle for as long again.
+            // Nothing has happened yet. The next attempt follows after another idle timeout.
             Err(error) => {
                 tracing::warn!(worker = %self.worker_id, %error, "a hibernation cannot be stored");
                 self.is_active();
@@ -83,12 +82,12 @@ impl Actor {
         subagent_failpoint::hit("hibernate.after_commit");
     }
 
-    /// Whether an agent was ended, or is being ended, that can be had back.
+    /// Returns whether the agent hibernates or is about to.
     pub(super) fn sleeps(&self) -> bool {
         self.worker.hibernation != Hibernation::None
     }
 
-    /// Keeps an order for the agent until it is awake, and wakes it.
+    /// Queues an order until the agent is awake, and wakes it.
     pub(super) async fn wake_for(&mut self, order: SetOrder) {
         let (owner, controller, key) = (order.owner.clone(), self.controller.clone(), order.key.clone());
         let allowed = self.shared.store.write(Durability::Full, 1, move |tx: &mut Tx<'_>| {
@@ -100,12 +99,12 @@ impl Actor {
         });
         match allowed.await {
             Ok(None) => self.sleeping.push(order),
-            // What was carried out before is answered, and what is refused is so again.
+            // A repetition gets its stored result, and a refused order its error.
             Ok(Some(_)) | Err(_) => self.set_awake(order).await,
         }
     }
 
-    /// Wakes an agent that orders wait for, and hands them on when it is awake, or cannot be woken.
+    /// Wakes the agent for queued orders. Executes them when it is awake or cannot be woken.
     pub(super) async fn look_after_sleepers(&mut self) {
         self.sleeping.retain(|order| !order.reply.is_closed());
         if self.sleeping.is_empty() {
@@ -114,7 +113,7 @@ impl Actor {
         let stopping = matches!(self.worker.state, State::Stopping(_) | State::Stopped);
         match self.worker.link {
             Link::None if self.sleeps() && environment::read(&self.environment).is_ok() => {
-                // Only the link changes, which is not stored.
+                // This changes only the link, which is not stored.
                 if let Ok(step) = self.worker.step(Input::Wake) {
                     self.worker = step.worker;
                     self.todo.extend(step.actions);

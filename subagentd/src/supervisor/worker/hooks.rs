@@ -1,6 +1,6 @@
-//! The hooks of held permission requests: started for each request that is held, and ended when it is not any more.
-//!
-//! What runs follows from the stored state alone, so a new daemon runs the hooks of held requests again.
+//! Hooks of held permission requests: started for each held request, aborted when it is no longer
+//! held. Which hooks run follows from the stored state, so a new daemon runs those of held requests
+//! again.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::core::decision::{Choice, HooksOutcome};
 use crate::supervisor::hooks::{self, Answered, Asker, Heard};
 use crate::supervisor::policy::choice_of;
 
-/// After a failure of the store the hooks of a request run again so much later.
+/// Delay before the hooks of a request run again after a failure of the store.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
 impl Actor {
-    /// Starts the hooks of requests that are held, and ends those of requests that are not.
+    /// Starts the hooks of held requests and aborts those of others.
     pub(super) fn look_after_hooks(&mut self) {
         if !self.settled {
             return;
@@ -61,7 +61,7 @@ impl Actor {
         }
     }
 
-    /// The hooks of a request have answered.
+    /// Applies the answer of a request's hooks.
     pub(super) async fn hooks_answered(&mut self, (request_id, heard): Answered) {
         self.hooks.by_request.remove(&request_id);
         let heard = match heard {
@@ -77,13 +77,13 @@ impl Actor {
         subagent_failpoint::hit("decision.after_commit");
     }
 
-    /// They run again, because the request is still held.
+    /// The hooks run again, because the request is still held.
     fn hooks_failed(&self, request_id: &RequestId, error: &Error) {
         tracing::error!(worker = %self.worker_id, %request_id, %error, "hooks could not be run; trying again");
     }
 
-    /// What follows from what the hooks and the rules say now: the strictest, but that a hook of the user may allow what would
-    /// be asked.
+    /// Combines the answer of the hooks with the current policy. The strictest verdict wins, except
+    /// that a user's hook may allow what would ask.
     fn outcome(&self, heard: Heard) -> HooksOutcome {
         let ruled = self.watch.as_ref().and_then(|watch| watch.judge(&heard.asked));
         let asked = serde_json::from_str::<ApprovalRequested>(&heard.asked).ok();

@@ -1,5 +1,5 @@
-//! What the actor does about questions that wait: it decides those whose time is over, and those that a rule answers which
-//! was added since.
+//! Pending questions in the actor: decides those whose time is over, and those that a new rule
+//! answers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,37 +24,37 @@ use crate::supervisor::agent_change::Changed;
 use crate::supervisor::policy::{self, Watch};
 use crate::supervisor::{entropy, views};
 
-/// After a failure of the store it is asked again so much later.
+/// Delay after a failure of the store.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
-/// What is known of questions and rules beside the rules' state.
+/// State of questions and rules that the state machine does not track.
 pub(super) struct Questions {
-    /// Until when questions wait, the earliest first; some of them may be over.
+    /// Deadlines of questions, earliest first. Some questions may be closed already.
     deadlines: Vec<(RequestId, Timestamp)>,
-    /// Whether more may be stored than is known.
+    /// Whether the store may contain further deadlines.
     stale: bool,
-    /// Changes of rules, of all workers.
+    /// Notifies about changes of owner rules of any worker.
     pub(super) rules: watch::Receiver<u64>,
-    /// Whether the rules are to be read anew, and what waits is to be held against them.
+    /// Whether the rules must be read again and applied to pending requests.
     pub(super) rules_stale: bool,
-    /// When the store is asked again after it failed.
+    /// When to ask the store again after a failure.
     again: Option<Instant>,
 }
 
-/// The rules of a worker as they are stored.
+/// The stored rules of a worker.
 pub(super) struct Rules {
     watch: Option<Watch>,
-    /// Whether there are any that decisions became.
+    /// Whether there are owner rules.
     any: bool,
 }
 
 impl Questions {
-    /// Of a worker that is just taken up: nothing is known yet.
+    /// Initial state of an adopted worker, before anything was read.
     pub(super) fn new(rules: watch::Receiver<u64>) -> Self {
         Self { deadlines: Vec::new(), stale: true, rules, rules_stale: true, again: None }
     }
 
-    /// Takes notice of what was stored.
+    /// Updates the state from committed facts.
     pub(super) fn see(&mut self, facts: &[Fact]) {
         self.stale |= facts
             .iter()
@@ -63,7 +63,7 @@ impl Questions {
 }
 
 impl Actor {
-    /// How long it is until the next question is decided, unless somebody decides it before.
+    /// Returns the question that expires next, its outcome and its deadline.
     fn expires(&self) -> Option<(RequestId, OnTimeout, Timestamp)> {
         let on_timeout = self.spec.answer_time?.on_timeout;
         if !self.settled || self.retry.is_some() || self.questions.again.is_some() {
@@ -80,7 +80,7 @@ impl Actor {
         Some((next.0.clone(), on_timeout, next.1))
     }
 
-    /// When something is to be done about questions.
+    /// Returns when questions need attention next.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         if self.questions.again.is_some() {
             return self.questions.again;
@@ -90,7 +90,7 @@ impl Actor {
         Instant::now().checked_add(Duration::from_millis(left))
     }
 
-    /// Decides the question whose time is over, if there is one; the next one follows.
+    /// Decides an expired question, if there is one. The next one follows in the next iteration.
     pub(super) async fn expire(&mut self) {
         self.questions.again.take_if(|again| *again <= Instant::now());
         let Some((request_id, on_timeout, deadline)) = self.expires() else { return };
@@ -111,7 +111,7 @@ impl Actor {
         subagent_failpoint::hit("decision.after_commit");
     }
 
-    /// What it is to deny this question.
+    /// Returns the denial that fits this question.
     async fn denial(&self, request_id: &RequestId) -> Result<Expiry> {
         let (id, asked) = (self.id, request_id.clone());
         let read = self
@@ -125,7 +125,7 @@ impl Actor {
         })
     }
 
-    /// Reads what is stored and not known yet, and answers what a new rule answers.
+    /// Reads new deadlines, and applies changed rules to pending requests.
     pub(super) async fn look_after_questions(&mut self) {
         if self.questions.again.is_some() {
             return;
@@ -139,7 +139,8 @@ impl Actor {
         }
         if self.questions.rules_stale && self.settled {
             match self.read_rules().await {
-                // Also those of its own may not have been read before.
+                // Even if the owner rules did not change, the policy may have been unreadable
+                // before.
                 Ok(_) => self.judge_again().await,
                 Err(error) => self.tries_again(&error),
             }
@@ -151,16 +152,13 @@ impl Actor {
         self.questions.again = Some(Instant::now() + STORE_RETRY);
     }
 
-    /// Has the rules be those that are stored, and says whether there are any that decisions became.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
+    /// Reads the stored rules. Returns whether there are owner rules.
     pub(super) async fn read_rules(&mut self) -> Result<bool> {
         let rules = self.shared.store.read(self.rules_that_are_stored()).await?;
         Ok(self.take_rules(rules))
     }
 
-    /// The query for them.
+    /// Returns the query for the stored rules.
     pub(super) fn rules_that_are_stored(&self) -> impl FnOnce(&Connection) -> Result<Rules> + Send + use<> {
         let (id, known) = (self.id, self.watch.is_some());
         let turn = self.worker.turn().map(|open| open.no);
@@ -170,7 +168,7 @@ impl Actor {
             let workspace = owner_rules::workspace_of(connection, id)?;
             let mut watch = Watch::of(spec.as_ref(), &added, &workspace, Path::new(&cwd));
             if let (false, Some(watch), Some(turn)) = (known, &mut watch, turn) {
-                // What was told of the open turn before there were rules.
+                // The calls of the open turn from before there were rules.
                 tool_calls::told(connection, id, turn, |record, body| watch.recall(record, body))?;
             }
             Ok(Rules { watch, any: added.any() })
@@ -185,14 +183,14 @@ impl Actor {
         rules.any
     }
 
-    /// What came with a turn that was opened is stored.
+    /// Takes over a definition that was stored with the opened turn.
     pub(super) fn take_changed(&mut self, changed: Option<Changed>) {
         let Some(Changed { spec, watch, any }) = changed else { return };
         self.spec = *spec;
         self.questions.rules_stale = self.take_rules(Rules { watch, any });
     }
 
-    /// Holds the requests that wait against the rules.
+    /// Applies the policy to pending requests.
     async fn judge_again(&mut self) {
         let waits = self.worker.approvals.values().any(|asked| asked.approval == Approval::Pending);
         let Some(watch) = self.watch.clone().filter(|_| waits) else {
@@ -219,7 +217,7 @@ impl Actor {
     }
 }
 
-/// The option that denies a request; `cancelled` where none does.
+/// Returns the option that denies a request, or `cancelled` if there is none.
 fn denied(row: &ApprovalRow) -> Choice {
     let options = views::approval_view(row).options;
     let decide = |word: &str| Decide { decision: Some(word.to_owned()), ..Decide::default() };

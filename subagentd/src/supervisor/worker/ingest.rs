@@ -1,6 +1,5 @@
-//! Taking the journal in: each record becomes one row, and what it means is decided by the rules.
-//!
-//! While a batch is being stored that only tells of progress, the next one is read and understood.
+//! Reads the journal into the store: each record becomes one row, and `core` decides its meaning.
+//! While a batch with only progress is being stored, the next batch is read and interpreted.
 
 use serde::Deserialize;
 use subagent_protocol::budget::Money;
@@ -34,42 +33,44 @@ use crate::supervisor::entropy;
 use crate::supervisor::hooks::are_asked;
 use crate::supervisor::journal::{self, Batch};
 
-/// An agent that floods must not keep the actor from its other work: after so many batches it looks around.
+/// Maximum number of batches in a row, so that a flooding agent does not block the actor.
 const TURN_BATCHES: usize = 4;
 
-/// How far the journal is taken in.
+/// How far the journal is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Goal {
-    /// A fair share.
+    /// A limited number of batches.
     Some,
-    /// At least up to this record.
+    /// At least up to the record with this number.
     Record(u64),
-    /// To the end: the writer is gone.
+    /// To the end, because the writer is gone.
     End,
 }
 
-/// After two the session is given up.
+/// Failed restores after which the session is given up.
 const MOST_RESTORE_FAILURES: usize = 2;
 
-/// What records say of the runtime and not to the rules.
+/// Content of records that concerns the actor, not the rules.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     pub(crate) session_id: Option<String>,
-    /// Why the agent could not be brought to restore the session.
+    /// Why the agent could not restore the session.
     pub(crate) restore_failure: Option<String>,
     pub(crate) guard: Option<ProcessId>,
-    /// Options that were set, or could not be.
+    /// Options that were set or refused.
     pub(crate) set: Vec<OptionSet>,
-    /// The guard's proof was among them.
+    /// Whether the newest record is the guard's proof.
     pub(crate) ended: bool,
-    /// Whether the session holds a prompt with what the definition adds; `None` when nothing was said of it.
+    /// Whether the session contains a prompt with the definition's instructions. `None` if
+    /// unchanged.
     pub(crate) instructed: Option<bool>,
-    /// Mode and model in which a new session began.
+    /// Mode and model at the start of a new session.
     pub(crate) began: Option<Options>,
 }
 
 impl Aside {
-    /// Whether they said nothing; of the end nothing is said by most.
+    /// Returns whether the records contained nothing of this. Ignores `ended`, which every record
+    /// sets.
     pub(super) fn is_empty(&self) -> bool {
         let Self { session_id, restore_failure, guard, set, ended: _, instructed, began } = self;
         session_id.is_none()
@@ -82,10 +83,11 @@ impl Aside {
 }
 
 impl Actor {
-    /// Takes in what the journal holds, up to `goal`; says whether there is more.
+    /// Reads the journal up to `goal`. Returns whether there is more.
     ///
     /// # Errors
-    /// `STORAGE_ERROR`, `STORAGE_FULL`: nothing of the failed batch was taken; it is tried again.
+    /// `STORAGE_ERROR`, `STORAGE_FULL`. Nothing of the failed batch was stored; the next call reads
+    /// it again.
     pub(super) async fn ingest(&mut self, goal: Goal) -> Result<bool> {
         let mut batches = 0;
         let mut ahead = None;
@@ -106,7 +108,7 @@ impl Actor {
             let (end, drained) = (batch.end, batch.drained);
             self.damaged |= batch.damaged;
             let reached = |number: u64, batches: usize| match goal {
-                // What comes now, also in another segment, the runtime tells of.
+                // The runtime announces further records, also those in another segment.
                 Goal::Some => drained || batches >= TURN_BATCHES,
                 Goal::Record(wanted) => number >= wanted,
                 Goal::End => false,
@@ -123,7 +125,7 @@ impl Actor {
         }
     }
 
-    /// Reads a batch and understands it.
+    /// Reads and interprets a batch.
     fn read(&mut self, basis: Basis, goal: Goal) -> Result<Understood> {
         let from = basis.cursor;
         let batch = self.journal.read(from, goal == Goal::End).map_err(|error| {
@@ -140,10 +142,10 @@ impl Actor {
         Ok(Understood { batch, taken })
     }
 
-    /// Stores what was understood; meanwhile it reads `ahead`.
+    /// Stores an interpreted batch while it reads `ahead`.
     ///
     /// # Errors
-    /// Those of the store: nothing was taken, also not of what was read ahead.
+    /// Those of the store. Nothing was stored, and the batch read ahead is discarded.
     async fn take(
         &mut self,
         bytes: Vec<u8>,
@@ -172,7 +174,7 @@ impl Actor {
         let instructed = instructed.filter(|_| self.spec.agent.is_some());
         let spec = self.spec_with(&set, began)?;
         let failures = match (&session_id, restore_failure) {
-            // Whatever came before it, or a start that failed after it: the next one is the first.
+            // A successful session resets the count, even if a start failed in the same batch.
             (Some(_), _) if !self.restore_failures.is_empty() => Some(Vec::new()),
             (None, Some(failure)) => {
                 let mut failures = self.restore_failures.clone();
@@ -192,7 +194,7 @@ impl Actor {
         let stored = store.write(durability, drafts.len(), move |tx| {
             tx.begin_records(id, before.number)?;
             let mut last = None;
-            // What has facts stands alone.
+            // A record with facts is stored on its own.
             for drafts in drafts.chunk_by(|one, next| one.facts.is_empty() && next.facts.is_empty()) {
                 let facts = drafts.first().map_or(&[][..], |draft| &draft.facts);
                 let facts_first = drafts.first().is_some_and(|draft| draft.facts_first);
@@ -242,7 +244,7 @@ impl Actor {
             }
             Ok((last, agent))
         });
-        // The writer has its order before the next batch is looked at.
+        // The writer gets its order before the next batch is read.
         let (stored, ahead) =
             tokio::join!(biased; stored, async { ahead.map(|(basis, goal)| self.read(basis, goal)) });
         let (last_seq, agent) = stored?;
@@ -309,7 +311,7 @@ impl Actor {
             let record: Record<'_> = match serde_json::from_slice(json) {
                 Ok(record) => record,
                 Err(error) => {
-                    // The gap in the numbers that follows is journaled with the next record.
+                    // The resulting gap in the record numbers is stored with the next record.
                     tracing::error!(worker = %self.worker_id, %error, "a record of the journal is not understood");
                     taken.misread += 1;
                     continue;
@@ -410,8 +412,8 @@ impl Actor {
         taken
     }
 
-    /// A segment of a runtime that the store has not heard of, because it was replaced by an older one: the runtime
-    /// that it knows has ended before.
+    /// Handles a segment of a runtime that the store does not know, because the store was restored
+    /// from an older copy. The runtime that it knows has ended before.
     fn superseded(&self, segment: Segment, taken: &mut Taken) -> Option<Input> {
         let known = taken.incarnation.as_ref().map_or(self.incarnation, |(incarnation, _)| *incarnation);
         let clean = std::mem::take(&mut taken.aside.ended);
@@ -419,16 +421,16 @@ impl Actor {
             return None;
         }
         taken.incarnation = Some((segment.incarnation, segment.boot_id));
-        // Whatever it did not take was not given to its successor as far as is known here: so nothing is repeated.
+        // A prompt without a record may still have been sent, so it is not repeated.
         (known > 0).then_some(Input::RuntimeGone { clean, rebooted: true })
     }
 }
 
-/// What a record means to the rules of a worker whose newest known turn has this number; `located` adds to an error of a
-/// start where to look.
+/// Returns the input that follows from a record. `known_turn` is the newest known turn of the
+/// worker. `located` adds file locations to the error of a start.
 ///
 /// # Errors
-/// Its body is not what its type says.
+/// If the body does not match the type of the record.
 pub(crate) fn input(
     record: &Record<'_>,
     known_turn: u64,
@@ -457,7 +459,7 @@ pub(crate) fn input(
         RecordType::StartFailed => {
             let error = body::<StartFailed>(record)?.error;
             let phase = error.details.get("phase").and_then(|phase| phase.as_str());
-            // A login that is missing and a rate limit say nothing of the session.
+            // A missing login and a rate limit do not concern the session.
             let category = error.details.get("reasonCategory").and_then(|category| category.as_str());
             let other = matches!(category, Some("auth" | "rate_limit"));
             let restoring = !other && matches!(phase, Some("session/load" | "session/resume"));
@@ -484,7 +486,7 @@ pub(crate) fn input(
         RecordType::CancelRequested => {
             Some(Input::CancelRequested { turn, reason: body::<CancelRequested>(record)?.reason })
         }
-        // An end is an end, whatever it says: a turn must not stay open for ever.
+        // An unreadable body still ends the turn, which must not stay open.
         RecordType::TurnEnd => {
             let end = record.body().unwrap_or_else(|_| missing_end());
             if let TurnEnd::Answered { stop_reason, .. } = &end
@@ -517,8 +519,8 @@ pub(crate) fn input(
     })
 }
 
-/// What the rules of the owner say of it, in the same transaction, or that its hooks are asked first. Says whether anything
-/// follows.
+/// Applies the policy to a record in the same transaction, or holds a request for its hooks.
+/// Returns whether that changed anything.
 fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>, hooks: &[Hook]) -> bool {
     let (seen, asked_for) = match taken.watch.as_mut() {
         Some(watch) => (watch.see(record), watch.take_asked_for()),
@@ -533,11 +535,12 @@ fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>, hooks:
         return taken.follows(Input::HoldForHooks { request_id: asked.request_id }, facts);
     }
     let Some(input) = seen else { return is_asked };
-    // Refused of a request that is over or was not understood: then there is nothing to decide.
+    // A refused input belongs to a request that is closed or was unreadable, so there is nothing to
+    // decide.
     taken.follows(input, facts)
 }
 
-/// What time counted from or to was when the record was written, which may be long ago.
+/// Sets the time of clock facts to that of the record, which may be old.
 fn was_then(record: &Record<'_>, facts: &mut [Fact]) {
     for fact in facts {
         if let Fact::Spent(Spent::Clock { at, .. }) = fact {
@@ -546,7 +549,7 @@ fn was_then(record: &Record<'_>, facts: &mut [Fact]) {
     }
 }
 
-/// What an update says of the cost of the session.
+/// Returns the cost of the session that an update reports.
 fn cost(record: &Record<'_>) -> Option<Input> {
     let text = record.b?.get();
     if record.k.as_deref() != Some("usage") || !text.contains("\"cost\"") {
@@ -556,7 +559,7 @@ fn cost(record: &Record<'_>) -> Option<Input> {
     Some(Input::CostReported { cost: Money::of(&body["update"]["cost"])? })
 }
 
-/// Does what must never be done, where a test wants to see it noticed.
+/// Breaks the product for tests that must notice it: answers a request in the user's name.
 fn answer_for_the_user(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) {
     if record.t != RecordType::ApprovalRequested || !subagent_failpoint::sabotaged("approval.answer") {
         return;

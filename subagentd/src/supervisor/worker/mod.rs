@@ -1,7 +1,6 @@
-//! The actor of one worker: all of its changes happen here, one after the other.
-//!
-//! It owns the rules' state, the cursor into the journal and the connection to the runtime. An API handler sends an
-//! [`Order`] and waits; if its client goes away, the order is carried out all the same.
+//! The actor of one worker. All changes of the worker happen here, one at a time. It owns the state
+//! of the rules, the journal cursor and the connection to the runtime. A handler sends an [`Order`]
+//! and waits; the order is executed even if its client disconnects.
 
 mod actor;
 mod apply;
@@ -51,51 +50,51 @@ use super::shared::Shared;
 use crate::core::Worker;
 use crate::store::{ControllerRow, RowId, WorkerRow};
 
-/// How many orders may wait for one worker.
+/// Maximum number of messages that wait for one actor.
 const WAITING_ORDERS: usize = 256;
 
-/// What may be asked of a worker's actor.
+/// A message to a worker's actor.
 pub(super) enum Message {
-    /// Carry out a change.
+    /// Executes a change by a client.
     Order(Box<Order>),
-    /// Choose options of the session.
+    /// Sets options of the session.
     Set(Box<SetOrder>),
-    /// Change what it may use.
+    /// Changes the budget of the worker.
     Limits(Box<LimitOrder>),
-    /// Cancel a session below the worker's own.
+    /// Cancels a child session.
     CancelChild(ChildCancel),
-    /// Journal that somebody below the worker was refused.
+    /// Stores an event about a refused request from below the worker.
     Forbidden {
-        /// What was asked for.
+        /// The request that was refused.
         what: String,
     },
-    /// Start a runtime if the worker has lost its own.
+    /// Starts a runtime if the worker has lost its own.
     Revive {
-        /// At the earliest so long after the last time.
+        /// Minimum time since the last start.
         cooldown: Duration,
-        /// What becomes of it.
+        /// Receives the outcome of the demand.
         reply: oneshot::Sender<Demand>,
     },
 }
 
-/// The way to a worker's actor.
+/// The handle of a worker's actor. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Handle {
     pub(super) id: RowId,
     pub(super) worker_id: WorkerId,
     mailbox: mpsc::Sender<Message>,
     pub(super) snapshot: watch::Receiver<Arc<Snapshot>>,
-    /// Told when somebody wants the actor to begin.
+    /// Signals the actor to start.
     wanted: Arc<Notify>,
-    /// Whether it gives tasks, or was about to: true before the first one is stored.
+    /// Whether the worker has tasks. Turns true before the first one is stored.
     pub(super) gives: Arc<watch::Sender<bool>>,
 }
 
 impl Handle {
-    /// Starts the actor of a worker whose rules' state is `worker`. It begins when it is wanted.
+    /// Creates the actor of a worker with this state of the rules. It starts when it is needed.
     ///
     /// # Errors
-    /// `INTERNAL_ERROR` for a stored spec that cannot be read.
+    /// `INTERNAL_ERROR` if the stored spec is unreadable.
     pub(super) fn start(
         shared: &Arc<Shared>,
         row: &WorkerRow,
@@ -113,34 +112,34 @@ impl Handle {
         Ok(handle)
     }
 
-    /// Has the actor find out how things stand, if it has not begun.
+    /// Starts the actor, if it has not started.
     pub(super) fn begin(&self) {
         self.wanted.notify_one();
     }
 
-    /// The snapshots from now on, for which the actor begins.
+    /// Starts the actor and returns its snapshots.
     pub(super) fn follow(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.begin();
         self.snapshot.clone()
     }
 
-    /// The snapshot once it is known how things stand, for which the actor begins. Whoever waits has a deadline; `None` when the
-    /// actor has ended.
+    /// Starts the actor and returns its snapshot once it is settled, or `None` if it has ended.
+    /// Callers need a time limit.
     pub(super) async fn settled(&self) -> Option<Arc<Snapshot>> {
         let mut snapshots = self.follow();
         let settled = snapshots.wait_for(|snapshot| snapshot.settled).await.ok()?;
         Some(Arc::clone(&settled))
     }
 
-    /// Whether there is room for a message that nobody waits for, beside those of the owner.
+    /// Returns whether the mailbox has room for messages that are not from the owner.
     pub(super) fn has_room(&self) -> bool {
         self.mailbox.capacity() >= WAITING_ORDERS / 2
     }
 
-    /// Hands a message over.
+    /// Sends a message.
     ///
     /// # Errors
-    /// `DAEMON_NOT_RUNNING` when the daemon is ending, `WORKER_BUSY` when too much waits already.
+    /// `DAEMON_NOT_RUNNING` if the daemon is ending, `WORKER_BUSY` if the mailbox is full.
     pub(super) fn send(&self, message: Message) -> Result<()> {
         self.begin();
         self.mailbox.try_send(message).map_err(|error| match error {
@@ -152,7 +151,7 @@ impl Handle {
     }
 }
 
-/// What a request is told that the daemon cannot finish any more.
+/// Returns the error for requests that the daemon cannot finish because it ends.
 pub(super) fn ending() -> Error {
     Error::new(Code::DaemonNotRunning, "the daemon is ending; ask again").retryable()
 }

@@ -1,4 +1,4 @@
-//! A change that somebody asked for: checked, decided by the rules, and stored in one transaction.
+//! Changes by clients: checked, decided by `core`, and stored in one transaction.
 
 use std::path::Path;
 
@@ -18,28 +18,28 @@ use crate::supervisor::environment::Kept;
 use crate::supervisor::spec::Spec;
 use crate::supervisor::{delegation, entropy, environment};
 
-/// Makes the response from the new state and the events that were added.
+/// Builds the response from the new state and the added events.
 pub(in crate::supervisor) type Respond = Box<dyn FnOnce(&Worker, &[(EventType, i64)]) -> Value + Send>;
 
-/// A change of other rows, in the same transaction.
+/// A change of other rows in the same transaction.
 pub(in crate::supervisor) type Also = Box<dyn FnOnce(&mut Tx<'_>, RowId) -> Result<()> + Send>;
 
-/// A change that somebody asked for.
+/// A change of a worker by a client.
 pub(in crate::supervisor) struct Order {
-    /// The owner handle that came along; `None`: nobody has to own anything for it. The daemon itself wants it, or the agent of a
-    /// worker, of a task that it has given.
+    /// The owner handle of the request. `None` requires no ownership: for the daemon itself, and
+    /// for an agent with a task that it created.
     pub(in crate::supervisor) owner: Option<OwnerCheck>,
-    /// The idempotency key, with what tells this request from another one.
+    /// The idempotency key and the fingerprint of the request.
     pub(in crate::supervisor) key: Option<(String, String)>,
-    /// What the rules are asked.
+    /// The input for the rules.
     pub(in crate::supervisor) input: Input,
-    /// The response, which is stored under the key.
+    /// Builds the response, which is stored under the key.
     pub(in crate::supervisor) respond: Respond,
-    /// What else is stored with it.
+    /// Another change in the same transaction.
     pub(in crate::supervisor) also: Option<Also>,
-    /// An environment for the agent, in case that the worker's is not kept any more.
+    /// An environment for the agent, used if the stored one is gone.
     pub(in crate::supervisor) environment: Option<Kept>,
-    /// Where the response goes.
+    /// Receives the response or error.
     pub(in crate::supervisor) reply: oneshot::Sender<Result<Value>>,
 }
 
@@ -47,7 +47,7 @@ impl Actor {
     pub(super) async fn carry_out(&mut self, order: Order) {
         let Order { owner, key, input, respond, also, environment, reply } = order;
         let result = self.decide_and_store(owner, key, input, respond, also, environment).await;
-        // Whoever asked may have gone; the change stands.
+        // The client may be gone. The change remains.
         let _ = reply.send(result);
     }
 
@@ -63,9 +63,11 @@ impl Actor {
         Stepped { step, opens, waits }
     }
 
-    /// What an order leads to, and whether it is to be held against the budgets: it opens a turn, or ends one for another.
+    /// Returns the outcome of an order, and whether it must pass the budget check because it opens
+    /// a turn.
     fn stepped_at_once(&mut self, input: Input) -> (Result<Step>, bool) {
-        // What a queue that is resumed begins is looked at here, with what its agent needs.
+        // A resumed queue passes the check in the same transaction, with the environment for its
+        // agent.
         let resumes = matches!(input, Input::ResumeQueue);
         let gated = self.worker.queue.gated || self.budgets.has_news();
         self.worker.queue.gated = gated && !resumes;
@@ -107,7 +109,7 @@ impl Actor {
             _ => None,
         };
         let given = match (&lacking, environment) {
-            // Without its servers, or with others, the agent would not be what was started.
+            // Without the same MCP servers, the agent would not be what was started.
             (Some(_), Some(Kept { variables, mcp_servers, .. })) => mcp_servers
                 .named(&self.spec.mcp_servers)
                 .map(|servers| delegation::again(&self.spec, variables, servers))
@@ -117,7 +119,7 @@ impl Actor {
         let (spec, file) = (given.as_ref().map(|(spec, _)| spec.clone()), self.environment.clone());
         let (id, controller, cursor) = (self.id, self.controller.clone(), self.cursor);
         let (now, servers) = (entropy::now(), self.spec.mcp_servers.clone());
-        // A stop tells of everything that waits.
+        // A stop adds an event for each queued message.
         let weight = step.as_ref().map_or(0, |step| step.facts.len()).max(4);
         let cwd = self.cwd.clone();
         let (response, added, stored) = self
@@ -165,7 +167,7 @@ impl Actor {
             })
             .await?;
         subagent_failpoint::hit(after);
-        // Of a repetition nothing was.
+        // `None` for a repetition.
         if let Some((Step { worker, facts, actions }, changed)) = stored {
             if let Some(spec) = spec {
                 self.spec = spec;
@@ -182,16 +184,18 @@ impl Actor {
     }
 }
 
-/// What an order leads to.
+/// The outcome of an order.
 struct Stepped {
     step: Result<Step>,
-    /// Whether the budgets are asked.
+    /// Whether the budgets must be checked.
     opens: bool,
-    /// Of what begins a turn of a task, what it leads to if there is no place for it; none in it of what cannot wait.
+    /// For an order that starts a turn of a task: the outcome if the task tree has no free slot.
+    /// The inner `None` means that the order cannot be queued.
     waits: Option<Option<Result<Step>>>,
 }
 
-/// What waits instead of what there is no place for; what overtakes others that are paused would wait for ever.
+/// Returns the queued outcome for a missing slot. A message that would overtake a paused queue is
+/// refused.
 fn or_busy(waits: Option<Result<Step>>, busy: Error) -> Result<Step> {
     match waits {
         Some(Err(error)) if error.code == Code::QueuePaused => Err(busy),
@@ -200,20 +204,21 @@ fn or_busy(waits: Option<Result<Step>>, busy: Error) -> Result<Step> {
     }
 }
 
-/// Whether the next thing to be done for this worker is to start a runtime, now or when the old one has ended.
+/// Returns whether the worker's next action is the start of a runtime, now or after the old one has
+/// ended.
 fn needs_runtime(next: &Worker) -> bool {
     next.restart != Restart::None || matches!(next.link, Link::Starting | Link::Ending)
 }
 
-/// Keeps an environment again. The values go into the file only; a change that fails afterwards leaves it there, where it
-/// is right for the next.
+/// Stores an environment again. The values are only in the file. If the transaction fails later,
+/// the file remains and is valid for the next order.
 fn restore(tx: &mut Tx<'_>, id: RowId, spec: &Spec, file: &Path, kept: &Kept) -> Result<()> {
     let names = serde_json::to_string(spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     environment::write(file, kept)?;
     tx.update_spec(id, &names)
 }
 
-/// The failpoints around the commit of an order.
+/// Returns the failpoints around the commit of an order.
 const fn points(input: &Input) -> (&'static str, &'static str) {
     match input {
         Input::Decide { .. } | Input::Answer { .. } | Input::Inbox(_) => {

@@ -1,4 +1,5 @@
-//! A parked worker goes on when its time is over. The daemon stays for it as long as something waits.
+//! Resumes a parked worker when its time is over. The daemon keeps running while parked work is
+//! queued.
 
 use subagent_protocol::time::Timestamp;
 
@@ -8,13 +9,13 @@ use crate::core::worker::Worker;
 use crate::supervisor::entropy;
 use crate::supervisor::shared::Waiting;
 
-/// Whether the worker has something to do when its time is over.
+/// Returns whether a parked worker has work to resume.
 fn has_work(worker: &Worker) -> bool {
     worker.is_parked() && (worker.holds_turn() || worker.goes_on_alone())
 }
 
 impl Actor {
-    /// When the worker goes on by itself. Only in an actor that knows how things stand.
+    /// Returns when the worker resumes by itself. `None` until the actor is settled.
     pub(super) fn unparks_at(&self) -> Option<Timestamp> {
         self.worker.unparks_at().filter(|_| self.settled && self.retry.is_none())
     }
@@ -28,7 +29,7 @@ impl Actor {
         }
     }
 
-    /// Keeps a background daemon from ending while the worker is parked and something waits.
+    /// Keeps a background daemon running while the worker is parked with queued work.
     pub(super) fn follow_parking(&mut self) {
         if has_work(&self.worker) != self.parked.is_some() {
             self.parked = has_work(&self.worker).then(|| Waiting::count(&self.shared));

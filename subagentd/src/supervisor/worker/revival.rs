@@ -1,6 +1,6 @@
-//! A runtime for a worker without an open turn of the runtime whose last one died, started without a message that asks for it: only where a person
-//! watches over the workers (`subagentd run`). It repeats no prompt, since no turn is open, and never touches a worker
-//! that is stopped.
+//! Starts a runtime without a message for a worker whose last one died, if `subagentd run`
+//! supervises the workers. Must not repeat a prompt (no turn of the runtime is open), nor touch a
+//! stopped worker.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use super::actor::Actor;
 use crate::core::Action;
 use crate::core::worker::{Link, Restart, State};
 
-/// The last such start.
+/// The last start of this kind.
 #[derive(Debug, Clone)]
 pub(in crate::supervisor) struct Revival {
-    /// When.
+    /// Start time of the attempt.
     pub(in crate::supervisor) begun: Instant,
-    /// What came of it; `None` while the agent is still starting.
+    /// The outcome, or `None` while the agent is starting.
     pub(in crate::supervisor) outcome: Option<Result<()>>,
 }
 
-/// What became of a demand for one.
+/// The outcome of a demand for a runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::supervisor) enum Demand {
-    /// One is being started.
+    /// A runtime is being started.
     Begun,
-    /// The last attempt is too young.
+    /// The last attempt was too recent.
     TooEarly,
-    /// There is a runtime, or there must be none.
+    /// A runtime exists, or none may exist.
     Needless,
 }
 
@@ -52,14 +52,14 @@ impl Actor {
         Demand::Begun
     }
 
-    /// When one is to be started after the end of a runtime, if at all.
+    /// Schedules a start after the end of a runtime.
     pub(super) fn plan_revival(&mut self) {
         if let Some(cooldown) = self.shared.setup.restart_cooldown
             && !self.sleeps()
             && !self.tasks.is_task()
         {
             let now = Instant::now();
-            // One that lies beyond all time never comes.
+            // A time that overflows the clock means no timer.
             self.revive_at = match &self.revival {
                 None => Some(now),
                 Some(last) => last.begun.checked_add(cooldown).map(|at| at.max(now)),
@@ -67,13 +67,13 @@ impl Actor {
         }
     }
 
-    /// Sees whether the last one has come to something.
+    /// Updates the outcome of the last attempt.
     pub(super) fn follow_revival(&mut self) {
         let Some(revival) = self.revival.as_mut().filter(|revival| revival.outcome.is_none()) else { return };
         revival.outcome = match self.worker.link {
             Link::Adopted | Link::Starting => None,
             Link::Ready => Some(Ok(())),
-            // Somebody has ended it, and another one takes its place.
+            // The runtime was ended by a restart, which starts another one.
             Link::None | Link::Ending if self.worker.restart != Restart::None => None,
             Link::None | Link::Ending => Some(Err(self.last_error.clone().unwrap_or_else(|| {
                 Error::new(Code::RuntimeLost, "the runtime ended before its agent was ready")

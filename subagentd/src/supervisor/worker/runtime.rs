@@ -1,4 +1,4 @@
-//! The runtime of a worker as its actor knows it while it lives: connected, told, heard, watched over.
+//! A live runtime in its worker's actor: connection, commands, notices and time limits.
 
 use std::collections::HashMap;
 use std::process::Child;
@@ -26,31 +26,32 @@ use crate::supervisor::link::Link;
 use crate::supervisor::process::ExitWatch;
 use crate::supervisor::shared::LiveToken;
 
-/// From our hello or command to the runtime's answer, before it counts as unresponsive.
+/// Time limit of an answer to a hello or command. Then the runtime counts as unresponsive.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between attempts to reach a runtime that lives and cannot be reached.
+/// Delay between attempts to reach a live runtime.
 const RECONNECT: Duration = Duration::from_millis(250);
-/// Before what a runtime could not take for now is said again.
+/// Delay before commands that a runtime refused for now are sent again.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
-/// From the demand to end until the runtime is killed (its own steps and the agent's grace are shorter).
+/// Time from the terminate command to the kill. The runtime's steps and the agent's grace are
+/// shorter.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The same for one that does not answer.
+/// The same time for an unresponsive runtime.
 const TERMINATE_UNRESPONSIVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A runtime that lives, as far as is known.
+/// A runtime that is alive, as far as is known.
 pub(super) struct Runtime {
     pub(super) link: Option<Link>,
-    /// `None` while it is not known which process it is.
+    /// `None` while its process is unknown.
     pub(super) exit: Option<ExitWatch>,
-    /// Whether its process is known to have ended. The actor handles the end later.
+    /// Whether its process has ended. The actor handles the end later.
     pub(super) ended: bool,
     pub(super) unresponsive: bool,
     pub(super) child: Option<Child>,
     greeted: bool,
-    /// What it said in its hello.
+    /// From the runtime's hello.
     pub(super) version: Option<String>,
     pub(super) capabilities: Vec<String>,
-    /// Commands without an answer.
+    /// Commands without an answer, by id.
     unanswered: HashMap<u64, Asked>,
     answer_by: Option<Instant>,
     pub(super) reconnect_at: Option<Instant>,
@@ -58,7 +59,7 @@ pub(super) struct Runtime {
     _live: LiveToken,
 }
 
-/// What a command was about, for when it is answered.
+/// The subject of a command, for its answer.
 pub(super) enum Asked {
     Prompt { turn: u64 },
     Cancel { turn: u64 },
@@ -88,17 +89,17 @@ impl Runtime {
         }
     }
 
-    /// Whether it has answered our hello.
+    /// Returns whether the runtime has answered the hello.
     pub(super) fn is_greeted(&self) -> bool {
         self.greeted
     }
 
-    /// Whether it was given the prompt of this turn and has not answered.
+    /// Returns whether the prompt of this turn was sent and not answered.
     pub(super) fn is_asked(&self, turn: u64) -> bool {
         self.unanswered.values().any(|asked| matches!(asked, Asked::Prompt { turn: given } if *given == turn))
     }
 
-    /// Whether a command that is sent now is heard.
+    /// Returns whether commands reach the runtime now.
     pub(super) fn listens(&self) -> bool {
         self.link.is_some() && self.greeted && !self.unresponsive
     }
@@ -141,7 +142,7 @@ impl Actor {
         }
     }
 
-    /// Tells the runtime. What cannot be said now is said again after the next hello.
+    /// Sends a command. If that is not possible, it is sent after the next hello.
     pub(super) fn command(&mut self, command: Command) {
         let (asked, point) = match &command {
             Command::Prompt { turn, .. } => (Asked::Prompt { turn: *turn }, "dispatch.before_send"),
@@ -154,7 +155,7 @@ impl Actor {
             }
             Command::Terminate { .. } => (Asked::Terminate, "terminate.before_send"),
             Command::Hibernate { .. } => (Asked::Hibernate, "hibernate.before_send"),
-            // Somebody waits for what comes of it: `cancel_child`.
+            // Sent by `cancel_child`, which waits for the answer.
             Command::CancelChild { .. } => return,
         };
         if self.runtime.as_ref().is_some_and(Runtime::is_greeted) {
@@ -163,18 +164,18 @@ impl Actor {
         self.tell(command, asked);
     }
 
-    /// Tells the runtime, and keeps what that was about until it has answered.
+    /// Sends a command, and remembers its subject until the answer.
     pub(super) fn tell(&mut self, command: Command, asked: Asked) {
         let Some(runtime) = &mut self.runtime else { return };
-        // Nothing is said before its answer to our hello: that tells what the runtime has taken, and a prompt on its way
-        // would make it untrue.
+        // Nothing is sent before the hello is answered: the answer reports what the runtime has
+        // taken, and a prompt in transit would invalidate it.
         let Some(link) = runtime.link.as_mut().filter(|_| runtime.greeted) else { return };
         let id = link.send(command);
         runtime.unanswered.insert(id, asked);
         runtime.answer_by.get_or_insert(Instant::now() + ANSWER_TIMEOUT);
     }
 
-    /// Whether the runtime takes answers to elicitations, as far as is known.
+    /// Returns whether the runtime takes answers to elicitations, as far as is known.
     pub(super) fn takes_elicitations(&self) -> bool {
         self.runtime.as_ref().is_none_or(|runtime| {
             !runtime.greeted || runtime.capabilities.iter().any(|word| word == ELICITATION)
@@ -195,7 +196,7 @@ impl Actor {
     pub(super) async fn on_frame(&mut self, frame: Option<FromRuntime>) {
         let Some(runtime) = &mut self.runtime else { return };
         let Some(frame) = frame else {
-            // Closed: the process is ending, or it dropped us. Its end is told by the exit watch.
+            // The process ends or closed the connection. The exit watch reports its end.
             runtime.link = None;
             runtime.reconnect_at = Some(Instant::now() + RECONNECT);
             return;
@@ -211,7 +212,7 @@ impl Actor {
                     self.shared.raise_generation(generation).await;
                 }
             }
-            // Several ends may wait while all of them are taken in at once.
+            // One read of the journal can cover several end notices.
             FromRuntime::End(end) if end.number <= self.cursor.number => {}
             FromRuntime::End(_) => {
                 self.ingest_or_retry(Goal::Some).await;
@@ -225,7 +226,7 @@ impl Actor {
                     (Some(asked), Some(refusal)) => self.on_refusal(asked, refusal).await,
                     (Some(Asked::Hibernate), None) => self.ends_soon(),
                     (Some(Asked::CancelChild(reply)), None) => {
-                        // Whoever asked may have gone.
+                        // The client may be gone.
                         let _ = reply.send(Ok(()));
                     }
                     _ => {}
@@ -235,7 +236,7 @@ impl Actor {
     }
 
     async fn on_hello(&mut self, hello: RuntimeHello) {
-        // One that is newer than the store knows tells of itself in its journal.
+        // A runtime that is newer than the store reports itself in its journal.
         if hello.worker_id != self.worker_id || hello.incarnation < self.incarnation {
             return self.not_ours(&hello);
         }
@@ -294,8 +295,8 @@ impl Actor {
         }
     }
 
-    /// The runtime says how far it is. Most that outlived a daemon say what is known: then nothing is written, unless there is
-    /// a task that may have to be settled.
+    /// Applies the state that the runtime reports. Writes nothing if it is known, as for most
+    /// runtimes that outlived a daemon, except for tasks that may need to be settled.
     async fn attach(&mut self, link: LinkState, last_turn: u64) {
         let input = Input::Attached { link, last_turn };
         match self.worker.step(input.clone()) {
@@ -311,7 +312,8 @@ impl Actor {
         }
     }
 
-    /// A runtime has taken it that it is to end; one that does not get there must not hold up what comes next.
+    /// Limits the time of a runtime that has agreed to end, so that it does not delay its
+    /// successor.
     pub(super) fn ends_soon(&mut self) {
         if let Some(runtime) = &mut self.runtime {
             runtime.kill_at.get_or_insert(Instant::now() + TERMINATE_TIMEOUT);
@@ -326,8 +328,9 @@ impl Actor {
         self.not_served();
     }
 
-    /// What the runtime says is open or over, and the store does not know although all of the journal was taken: its
-    /// records are missing, as after a restore. A hello that is older than what was read says nothing.
+    /// Recovers turns and questions that the runtime reports and the store does not know although
+    /// the whole journal was read: their records are missing, as after a restore. Ignores a hello
+    /// that is older than the journal.
     async fn recover_what_is_open(&mut self, hello: &RuntimeHello) {
         if !self.gap || self.cursor.number != hello.journal_end.number {
             return;
@@ -360,8 +363,8 @@ impl Actor {
     }
 
     async fn on_refusal(&mut self, asked: Asked, refusal: Refusal) {
-        // What the runtime wrote before it refused comes first. Where that fails, or the refusal may pass, the next
-        // hello says everything again that is still wanted.
+        // Records written before the refusal come first. If reading them fails, or the refusal is
+        // temporary, everything is sent again after the next hello.
         if !self.ingest_or_retry(Goal::End).await {
             return self.say_again_later();
         }
@@ -390,13 +393,14 @@ impl Actor {
             }
             (Asked::Answer { .. }, Refusal::StorageFull) => self.say_again_later(),
             (Asked::Answer { request_id }, _) => self.apply(Input::AnswerRefused { request_id }).await,
-            // Its end is missing in the journal, or it was begun after this was said. A hello tells which.
+            // The turn's end is missing in the journal, or the turn began after the command. The
+            // hello tells which.
             (Asked::Cancel { turn }, Refusal::NoSuchTurn)
                 if self.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) =>
             {
                 self.say_again_later();
             }
-            // It was taken before.
+            // The command was taken before.
             (Asked::Hibernate, Refusal::Ending) => {}
             (Asked::Hibernate, refusal) => {
                 tracing::info!(worker = %self.worker_id, ?refusal, "a runtime does not hibernate yet");
@@ -410,8 +414,8 @@ impl Actor {
         }
     }
 
-    /// The runtime has no such turn open, and all of its journal was taken: the turn's end was in a part of the
-    /// journal that could not be read.
+    /// Ends a turn that the runtime does not report although the whole journal was read: its end
+    /// was in an unreadable part.
     async fn end_unknown_turn(&mut self, turn: u64) {
         if self.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) {
             tracing::error!(worker = %self.worker_id, turn, "the end of a turn is missing in the journal");
@@ -419,7 +423,7 @@ impl Actor {
         }
     }
 
-    /// Begins the connection anew in a moment.
+    /// Schedules a new connection, after which everything is sent again.
     pub(super) fn say_again_later(&mut self) {
         if let Some(runtime) = &mut self.runtime {
             runtime.link = None;
@@ -427,7 +431,8 @@ impl Actor {
         }
     }
 
-    /// The runtime lives and does not serve us. Orders are taken all the same, as from an unresponsive one.
+    /// Handles a live runtime that refuses this daemon. Orders are accepted, as for an unresponsive
+    /// one.
     fn not_served(&mut self) {
         self.settled = true;
         if let Some(runtime) = &mut self.runtime {
@@ -463,7 +468,7 @@ impl Actor {
             self.retry = None;
             match &self.runtime {
                 None if self.may_live && self.settled => self.gone().await,
-                // Whether one lives could not be looked at.
+                // The lock could not be checked, so a runtime may be alive.
                 None => self.recover().await,
                 Some(_) => {
                     self.ingest_or_retry(Goal::Some).await;
@@ -501,9 +506,9 @@ impl Actor {
         if due(runtime.answer_by) {
             runtime.answer_by = None;
             runtime.unresponsive = true;
-            // Orders are taken all the same: they are stored, and said to the runtime when it answers.
+            // Orders are accepted: they are stored, and sent when the runtime answers.
             self.settled = true;
-            // A daemon that has died may have told it to end, and this one cannot.
+            // An earlier daemon may have ended it, and this daemon cannot.
             if runtime.kill_at.is_some() || ends {
                 runtime.kill_at = Some(now + TERMINATE_UNRESPONSIVE_TIMEOUT);
             }

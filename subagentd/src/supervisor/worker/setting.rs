@@ -1,5 +1,5 @@
-//! Options of the session that somebody chooses. Without an agent they are stored, for its next start; a living one is
-//! told, and they are stored with the record that says that it took them.
+//! Sets options of a session. Without an agent they are stored for its next start. A running agent
+//! gets them, and they are stored with the record that it accepted them.
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{SetOptions, WorkerSet};
@@ -16,24 +16,24 @@ use crate::store::{Durability, Once, OwnerCheck, Tx, used_for_another};
 use crate::supervisor::entropy;
 use crate::supervisor::spec::Spec;
 
-/// What a runtime says in its hello that can set options.
+/// Capability of runtimes that can set options.
 const CAPABILITY: &str = "options";
-/// What to do about an agent that is not ready.
+/// Advice for an agent that is not ready.
 const WHEN_READY: &str = "wait until its agent is ready, then repeat the command";
 
-/// Somebody chooses options.
+/// A request to set options.
 pub(in crate::supervisor) struct SetOrder {
-    /// The owner handle that came along.
+    /// The owner handle of the request.
     pub(in crate::supervisor) owner: OwnerCheck,
-    /// The idempotency key, with what tells this request from another one.
+    /// The idempotency key and the fingerprint of the request.
     pub(in crate::supervisor) key: Option<(String, String)>,
-    /// What is chosen.
+    /// The options to set.
     pub(in crate::supervisor) request: SetOptions,
-    /// Where the response goes.
+    /// Receives the response or error.
     pub(in crate::supervisor) reply: oneshot::Sender<Result<Value>>,
 }
 
-/// A command that the runtime is carrying out, and who waits for it.
+/// A command that the runtime executes, and the requests that wait for it.
 pub(super) struct Setting {
     request: String,
     key: Option<(String, String)>,
@@ -41,9 +41,9 @@ pub(super) struct Setting {
     replies: Vec<oneshot::Sender<Result<Value>>>,
 }
 
-/// What the agent is not told: it holds as soon as the agent has taken what it is told.
+/// Settings that the agent does not get. They take effect when the agent has accepted the others.
 struct Rest {
-    /// The options that are left to the agent again.
+    /// Options that revert to the agent's choice.
     forget: Vec<String>,
     idle_timeout_ms: Option<u64>,
     on_rate_limit: Option<OnRateLimit>,
@@ -68,7 +68,7 @@ impl Rest {
     }
 }
 
-/// What comes of an order at first.
+/// The first outcome of an order.
 enum Begun {
     Done(Value),
     Told(String),
@@ -82,7 +82,7 @@ impl Actor {
         self.set_awake(order).await;
     }
 
-    /// The same with the agent that there is, or without one.
+    /// Executes an order with the running agent, or without one.
     pub(super) async fn set_awake(&mut self, order: SetOrder) {
         self.is_active();
         self.settings.retain(|setting| {
@@ -96,7 +96,7 @@ impl Actor {
             })
         {
             if first {
-                // The same request, on its way a second time.
+                // A repetition of a request that is being executed.
                 setting.replies.push(reply);
             } else {
                 let _ = reply.send(Err(used_for_another(key)));
@@ -111,7 +111,7 @@ impl Actor {
             Ok(Begun::Done(response)) => Ok(response),
             Err(error) => Err(error),
         };
-        // Whoever asked may have gone.
+        // The client may be gone.
         let _ = reply.send(response);
     }
 
@@ -166,16 +166,16 @@ impl Actor {
         Ok(Begun::Told(name))
     }
 
-    /// Whether an agent is there to be told; if not, the next one is.
+    /// Returns whether a running agent gets the options. If not, its next start uses them.
     ///
     /// # Errors
-    /// Neither is certain now.
+    /// If neither is certain at the moment.
     fn tells(&self, request: &SetOptions) -> Result<bool> {
         if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
             return Err(stopped_for_good(self.worker.public_state()));
         }
         if request.options.is_empty() {
-            // Nothing of the rest is told to it.
+            // Such settings concern only the daemon.
             return Ok(false);
         }
         match self.worker.link {
@@ -216,13 +216,15 @@ impl Actor {
         serde_json::to_value(set).map_err(|error| Error::new(Code::Internal, error.to_string()))
     }
 
-    /// The spec with what the agent has taken, and with what its new session `began` with; `None` when that changes nothing.
+    /// Returns the spec with the options that the agent accepted, and those with which its new
+    /// session `began`. `None` if nothing changes.
     pub(super) fn spec_with(
         &self,
         outcomes: &[OptionSet],
         began: Option<Options>,
     ) -> Result<Option<(Spec, String)>> {
-        // It may hold a long prompt, and is asked for with every batch of a journal.
+        // Cloning the spec is expensive if it contains a long prompt, and this runs for every
+        // batch.
         if outcomes.is_empty() && began.as_ref().is_none_or(|began| *began == self.spec.began) {
             return Ok(None);
         }
@@ -230,7 +232,7 @@ impl Actor {
         if let Some(began) = began {
             spec.began = began;
         }
-        // What was set before the session was ready came from there.
+        // Options without a request were set from the spec when the session started.
         for outcome in outcomes.iter().filter(|outcome| outcome.request.is_some() && outcome.error.is_none())
         {
             spec.options.choose(outcome.choice.clone());
@@ -246,7 +248,7 @@ impl Actor {
         Ok(Some((spec, text)))
     }
 
-    /// Tells those who wait. The outcomes are stored.
+    /// Answers waiting requests. The outcomes are stored already.
     pub(super) async fn answer_settings(&mut self, outcomes: Vec<OptionSet>) {
         for outcome in outcomes.into_iter().filter(|outcome| outcome.last) {
             let Some(place) =
@@ -266,7 +268,7 @@ impl Actor {
                     .store
                     .write(Durability::Full, 1, move |tx| tx.remember(&key, &fingerprint, &text, now));
                 if let Err(error) = kept.await {
-                    // A repetition sets the same once more.
+                    // A repetition sets the same options again.
                     tracing::warn!(worker = %self.worker_id, %error, "a result is not kept for repetitions");
                 }
             }
@@ -276,14 +278,14 @@ impl Actor {
         }
     }
 
-    /// Nothing more will be heard of what the runtime was told.
+    /// Fails all waiting requests, because no answer of the runtime will arrive.
     pub(super) fn fail_settings(&mut self, error: &Error) {
         for reply in self.settings.drain(..).flat_map(|setting| setting.replies) {
             let _ = reply.send(Err(error.clone()));
         }
     }
 
-    /// The runtime did not take the command.
+    /// Answers requests whose command the runtime refused.
     pub(super) fn setting_refused(&mut self, request: &str, refusal: &Refusal) {
         let Some(place) = self.settings.iter().position(|setting| setting.request == request) else { return };
         let error = match refusal {

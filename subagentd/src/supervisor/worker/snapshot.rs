@@ -1,4 +1,4 @@
-//! What others may see of a worker's actor at any time.
+//! The state of a worker's actor that others can read at any time.
 
 use subagent_protocol::Error;
 use subagent_protocol::process::ProcessId;
@@ -9,43 +9,45 @@ use crate::core::Worker;
 use crate::core::worker::State;
 use crate::store::Cursor;
 
-/// The committed state of a worker. A new one is published after each commit.
+/// The committed state of a worker. Each commit publishes a new one.
 #[derive(Debug, Clone)]
 pub(in crate::supervisor) struct Snapshot {
-    /// The rules' state.
+    /// State of the rules.
     pub(in crate::supervisor) worker: Worker,
-    /// The newest event.
+    /// Sequence number of the newest event.
     pub(in crate::supervisor) last_seq: i64,
-    /// The error to show.
+    /// The last error of the worker.
     pub(in crate::supervisor) last_error: Option<Error>,
-    /// Why a worker without a connected runtime cannot go on. If it is settled, the runtime is gone.
+    /// Why a worker without a connected runtime cannot go on. If it is settled, the runtime is
+    /// gone.
     pub(in crate::supervisor) obstacle: Option<Error>,
-    /// The runtime's process.
+    /// Process of the live runtime.
     pub(in crate::supervisor) runtime: Option<ProcessId>,
-    /// The last runtime that is known, whether it lives or not; `None` also for a worker that never had one.
+    /// Process of the last known runtime, alive or not. `None` for a worker that never had one.
     pub(in crate::supervisor) last_runtime: Option<ProcessId>,
     /// Whether there was ever a runtime.
     pub(in crate::supervisor) had_runtime: bool,
-    /// The last start of a runtime that no message asked for.
+    /// The last start of a runtime without a message.
     pub(in crate::supervisor) revival: Option<Revival>,
-    /// Whether the runtime lives and does not answer.
+    /// Whether the runtime is alive and does not answer.
     pub(in crate::supervisor) unresponsive: bool,
-    /// The version of the runtime that lives, once it has said hello.
+    /// Version of the live runtime, after its hello.
     pub(in crate::supervisor) runtime_version: Option<String>,
-    /// How far the journal was taken.
+    /// Position up to which the journal was read.
     pub(in crate::supervisor) cursor: Cursor,
-    /// Records that were not understood.
+    /// Number of unreadable records.
     pub(in crate::supervisor) misread: u64,
-    /// After how long its idle agent is ended.
+    /// Time after which an idle agent is ended.
     pub(in crate::supervisor) idle_timeout_ms: Option<u64>,
-    /// Why it is not.
+    /// Why the agent cannot be ended.
     pub(in crate::supervisor) hibernation_obstacle: Option<&'static str>,
-    /// Whether the actor of an adopted worker knows how things stand.
+    /// Whether the actor knows the state of its runtime.
     pub(in crate::supervisor) settled: bool,
 }
 
 impl Snapshot {
-    /// The state to show: never one that needs a runtime when the runtime is known to be gone.
+    /// Returns the public state. Never one that needs a runtime while the runtime is known to be
+    /// gone.
     pub(in crate::supervisor) fn public_state(&self) -> WorkerState {
         match (&self.obstacle, &self.worker.state) {
             (Some(_), _) if !self.settled => self.worker.public_state(),

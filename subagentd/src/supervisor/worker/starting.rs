@@ -1,4 +1,4 @@
-//! How a worker comes to a runtime: started anew, or found alive by a daemon that was started anew.
+//! How a worker gets a runtime: a new process, or a live one that a new daemon adopts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::supervisor::{
     daemon_start, definition, delegation, environment, journal, locks, program, sandbox, strays,
 };
 
-/// From a runtime's start until it listens.
+/// Time limit from a runtime's start until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long what an earlier agent left may hold up the start of the next runtime.
+/// Time that processes of an earlier agent may delay the start of the next runtime.
 const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Actor {
-    /// Finds out how things stand when the daemon starts.
+    /// Determines the state of the worker when the daemon starts.
     pub(super) async fn recover(&mut self) {
         if self.shared.is_copy(self.id) {
             return self.retire_copy().await;
@@ -46,14 +46,14 @@ impl Actor {
             self.blocked = None;
         }
         if matches!(lock, Ok(None)) {
-            // What is below these is the agent's, also while there is no connection.
+            // Processes below these belong to the agent, even without a connection.
             self.shared.set_processes(&self.worker_id, self.stored_runtime, self.stored_guard);
         }
         match lock {
             Ok(None) if subagent_failpoint::sabotaged("gone.invent") => self.gone().await,
             Ok(None) => match LiveToken::take(&self.shared) {
                 Ok(live) => self.adopt_runtime(live).await,
-                // It lives on; its turn comes when another runtime has ended.
+                // The runtime continues. The actor connects when another runtime has ended.
                 Err(error) => self.recover_later(error),
             },
             Ok(Some(lock)) => {
@@ -93,7 +93,7 @@ impl Actor {
         self.is_blocked(error);
     }
 
-    /// Has the rules know what the agent has told of its calls in the open turn.
+    /// Replays the calls of the open turn for the policy.
     async fn recall_calls(&mut self) {
         let (Some(mut watch), Some(turn)) = (self.watch.clone(), self.worker.turn().map(|open| open.no))
         else {
@@ -112,22 +112,22 @@ impl Actor {
         }
     }
 
-    /// Whether the daemon died before the runtime that it was about to start was there, and one is still wanted.
+    /// Returns whether the daemon died before it had started a runtime that is still needed.
     fn begun_for_nothing(&self) -> bool {
         let unborn = self.cursor.offset == 0 && !journal::is_begun(&self.directory, self.cursor.segment);
         let same_boot = self.boot_id.as_deref() == Some(self.shared.boot_id.as_str());
         unborn
             && match &self.worker.state {
                 State::Starting => true,
-                // After a reboot its journal may be what is missing.
+                // After a reboot, its journal may be lost.
                 State::Turn(turn) => same_boot && !turn.dispatching && turn.cancel.is_none(),
                 State::Idle | State::Local(_) | State::Error => self.worker.restart == Restart::Begun,
                 State::Stopping(_) | State::Stopped => false,
             }
     }
 
-    /// Its rules, and, unless it is new, what the records say that were taken before the daemon died: whether the last one is
-    /// the guard's proof, and whether some are missing.
+    /// Reads the policy and, unless the worker is new, facts about stored records: whether the
+    /// newest one is the guard's proof, and whether some are missing.
     async fn recall(&mut self, is_new: bool) {
         let (id, number, rules) = (self.id, self.cursor.number, self.rules_that_are_stored());
         let recalled = self.shared.store.read(move |connection| {
@@ -143,7 +143,7 @@ impl Actor {
         };
         match rules {
             Ok(rules) => self.questions.rules_stale = self.take_rules(rules),
-            // Whatever is asked waits for its owner until they are read.
+            // Without readable rules, every request waits for the owner.
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "the rules of a worker cannot be read");
             }
@@ -162,9 +162,10 @@ impl Actor {
         }
     }
 
-    /// No runtime lives and all that the last one wrote was taken: what was accepted since goes on.
+    /// Continues what was accepted. No runtime is alive, and the whole journal of the last one was
+    /// read.
     async fn resume_without_runtime(&mut self) {
-        // The daemon may have died before it had ended what the last one left.
+        // The previous daemon may have died before it ended the remaining processes.
         self.check_leftovers().await;
         let unsent = matches!(&self.worker.state, State::Turn(turn) if !turn.dispatching);
         if (unsent && !self.worker.holds_turn()) || self.worker.restart == Restart::Begun {
@@ -173,10 +174,10 @@ impl Actor {
         }
     }
 
-    /// Starts a runtime; a failure is what the rules make of it.
+    /// Starts a runtime. The rules decide what follows from a failure.
     pub(super) async fn start_runtime(&mut self) {
         if self.runtime.is_some() {
-            // It is still there; its hello or its end decides.
+            // The old runtime still exists. Its hello or its end decides.
             return;
         }
         if self.waits_for_worktree() {
@@ -187,19 +188,19 @@ impl Actor {
             if self.incarnation != before
                 && let Err(error) = self.ingest(Goal::End).await
             {
-                // It is no more than the head of a journal: it had not started anything.
+                // The journal contains only its header: the runtime had not started anything.
                 tracing::warn!(worker = %self.worker_id, %error, "what a runtime wrote that did not start is not taken");
             }
             self.may_live = false;
             self.runtime = None;
-            // One that was killed while it started may have made it.
+            // A runtime that was killed during its start may have created the socket.
             let _ = std::fs::remove_file(&self.socket);
             let error = self.located(error);
             self.apply(Input::SpawnFailed { error }).await;
         }
     }
 
-    /// The error of a failed start, with where to look.
+    /// Adds file locations to the error of a failed start.
     pub(super) fn located(&self, error: Error) -> Error {
         if !error.code.as_str().starts_with("BACKEND_") {
             return error;
@@ -211,7 +212,7 @@ impl Actor {
             .with("socketPath", self.socket.display().to_string())
             .with("logPath", self.log.display().to_string());
         if login {
-            // A runtime that knows its launcher has said it.
+            // A runtime that knows its launcher sets the command itself.
             let command = format!("subagent launcher login {}", self.spec.launcher.name);
             let said = error.details.get("recommendedCommand").cloned();
             return error.with("recommendedCommand", said.unwrap_or_else(|| command.into()));
@@ -256,7 +257,7 @@ impl Actor {
         subagent_failpoint::hit("spawn.after");
         let process = started.process;
         self.stored_runtime = Some(process);
-        // Without a watch its end is found out by the lock.
+        // Without a watch, the lock reports the end.
         let exit = ExitWatch::of(process).ok().flatten();
         let listening = tokio::task::spawn_blocking(move || started.wait_until_listening());
         let child = match tokio::time::timeout(LISTEN_TIMEOUT, listening).await {
@@ -285,14 +286,14 @@ impl Actor {
             .write(Durability::Full, 1, move |tx| tx.update_processes(id, Some(process), None))
             .await;
         if let Err(error) = stored {
-            // It lives. Its hello says it again.
+            // The runtime is alive. Its hello repeats the data.
             tracing::warn!(worker = %self.worker_id, %error, "a runtime's process could not be stored");
         }
         self.connect().await;
         Ok(())
     }
 
-    /// Stores that a runtime may live from now on, and says what it must know.
+    /// Stores that a runtime may be alive from now on, and returns its start parameters.
     async fn begin_incarnation(&mut self, program: String, kept: environment::Kept) -> Result<RuntimeStart> {
         let incarnation = self.incarnation + 1;
         let cursor = Cursor { segment: self.cursor.segment + 1, offset: 0, number: self.cursor.number };
@@ -327,7 +328,7 @@ impl Actor {
             log: self.log.clone(),
             segment: cursor.segment,
             first_record: cursor.number + 1,
-            // The turn that this runtime is started for was accepted and not sent.
+            // The turn for which this runtime is started was accepted but not sent.
             last_turn: self.worker.turn().map_or(self.worker.last_turn, |turn| turn.no - 1),
             boot_id: self.shared.boot_id.clone(),
             marker: strays::marker(self.worker_id.as_str(), incarnation),
@@ -340,7 +341,7 @@ impl Actor {
                 nofile: self.spec.nofile,
                 sandbox: sandbox::of_agent(self.spec.sandbox.as_ref(), self.shared.setup.own_folders()),
             },
-            // Once it has had one, what it was started with counts no more.
+            // The session to resume at the start counts only until the worker has one.
             session: self.session_id.clone().or_else(|| self.spec.resume.clone()),
             resume_only: self.session_id.is_none() && self.spec.resume.is_some(),
             restore_failures: self.restore_failures.clone(),
@@ -362,7 +363,7 @@ impl Actor {
                 .as_ref()
                 .map(|agent| definition::instructions(agent, told, self.spec.agent_since.is_some())),
             login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },
-            // Other workers have nothing that could be due.
+            // Other workers need no daemon while they run.
             daemon: (self.tasks.is_task() || self.spec.delegation.is_some())
                 .then(|| daemon_start::of(&self.shared.setup))
                 .flatten(),

@@ -1,7 +1,6 @@
-//! Tasks of a worker at work: what is looked at when something has happened to its own task, or to those that it gave.
-//!
-//! What ends a task, and who may have its turn, is decided by the rules and by what is stored; here it is carried out. An
-//! actor looks at everything of its own when it begins, so that nothing depends on having heard a bell.
+//! Tasks in a worker's actor: its own task and those that it created. `core` and the store decide
+//! what ends a task and which turn may start. An actor re-checks everything on start, so a missed
+//! notification is harmless.
 
 use subagent_protocol::Error;
 use subagent_protocol::frame::{Command, HIBERNATE};
@@ -18,24 +17,24 @@ use crate::store::task_ends::Due;
 use crate::store::task_places::{self, Concern};
 use crate::supervisor::{entropy, environment};
 
-/// What the journal of a runtime says that ends because its task has.
+/// Reason in the journal of a runtime that ends because its task has ended.
 const TASK_ENDED: &str = "the task has ended";
 
-/// What the actor knows of tasks.
+/// Task state of an actor.
 pub(super) struct Tasks {
-    /// Whether the worker was made for one.
+    /// Whether the worker was created for a task.
     own: bool,
-    /// Whether it may have given some.
+    /// Whether the worker may have created tasks.
     gives: bool,
-    /// Whether its own is over.
+    /// Whether its own task is over.
     ended: bool,
-    /// Whether its runtime was told to end because of that.
+    /// Whether its runtime was ended because of that.
     rests: bool,
-    /// Whether they are to be looked at.
+    /// Whether the tasks must be checked.
     stale: bool,
-    /// Whether others may have something to look at because of this worker.
+    /// Whether a change of this worker may concern others.
     changed: bool,
-    /// Rung when something was stored that concerns this worker.
+    /// Notified when a stored change concerns this worker.
     pub(super) bell: watch::Receiver<u64>,
 }
 
@@ -44,29 +43,29 @@ impl Tasks {
         Self { own, gives, ended: false, rests: false, stale: true, changed: false, bell }
     }
 
-    /// Something was stored that may concern this worker and others.
+    /// Records a stored change that may concern this worker and others.
     pub(super) const fn is_news(&mut self) {
         (self.stale, self.changed) = (true, true);
     }
 
-    /// Whether the worker was made for a task.
+    /// Returns whether the worker was created for a task.
     pub(super) const fn is_task(&self) -> bool {
         self.own
     }
 
-    /// Whether the worker may have given tasks.
+    /// Returns whether the worker may have created tasks.
     pub(super) const fn gives(&self) -> bool {
         self.gives
     }
 
-    /// Sees what was committed.
+    /// Updates the state from committed facts.
     pub(super) fn see(&mut self, facts: &[Fact]) {
         let matters = |fact: &Fact| !matches!(fact, Fact::Event { .. } | Fact::Spent(_) | Fact::Inbox(_));
         if facts.iter().any(matters) {
             self.stale = true;
             self.changed = true;
         }
-        // It has something to do again: what its runtime was told was for the end before.
+        // A new turn began, so the earlier end of the runtime does not count.
         if facts.iter().any(|fact| matches!(fact, Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. })) {
             self.rests = false;
         }
@@ -74,21 +73,21 @@ impl Tasks {
 }
 
 impl Actor {
-    /// Somebody has stored what concerns this worker.
+    /// Requires a check after a notification.
     pub(super) fn is_rung(&mut self) {
         self.tasks.gives = true;
         self.tasks.stale = true;
         self.budgets.is_news();
     }
 
-    /// Ends the worker's task, unless it is over or being ended.
+    /// Ends the worker's task, unless it is over or ending.
     pub(super) async fn end_task(&mut self, ending: TaskEnding, reason: String) {
         subagent_failpoint::hit("cancel.before_commit");
         self.apply(Input::EndTask { ending, reason }).await;
         subagent_failpoint::hit("cancel.after_commit");
     }
 
-    /// Looks at what concerns the worker if something has happened to it. Says whether something is to be done now.
+    /// Checks the tasks if necessary. Returns whether there is work to do now.
     pub(super) async fn look_after_tasks(&mut self) -> bool {
         if !self.settled || self.retry.is_some() || !(self.tasks.own || self.tasks.gives) {
             return false;
@@ -108,7 +107,7 @@ impl Actor {
         self.end_what_is_over().await
     }
 
-    /// After a failure of the store.
+    /// Schedules another check after a failure of the store.
     pub(super) fn looks_at_tasks_later(&mut self, error: &Error) {
         self.tasks.stale = true;
         self.look_later(error);
@@ -136,7 +135,8 @@ impl Actor {
         if has_schema && self.judge_result().await {
             return true;
         }
-        // Without its environment no agent could be started for it: it stays due until somebody brings one.
+        // Without an environment, no agent can be started. The message stays due until a client
+        // sends one.
         if self.worker.link == Link::None && !due.is_empty() && environment::read(&self.environment).is_err()
         {
             return false;
@@ -148,7 +148,7 @@ impl Actor {
         is_due
     }
 
-    /// Puts the end of a task into the worker's queue, unless that was done.
+    /// Queues the message about the end of a task, unless that was done before.
     async fn tell_end(&mut self, due: Due) {
         let Ok(random) = entropy::random() else {
             self.tasks.stale = true;
@@ -158,7 +158,7 @@ impl Actor {
         let (message, input) = task::delivery(&due.text, &due.name, &due.task_id, due.status);
         let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
         let input = Input::Enqueue { queued, urgency: Urgency::Delivered, most: usize::MAX };
-        // What was told before is refused, and that is all.
+        // A message that was queued before is refused, which is fine.
         let told = self.apply_if(input, move |tx, _, _| tx.deliver(&due, &turn_id)).await;
         subagent_failpoint::hit("task_delivery.after_commit");
         if told.is_ok() {
@@ -166,7 +166,7 @@ impl Actor {
         }
     }
 
-    /// The process of a task that is over ends: with its session kept, if the agent can take that up again.
+    /// Ends the runtime of a task that is over. Keeps its session if the agent can resume it.
     async fn end_what_is_over(&mut self) -> bool {
         let Some(runtime) = &self.runtime else {
             self.tasks.rests = false;
@@ -186,7 +186,8 @@ impl Actor {
         false
     }
 
-    /// A runtime does not hibernate, as while a terminal of its agent runs: of a task that is over it ends all the same.
+    /// Terminates a runtime that refuses to hibernate, for example while a terminal of its agent
+    /// runs.
     pub(super) fn end_all_the_same(&mut self) {
         if self.tasks.ended && self.worker.rests() {
             self.tasks.rests = true;
@@ -196,7 +197,7 @@ impl Actor {
 
     fn terminate_for(&mut self, reason: &str) {
         self.command(Command::Terminate { reason: reason.to_owned() });
-        // It may not hear it, and nothing would say it again.
+        // The runtime may miss the command, which is not repeated.
         self.ends_soon();
     }
 }

@@ -1,7 +1,6 @@
-//! What ends a prompt of a task by itself, at work: its calls are counted, and told, as their records are taken in, its time by
-//! the account of its worker.
-//!
-//! What is known here a daemon that is started anew finds in the store: nothing is counted twice, and no time is lost.
+//! Step and time limits of a task's prompt. Steps are counted when their records are read, and time
+//! by the account of the worker. A restarted daemon restores both from the store, so nothing is
+//! counted twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,37 +23,37 @@ use crate::steady::steady;
 use crate::store::{accounts, task_limits};
 use crate::supervisor::entropy;
 
-/// After a failure of the store it is asked again so much later.
+/// Delay after a failure of the store.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
-/// What is known of the limits of a worker's task.
+/// State of the limits of a worker's task.
 #[derive(Default)]
 pub(super) struct TaskLimits {
-    /// Whether all of it was read.
+    /// Whether the store was read.
     known: bool,
-    /// The name of the task, and what its prompts keep to; `None` of a worker that has no task.
+    /// Name and terms of the task. `None` for a worker without a task.
     task: Option<(Arc<str>, TaskTerms)>,
-    /// The prompt that is open, or was the last.
+    /// The open or last prompt.
     pub(super) open: Option<Open>,
-    /// Whether it is to be looked at.
+    /// Whether the limits must be checked.
     stale: bool,
-    /// Whether the store failed: then nothing is looked at before `at`.
+    /// Whether the store failed. Then the next check is at `at`.
     failed: bool,
-    /// When to look at it again.
+    /// When to check again.
     pub(super) at: Option<Instant>,
 }
 
-/// A prompt, and what it has used.
+/// A prompt and its usage.
 #[derive(Clone)]
 pub(super) struct Open {
     turn: u64,
-    /// Of its task.
+    /// The name of the task.
     name: Arc<str>,
     meter: Meter,
 }
 
 impl Open {
-    /// `ends`: something ends it already.
+    /// `ends`: the prompt is being ended already.
     fn new(turn: u64, (name, terms): &(Arc<str>, TaskTerms), ends: bool) -> Self {
         Self { turn, name: Arc::clone(name), meter: Meter::new(terms.max_steps, terms.timeout_ms, ends) }
     }
@@ -71,13 +70,13 @@ impl Open {
 
 /// A step of the open prompt of a task.
 pub(super) struct Step {
-    /// What is told of it.
+    /// The event that reports the step.
     pub(super) told: Fact,
-    /// What is to happen if it is one step too many.
+    /// The input that ends the prompt, if the step exceeds the limit.
     pub(super) over: Option<Input>,
 }
 
-/// Counts a record of the open prompt of a task, if it is a step: in the transaction of the record, and once.
+/// Counts a record of the open prompt if it is a step, once, in the transaction of the record.
 pub(super) fn step(
     record: &Record<'_>,
     prompt: &mut Option<Open>,
@@ -91,13 +90,13 @@ pub(super) fn step(
     let tool = record.b.and_then(|body| tool_calls::name_of(record.t, body.get()));
     let data = json!({"id": task, "name": *prompt.name, "steps": prompt.steps(), "tool": tool});
     let told = Fact::Event { event_type: EventType::SubagentProgress, data, turn: None };
-    // What came first counts.
+    // An earlier cancel takes precedence.
     let open = worker.turn().is_some_and(|turn| turn.cancel.is_none());
     let over = prompt.over(Ran::default()).filter(|_| open);
     Some(Step { told, over: over.map(|(ending, reason)| Input::EndTask { ending, reason }) })
 }
 
-/// Takes notice of a record of this prompt. Says whether it is the first that speaks of its call.
+/// Records a call of this prompt. Returns whether this is the first record of the call.
 fn is_step(record: &Record<'_>, open: &mut Open) -> bool {
     let speaks = match record.t {
         RecordType::ApprovalRequested => true,
@@ -112,7 +111,7 @@ fn is_step(record: &Record<'_>, open: &mut Open) -> bool {
 }
 
 impl TaskLimits {
-    /// Sees what was committed.
+    /// Updates the state from committed facts.
     pub(super) fn see(&mut self, facts: &[Fact]) {
         for fact in facts {
             match fact {
@@ -125,19 +124,19 @@ impl TaskLimits {
         }
     }
 
-    /// How many steps of its prompt are stored.
+    /// Returns the number of counted steps of the prompt.
     pub(super) fn steps(&self) -> u64 {
         self.open.as_ref().map_or(0, Open::steps)
     }
 
-    /// The time has come for which it was waited.
+    /// Requires a check when the timer fires.
     pub(super) fn is_due(&mut self) {
         (self.at, self.failed, self.stale) = (None, false, true);
     }
 }
 
 impl Actor {
-    /// Finds out what the task of the worker keeps to, if it has one, and what its open prompt has used.
+    /// Reads the terms of the worker's task and the usage of its open prompt.
     pub(super) async fn recall_task_limits(&mut self) {
         if !self.tasks.is_task() {
             self.task_limits.known = true;
@@ -173,7 +172,7 @@ impl Actor {
         self.task_limits.at = Some(Instant::now() + STORE_RETRY);
     }
 
-    /// Ends the open prompt of a task if its time is over. Says whether something is to be done now.
+    /// Ends the open prompt of a task if its time is over. Returns whether there is work to do now.
     pub(super) async fn look_at_task_limits(&mut self) -> bool {
         if !self.settled || self.retry.is_some() || self.task_limits.failed {
             return false;
@@ -200,7 +199,7 @@ impl Actor {
         };
         let Some(open) = &mut self.task_limits.open else { return false };
         let Some((ending, reason)) = open.over(ran) else {
-            // A moment later than its time is over, not earlier.
+            // One millisecond after the limit, never before it.
             let left = open.meter.left(ran).and_then(|millis| millis.checked_add(1));
             self.task_limits.at =
                 left.and_then(|left| Instant::now().checked_add(Duration::from_millis(left)));

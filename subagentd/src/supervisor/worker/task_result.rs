@@ -1,9 +1,7 @@
-//! A result that has to meet a schema, at work: it is held against it when the last turn of its task is over, and its agent is
-//! asked once more if it does not fit.
-//!
-//! Schema and text come from others: they are looked at in another process, for a bounded time, and never while
-//! anything is being stored. What was found is stored at once, with what follows from it; a daemon that dies before that
-//! leaves nothing, and the next one looks again.
+//! Validates a task's result against its schema after the last turn, and asks the agent once more
+//! if it does not fit. A separate process validates, for a limited time and outside of
+//! transactions. One transaction stores the outcome, so a daemon that dies before it leaves
+//! nothing.
 
 use serde_json::json;
 use subagent_protocol::ids::TurnId;
@@ -20,7 +18,8 @@ use crate::supervisor::shared::is_ending;
 use crate::supervisor::{entropy, environment, turns};
 
 impl Actor {
-    /// Looks at the result of the worker's task, if that is what its end waits for. Says whether something was done.
+    /// Validates the result of the worker's task if its end waits for that. Returns whether
+    /// something changed.
     pub(super) async fn judge_result(&mut self) -> bool {
         let (id, worker) = (self.id, self.worker.clone());
         if !matches!(worker.state, State::Idle | State::Error) {
@@ -38,7 +37,7 @@ impl Actor {
         let mut ending = self.shared.ending.subscribe();
         let found = tokio::select! {
             biased;
-            // The next daemon looks.
+            // The next daemon validates it.
             () = is_ending(&mut ending) => return false,
             found = look(schema.clone(), text) => found,
         };
@@ -86,13 +85,13 @@ impl Actor {
         }
     }
 
-    /// Whether an agent that knows what it did is there, or can be started.
+    /// Returns whether an agent that knows its work is running or can be started.
     fn can_be_asked(&self) -> bool {
         matches!(self.worker.link, Link::Adopted | Link::Starting | Link::Ready)
             || (self.restores && environment::read(&self.environment).is_ok())
     }
 
-    /// Its next turn, in one transaction with the note that it was asked.
+    /// Queues another turn, and records in the same transaction that the agent was asked again.
     async fn ask_again(&mut self, text: &str) {
         let Ok(random) = entropy::random() else {
             self.tasks.is_news();
@@ -101,7 +100,7 @@ impl Actor {
         let (message, input) = turns::plain(text);
         let queued = Queued { turn_id: TurnId::from_random(random), message, input, sender: None };
         let input = Input::Enqueue { queued, urgency: Urgency::Delivered, most: usize::MAX };
-        // Whoever was faster has asked.
+        // A refusal means that it was asked already.
         let _ = self.apply_if(input, |tx, id, _| tx.ask_again(id)).await;
         subagent_failpoint::hit("task_result.after_commit");
     }

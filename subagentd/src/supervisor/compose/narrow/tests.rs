@@ -1,4 +1,4 @@
-//! A call narrows what its definition says, and widens nothing.
+//! A call narrows its definition, and widens nothing.
 
 use subagent_config::agents::{Reading, Source, read};
 use subagent_config::start::agent::resolved;
@@ -61,7 +61,7 @@ fn terms_have_defaults_that_depend_on_whether_somebody_waits() {
     let (background, _) = of(Some(all), none(), Some(TaskMode::Background)).unwrap();
     assert_eq!(background.pre_approved[0].rule, "read");
     let text = serde_json::to_string(&background).unwrap();
-    // What was stored when the mode was a part of the terms.
+    // The format of terms when they included the mode.
     let text = text.replacen('{', "{\"background\":true,", 1);
     assert_eq!(serde_json::from_str::<TaskTerms>(&text).unwrap(), background);
 }
@@ -76,7 +76,7 @@ fn m3_more_steps_or_time_than_the_definition_says_is_refused() {
         let error = of(own, overrides, None).unwrap_err();
         assert_eq!((error.code, &error.details["field"]), (Code::InvalidArgument, &field.into()));
     }
-    // Where the definition says nothing, there is nothing to be wider than.
+    // Without a limit in the definition, any limit is allowed.
     assert_eq!(of(Some(""), steps(50), None).unwrap().0.max_steps, 50);
     assert_eq!(of(None, time(0), None).unwrap().0.timeout_ms, 0);
 }

@@ -1,4 +1,4 @@
-//! The rules of a task: those above it hold as well, and nobody is asked for what was approved beforehand or not.
+//! The policy of a task: those above it apply too, and pre-approved tasks never ask.
 
 use subagent_protocol::api::{OwnerRule, RuleScope};
 use subagent_protocol::ids::{ControllerId, RequestId, RuleId, WorkerId};
@@ -45,7 +45,8 @@ fn added(rule: &str, action: &str) -> OwnerRule {
     }
 }
 
-/// What is decided about a command, and the rule as it is told; none if somebody is asked.
+/// Returns the decision about a command and the rule in the form of events. `None` if the owner is
+/// asked.
 fn decided(spec: &PolicySpec, added: &OfChain, command: &str) -> Option<(String, Value)> {
     match see(&mut watching(spec, added), &asks("1", command, ALL)) {
         Some(Input::DecideByRule { choice, rule, .. }) => Some((choice.decision, rule)),

@@ -23,7 +23,7 @@ fn request(call: &Value, before: &Value) -> Value {
     record("approvalRequested", &body)
 }
 
-/// The decision; `ask` if there is none.
+/// Returns the decision, or `ask` if there is none.
 fn decision(watch: &mut Watch, record: &Value) -> String {
     match see(watch, record) {
         Some(Input::DecideByRule { choice, .. }) => choice.decision,
@@ -40,7 +40,7 @@ fn what_a_request_leaves_out_was_said_before() {
         json!({"toolCallId": "1", "kind": "execute", "title": "Bash", "rawInput": {"command": "touch x"}});
     let asked = json!({"toolCallId": "1", "title": "Write"});
     for call in [edit, run] {
-        // The record has it, or the watch has seen it.
+        // Either the record contains the call, or the watch saw it.
         assert_eq!(decision(&mut watch(UNDER_ALL), &request(&asked, &call)), "deny", "{call}");
         let mut told = watch(UNDER_ALL);
         see(&mut told, &updates(&call));
@@ -78,7 +78,7 @@ fn a_call_that_was_asked_under_another_id_is_no_violation() {
     let rejected = json!([{"type": "content", "content": {"type": "text", "text": "rejected by the user"}}]);
     let over = updates(&json!({"toolCallId": "call", "status": "completed", "content": rejected}));
 
-    // The runtime found the call.
+    // The runtime matched the request to the call.
     let mut told = watch(UNDER_ALL);
     see(&mut told, &updates(&call));
     assert_eq!(decision(&mut told, &request(&asked, &call)), "deny");
@@ -87,7 +87,7 @@ fn a_call_that_was_asked_under_another_id_is_no_violation() {
                                 "rawInput": {"command": "touch x"}}));
     assert!(see(&mut told, &other).is_some(), "no request was for it");
 
-    // It did not: then a sentence shows nothing, and a change does.
+    // The runtime found no match: then a text is no evidence, but a diff is.
     let mut told = watch(UNDER_ALL);
     see(&mut told, &updates(&call));
     assert_eq!(decision(&mut told, &request(&asked, &Value::Null)), "ask");
@@ -103,7 +103,7 @@ fn a_call_that_was_asked_under_another_id_is_no_violation() {
         };
         assert_eq!(call["evidence"], evidence);
     }
-    // Output that an earlier update told counts; a change that one showed may be what was asked about.
+    // Output in an earlier update is evidence. A diff in one may be what the request was about.
     let told_before = |before: Value| {
         let mut told = told.clone();
         see(&mut told, &updates(&before));

@@ -1,4 +1,4 @@
-//! Calls that an agent makes without asking, in ways that are easy to overlook.
+//! Calls without a request, in forms that are easy to overlook.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn an_id_that_is_used_again_is_another_call() {
         let again = is_violation(&mut watch, &call("rm x", status));
         assert!(again || is_violation(&mut watch, &over), "{status}");
     }
-    // The same call told once more is no other one, and neither is one that is asked for first.
+    // The same call reported twice is one call. A call with an earlier request is no violation.
     let mut watch = watch(RULES);
     see(&mut watch, &update(&call("rm x", "pending")));
     see(&mut watch, &asks("1", "rm x", ALL));
@@ -54,7 +54,7 @@ fn the_call_after_the_last_one_that_is_remembered_is_noticed() {
     assert!(watch.calls.len() <= MAX_CALLS);
     let rm = |id: &str, status: &str| tells(id, "rm x", status);
     assert!(matches!(see(&mut watch, &rm("last", "completed")), Some(Input::Violation { .. })));
-    // What is open is remembered before what is over.
+    // Open calls are remembered longer than completed ones.
     see(&mut watch, &rm("open", "pending"));
     see(&mut watch, &asks("open", "rm x", ALL));
     for number in 0..MAX_CALLS {
