@@ -1,7 +1,6 @@
-//! The accounts that stand for a worker: its own, those of the workers above it, if it has a task, and its controller's.
-//!
-//! What it spends is added to each of them, and each may refuse its next turn or have the open one canceled. What counts, and
-//! when a budget is used up, is said by `core::budget`.
+//! The accounts charged by a worker: its own, those of the workers above it, and its controller's.
+//! Each may refuse the next turn or cancel the open one. `core::budget` has the rules for one
+//! account.
 
 use serde_json::Value;
 use subagent_protocol::budget::{Budget, OnLimit, OnUnknown, Scope};
@@ -11,14 +10,14 @@ use subagent_protocol::{Error, Result};
 
 use super::budget::{Account, Spent};
 
-/// Whose account it is, as the worker sees it that is asked about.
+/// The owner of an account, relative to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose<'a> {
-    /// Its own.
+    /// The worker's own account.
     Own,
-    /// That of a worker above it.
+    /// The account of a worker above it.
     Above(&'a WorkerId),
-    /// Its controller's.
+    /// The account of its controller.
     Controller,
 }
 
@@ -30,7 +29,7 @@ impl Whose<'_> {
         }
     }
 
-    /// What of it counts. Turns are a worker's own, and its controller's.
+    /// Returns the budgets that count. Turns count only for the worker itself and its controller.
     pub(super) const fn budgets(self) -> &'static [Budget] {
         match self {
             Self::Own | Self::Controller => Budget::ALL,
@@ -38,7 +37,7 @@ impl Whose<'_> {
         }
     }
 
-    /// The command that changes its limits.
+    /// Returns the command that changes the limits.
     pub(super) fn change(self) -> String {
         match self {
             Self::Own => "subagent worker set".to_owned(),
@@ -47,7 +46,7 @@ impl Whose<'_> {
         }
     }
 
-    /// With whose it is, if it is another worker's.
+    /// Adds the id of a worker above to an error.
     pub(super) fn named(self, error: Error) -> Error {
         match self {
             Self::Above(worker) => error.with("workerId", worker.as_str()),
@@ -55,7 +54,7 @@ impl Whose<'_> {
         }
     }
 
-    /// The same of an event's data.
+    /// Adds the id of a worker above to an event's data.
     pub(super) fn said(self, mut data: Value) -> Value {
         if let Self::Above(worker) = self {
             data["workerId"] = worker.as_str().into();
@@ -67,27 +66,27 @@ impl Whose<'_> {
 /// The account of a worker above another one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Above {
-    /// The key by which it is stored.
+    /// Row id of the account in the store.
     pub key: i64,
-    /// The worker.
+    /// The worker that has the account.
     pub worker_id: WorkerId,
-    /// Its account.
+    /// The account of that worker.
     pub account: Account,
 }
 
-/// The accounts that stand for a worker.
+/// The accounts charged by a worker.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Accounts {
-    /// Its own.
+    /// The worker's own account.
     pub worker: Account,
-    /// Those of the workers above it that are still there, the nearest first.
+    /// Accounts of the existing workers above it, the nearest first.
     pub above: Vec<Above>,
-    /// Its controller's.
+    /// The account of its controller.
     pub controller: Account,
 }
 
 impl Accounts {
-    /// All of them, with whose they are.
+    /// Returns all accounts with their owners.
     fn all(&self) -> impl Iterator<Item = (Whose<'_>, &Account)> {
         let above = self.above.iter().map(|above| (Whose::Above(&above.worker_id), &above.account));
         let own = std::iter::once((Whose::Own, &self.worker));
@@ -100,7 +99,7 @@ impl Accounts {
         own.chain(above).chain(std::iter::once((Whose::Controller, &mut self.controller)))
     }
 
-    /// Takes in what the worker has spent, and gives what is to be told.
+    /// Charges all accounts. Returns the resulting budget events.
     pub fn spend(&mut self, spent: &Spent, now: i64) -> Vec<(EventType, Value)> {
         let delta = self.worker.spend(spent, now);
         for (whose, account) in self.all_mut().skip(1) {
@@ -109,23 +108,24 @@ impl Accounts {
         self.news(*spent == Spent::Opened, now)
     }
 
-    /// What is to be told now.
+    /// Returns the budget events that are due now.
     pub fn news(&mut self, opens: bool, now: i64) -> Vec<(EventType, Value)> {
         self.all_mut().flat_map(|(whose, account)| account.news(whose, opens, now)).collect()
     }
 
-    /// Why the open turn is to be canceled, if it is.
+    /// Returns the error for which the open turn is to be canceled, if there is one.
     #[must_use]
     pub fn cancels(&self, now: i64) -> Option<Error> {
         self.all().find_map(|(whose, account)| Some(account.exceeded(whose, account.cancels(now)?, now)))
     }
 
-    /// Those that are others', too.
+    /// Returns the accounts that other workers charge, too.
     fn shared(&self) -> impl Iterator<Item = (Whose<'_>, &Account)> {
         self.all().filter(|(whose, account)| *whose != Whose::Own || account.is_shared())
     }
 
-    /// Whose is used up so that open turns of other workers are to be canceled, too: by scope, and by worker if it is above.
+    /// Returns the exhausted shared accounts that cancel open turns of other workers, by scope, and
+    /// by worker for those above.
     #[must_use]
     pub fn cancels_others(&self, now: i64) -> Vec<(Scope, Option<WorkerId>)> {
         let over = self.shared().filter(|(_, account)| account.cancels(now).is_some());
@@ -136,19 +136,19 @@ impl Accounts {
         over.map(|(whose, _)| key(whose)).collect()
     }
 
-    /// Whether the time of others is limited together with that of the worker.
+    /// Returns whether the worker shares a time limit with others.
     #[must_use]
     pub fn shares_time(&self) -> bool {
         self.shared().any(|(_, account)| account.limits.wall_time_ms.is_some())
     }
 
-    /// In how many milliseconds something is to be looked at.
+    /// Returns the milliseconds until the accounts must be checked again.
     #[must_use]
     pub fn left(&self, now: i64) -> Option<u64> {
         self.all().filter_map(|(_, account)| account.left(now)).min()
     }
 
-    /// Whether nothing is limited.
+    /// Returns whether no account has a limit.
     #[must_use]
     pub fn is_boundless(&self) -> bool {
         self.all().all(|(_, account)| account.limits.is_boundless())
@@ -169,15 +169,17 @@ impl Accounts {
     }
 }
 
-/// Whether another turn may be opened.
+/// Checks that another turn may be opened.
 ///
 /// # Errors
-/// `BUDGET_EXCEEDED{scope,workerId?,budget,limit,used,unit}`, `BUDGET_UNKNOWN{scope,workerId?,budget,unreported}`.
+/// `BUDGET_EXCEEDED{scope,workerId?,budget,limit,used,unit}`,
+/// `BUDGET_UNKNOWN{scope,workerId?,budget,unreported}`.
 pub fn may_open(accounts: &Accounts, now: i64) -> Result<()> {
     accounts.allow(|_| true, now)
 }
 
-/// Whether others may be given work: as for another turn, but that the present one may be the last.
+/// Checks that the worker may create tasks. Like [`may_open`], but the current turn may be its
+/// last.
 ///
 /// # Errors
 /// Those of [`may_open`].

@@ -1,38 +1,39 @@
-//! What follows from a step of the rules: what must be stored with it, and what must be done afterwards.
+//! The outcome of a step: facts to store with it, and actions to perform afterwards.
 
 use subagent_protocol::ids::RequestId;
 
 use super::worker::{Fact, Worker};
 
-/// What must be done after that transaction.
+/// An action that is performed after the transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Start a runtime.
+    /// Start a new runtime.
     StartRuntime,
     /// Send the prompt of the open turn.
     Prompt {
-        /// Its number.
+        /// Number of the turn.
         turn: u64,
     },
-    /// Send a cancel.
+    /// Send a cancel to the runtime.
     Cancel {
-        /// The turn's number.
+        /// Number of the turn.
         turn: u64,
-        /// Why.
+        /// The reason for the cancel.
         reason: String,
     },
-    /// Send a decision.
+    /// Send a decision to the runtime.
     Answer {
-        /// Which request.
+        /// The request that is answered.
         request_id: RequestId,
-        /// The option, or the action of an elicitation, whose content is the store's; `None` answers `cancelled`.
+        /// The chosen option, or the action of an elicitation, whose content only the store has.
+        /// `None` answers `cancelled`.
         option_id: Option<String>,
     },
-    /// End the runtime.
+    /// Terminate the current runtime.
     Terminate,
-    /// End the runtime if nothing is open and it took no turn after this one.
+    /// End the runtime, if nothing is open and it took no later turn.
     Hibernate {
-        /// The last one that it may have taken.
+        /// Number of the last turn that it may have taken.
         last_turn: u64,
     },
 }
@@ -40,10 +41,10 @@ pub enum Action {
 /// The result of an input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// The next value.
+    /// The next state of the worker.
     pub worker: Worker,
-    /// To be stored with it, in order.
+    /// Facts to store with it, in order.
     pub facts: Vec<Fact>,
-    /// To be done afterwards, in order.
+    /// Actions to perform afterwards, in order.
     pub actions: Vec<Action>,
 }

@@ -1,50 +1,51 @@
-//! One question of an agent, a permission request or an elicitation: `pending → decided → delivered | undelivered`, `pending → canceled | lost`.
+//! A question of an agent (permission request or elicitation): `pending → decided → delivered |
+//! undelivered`, `pending → canceled | lost`.
 
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::ApprovalClosedReason;
 use subagent_protocol::state::{ApprovalStatus, QuestionKind};
 
-/// A question of an agent that is not over yet.
+/// An open question of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// What is waited for.
+    /// Permission request or elicitation.
     pub kind: QuestionKind,
-    /// The turn that asks; `None` if the agent asked outside of any.
+    /// Number of the asking turn. `None` if the agent asked outside of a turn.
     pub turn: Option<u64>,
-    /// How far it is.
+    /// State of the question.
     pub approval: Approval,
 }
 
-/// How far a question is that is not over yet.
+/// State of an open question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approval {
-    /// Hooks run for it. Nothing is asked until they have answered.
+    /// Hooks run for the request. It is invisible until they have answered.
     Held,
-    /// Nobody has decided.
+    /// Waits for a decision.
     Pending,
-    /// Decided by somebody, to be written by the runtime.
+    /// Decided. The runtime has not confirmed the delivery yet.
     Decided {
-        /// The option to select; of an elicitation the action, and what was filled in is the store's alone.
+        /// The chosen option, or the action of an elicitation, whose content only the store has.
         option_id: Option<String>,
     },
-    /// Decided by the cancel of its turn: the runtime answers `cancelled` when it takes the cancel.
+    /// Decided by the cancel of its turn. The runtime answers `cancelled` when it takes the cancel.
     DecidedByCancel,
 }
 
-/// What happens to a permission request.
+/// An event in the life of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalInput {
-    /// The runtime journaled that it is writing our answer.
+    /// The runtime journaled that it is writing the answer.
     AnswerWritten,
-    /// The runtime refused our answer: it does not know the request any more.
+    /// The runtime refused the answer, because it does not know the request any more.
     AnswerRefused,
-    /// It ended without an answer of ours.
+    /// The question ended without an answer of the daemon.
     Closed(ApprovalClosedReason),
     /// The runtime is gone.
     Lost,
 }
 
-/// The event of a question that ends without an answer in this way, if it has one.
+/// Returns the event of a question that ends without an answer in this way, if there is one.
 #[must_use]
 pub const fn event_of(kind: QuestionKind, end: ApprovalStatus) -> Option<EventType> {
     match (end, kind) {
@@ -57,7 +58,7 @@ pub const fn event_of(kind: QuestionKind, end: ApprovalStatus) -> Option<EventTy
 }
 
 impl Approval {
-    /// The word that is stored and printed.
+    /// Returns the public status, as it is stored and shown.
     #[must_use]
     pub const fn status(&self) -> ApprovalStatus {
         match self {
@@ -66,14 +67,16 @@ impl Approval {
         }
     }
 
-    /// How the request ends. Every input ends it, so that none can stay open by accident.
+    /// Returns the final status. Every input ends the question, so that none stays open by
+    /// accident.
     #[must_use]
     pub fn end(&self, input: &ApprovalInput) -> ApprovalStatus {
         use ApprovalInput as In;
         match (self, input) {
             (Self::Held | Self::Pending, In::Lost) => ApprovalStatus::Lost,
             (Self::Held | Self::Pending, In::Closed(_) | In::AnswerRefused) => ApprovalStatus::Canceled,
-            // An answer that we do not know of: the journal is right, somebody decided before we lost our memory.
+            // The journal reports an answer that the store does not know, as after a restore. The
+            // journal is right.
             (
                 Self::Held | Self::Pending | Self::Decided { .. } | Self::DecidedByCancel,
                 In::AnswerWritten,

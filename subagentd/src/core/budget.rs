@@ -1,7 +1,5 @@
-//! The rules of budgets: what is counted as used, when a budget is used up, and what follows.
-//!
-//! Several accounts stand for every worker (`core::accounts`): what it spends is added to all of them, in the transaction that
-//! stores why. No clock is looked at: whoever asks says what time it is.
+//! The rules of an account: what counts as used, when a budget is exhausted, and what follows. The
+//! caller passes the time; no clock is read. `core::accounts` charges several accounts per worker.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,39 +14,39 @@ use super::approval::Approval;
 use super::step::Next;
 use super::worker::{Fact, State, Turn, Worker};
 
-/// Something of a budget was used, or is known better now.
+/// A change of used amounts, or better knowledge of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Spent {
     /// A turn was accepted.
     Opened,
-    /// A turn is over whose prompt may have been written: what its end says of tokens.
+    /// A turn ended whose prompt may have been sent.
     Closed {
-        /// How many; `None` if it says nothing.
+        /// Number of tokens, or `None` if the end does not report it.
         tokens: Option<u64>,
     },
-    /// The agent says what its session has cost so far.
+    /// The agent reported the cost of its session so far.
     Cost(Money),
-    /// The agent has a session that has not cost anything yet.
+    /// The agent has a new session without cost.
     NewSession,
-    /// From now on time counts, or does not.
+    /// Time starts or stops to count.
     Clock {
-        /// Whether it does.
+        /// Whether time counts from now on.
         runs: bool,
-        /// Since when, if that was written down; otherwise now.
+        /// Time of the change in milliseconds, if it was recorded; otherwise now.
         at: Option<i64>,
     },
 }
 
-/// What a report of a session's cost changes.
+/// The effect of a cost report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Priced {
     /// The amount since the last report.
     pub money: Money,
-    /// How many of the last turns that have ended without a report it includes.
+    /// Number of ended turns without a report that this report covers.
     pub settled: u64,
 }
 
-/// What an account changes by.
+/// A change of an account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Delta {
     turns: u64,
@@ -59,60 +57,63 @@ pub struct Delta {
     tokens_unknown: u64,
     cost: Option<Money>,
     cost_unknown: i64,
-    /// It is the first that is known of what the turn has cost.
+    /// Whether this is the first known cost of the turn.
     priced: bool,
 }
 
-/// What a worker with the tasks below it, or all workers of a controller together, have used, and what they may use.
+/// Used amounts and limits of a worker with the tasks below it, or of all workers of a controller.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Account {
-    /// What may be used.
+    /// The limits of the account.
     #[serde(skip_serializing_if = "Limits::is_empty")]
     pub limits: Limits,
     turns: u64,
-    /// The time of what does not run now.
+    /// Elapsed time of turns that do not run now, in milliseconds.
     wall_ms: u64,
-    /// How many turns run, and the sum of the times since when they do.
+    /// Number of running turns, and the sum of their start times in milliseconds.
     running: u64,
     since: i64,
-    /// As far as it was reported.
+    /// Number of reported tokens.
     tokens: u64,
-    /// Of how many turns that is, and of how many it is not known.
+    /// Number of turns with reported tokens, and without.
     tokens_known: u64,
     tokens_unknown: u64,
     cost: Option<u64>,
     currency: Option<String>,
     cost_unknown: u64,
-    /// What the session had cost when it was last told.
+    /// Last reported cost of the session, in millionths of the currency.
     session_cost: u64,
-    /// Turns of this session of which nothing was told since: a report is about them, too.
+    /// Turns of this session since the last report. The next report covers them.
     unpriced: u64,
-    /// Whether one has come since the last turn was opened.
+    /// Whether there was a report since the last turn was opened.
     priced: bool,
-    /// What was told already.
+    /// Budgets whose events were sent already.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     told: Vec<Budget>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     told_unknown: Vec<Budget>,
-    /// Of a controller: how often its limits were changed. Of a worker: of how many of these changes it has an event.
+    /// For a controller: number of changes of its limits. For a worker: how many of them it has
+    /// events about.
     pub revision: u64,
-    /// Of the worker of a task: the keys of those above it, the nearest first. They are never given again, and may be gone.
+    /// For the worker of a task: row ids of the workers above it, the nearest first. Ids are not
+    /// reused; the workers may be gone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<i64>,
-    /// Of a worker: what it has used itself, as soon as that is not all. What is known of its session is here from then on.
+    /// For a worker whose account others charge: its own usage. From then on, it holds the state of
+    /// the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     own: Option<Box<Account>>,
 }
 
 impl Account {
-    /// An account of which nothing is used.
+    /// Creates an unused account.
     #[must_use]
     pub fn new(limits: Limits, revision: u64) -> Self {
         Self { limits: counted(limits), revision, ..Self::default() }
     }
 
-    /// Takes in what its worker has spent, and gives what the accounts above it change by.
+    /// Charges usage of the worker. Returns the change for the accounts above.
     pub fn spend(&mut self, spent: &Spent, now: i64) -> Delta {
         if let Some(own) = &mut self.own {
             let delta = own.spend(spent, now);
@@ -134,12 +135,12 @@ impl Account {
                     ..Delta::default()
                 }
             }
-            // What is told in another currency cannot be added to the rest.
+            // Amounts in different currencies are not added.
             Spent::Cost(money) if self.currency.as_ref().is_some_and(|known| *known != money.currency) => {
                 Delta::default()
             }
             Spent::Cost(money) => {
-                // An agent that tells less than before has begun to count anew.
+                // A smaller cost than before means that the agent has started to count anew.
                 let micros = money.micros.checked_sub(self.session_cost).unwrap_or(money.micros);
                 self.session_cost = money.micros;
                 let settled = std::mem::take(&mut self.unpriced);
@@ -162,14 +163,14 @@ impl Account {
                 let wall_ms = u64::try_from(ran).unwrap_or(0);
                 Delta { wall_ms, running: -1, since: self.since.saturating_neg(), ..Delta::default() }
             }
-            // Said twice.
+            // Reported twice.
             Spent::Clock { .. } => Delta::default(),
         };
         self.add(&delta);
         delta
     }
 
-    /// Takes in what a worker below has spent. How many turns a worker has is nobody's business above but its controller's.
+    /// Charges usage of a worker below. Turns are charged only to the controller.
     pub fn charge(&mut self, whose: Whose<'_>, delta: &Delta) {
         if whose == Whose::Controller {
             return self.add(delta);
@@ -186,18 +187,18 @@ impl Account {
         self.add(&delta);
     }
 
-    /// What is the worker's own of it.
+    /// Returns the worker's own part.
     fn own(&self) -> &Self {
         self.own.as_deref().unwrap_or(self)
     }
 
-    /// Whether somebody below has used something of it.
+    /// Returns whether workers below have charged the account.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.own.is_some()
     }
 
-    /// What a report of the session's cost has changed since `before`; `None` if the report did not count.
+    /// Returns the effect of a cost report since `before`, or `None` if the report did not count.
     #[must_use]
     pub fn priced_since(&self, before: &Self) -> Option<Priced> {
         let (before, now) = (before.own(), self.own());
@@ -206,7 +207,7 @@ impl Account {
         now.priced.then_some(Priced { money, settled: before.unpriced.saturating_sub(now.unpriced) })
     }
 
-    /// What was reported of the worker's session before its first turn.
+    /// Returns the cost of the worker's session before its first turn.
     #[must_use]
     pub fn cost_before_turns(&self) -> Option<Money> {
         let own = self.own();
@@ -238,7 +239,7 @@ impl Account {
         }
     }
 
-    /// Changes what may be used. What is not used up any more is told again when it is.
+    /// Changes the limits. A budget that is no longer exhausted sends its event again when it is.
     pub fn change(&mut self, change: &LimitsChange, now: i64) -> Result<()> {
         let limits = change.over(&self.limits);
         limits.check()?;
@@ -252,37 +253,37 @@ impl Account {
         Ok(())
     }
 
-    /// For how many milliseconds turns of the worker itself have run.
+    /// Returns the elapsed time of the worker's own turns, in milliseconds.
     #[must_use]
     pub fn ran_ms(&self, now: i64) -> u64 {
         self.own().used(Budget::WallTime, now)
     }
 
-    /// Whether time of the worker itself counts now.
+    /// Returns whether time of the worker's own turns counts now.
     #[must_use]
     pub fn runs(&self) -> bool {
         self.own().running > 0
     }
 
-    /// How many turns were counted.
+    /// Returns the number of charged turns.
     #[cfg(test)]
     pub(crate) fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// Of how many turns it was told how many tokens they took, or that nobody knows.
+    /// Returns the number of ended turns, with and without reported tokens.
     #[cfg(test)]
     pub(crate) fn reported(&self) -> u64 {
         self.tokens_unknown + self.tokens_known
     }
 
-    /// How many run.
+    /// Returns the number of running turns.
     #[cfg(test)]
     pub(crate) fn running(&self) -> u64 {
         self.running
     }
 
-    /// How much is used, in the unit in which it is counted.
+    /// Returns the used amount in the unit of the budget.
     fn used(&self, budget: Budget, now: i64) -> u64 {
         match budget {
             Budget::Turns => self.turns,
@@ -316,12 +317,13 @@ impl Account {
         self.limit(budget).is_some_and(|limit| self.used(budget, now) >= limit)
     }
 
-    /// Whether something of what is limited was not reported.
+    /// Returns whether usage of a limited budget was not reported.
     pub(super) fn is_unknown(&self, budget: Budget) -> bool {
         self.limit(budget).is_some() && self.unreported(budget) > 0
     }
 
-    /// A budget for which the open turn is to be canceled. That turns are used up says nothing against the last one.
+    /// Returns the budget for which the open turn is to be canceled. An exhausted number of turns
+    /// does not cancel the last one.
     #[must_use]
     pub fn cancels(&self, now: i64) -> Option<Budget> {
         let which = [Budget::WallTime, Budget::Tokens, Budget::Cost];
@@ -329,15 +331,15 @@ impl Account {
         which.into_iter().find(|budget| cancels && self.is_used_up(*budget, now))
     }
 
-    /// In how many milliseconds its time is used up, if turns go on as they do.
+    /// Returns the milliseconds until its time is exhausted, if the same turns keep running.
     #[must_use]
     pub fn left(&self, now: i64) -> Option<u64> {
         let left = self.limits.wall_time_ms?.saturating_sub(self.used(Budget::WallTime, now));
         (self.running > 0 && !self.told.contains(&Budget::WallTime)).then(|| left.div_ceil(self.running))
     }
 
-    /// What is to be told now and was not before: budgets that are used up, and, when a turn is opened, those of which it is
-    /// not known how much was used.
+    /// Returns the events that are due and were not sent before: for exhausted budgets and, if a
+    /// turn is opened, for budgets with unreported usage.
     pub fn news(&mut self, whose: Whose<'_>, opens: bool, now: i64) -> Vec<(EventType, Value)> {
         let mut news = Vec::new();
         for &budget in whose.budgets() {
@@ -366,7 +368,7 @@ impl Account {
         news
     }
 
-    /// The error that says that a budget is used up.
+    /// Returns the error for an exhausted budget.
     #[must_use]
     pub fn exceeded(&self, whose: Whose<'_>, budget: Budget, now: i64) -> Error {
         let shown = self.shown(budget, now);
@@ -442,7 +444,7 @@ impl Account {
         }
     }
 
-    /// What people are shown.
+    /// Returns the view for clients.
     #[must_use]
     pub fn view(&self, now: i64) -> BudgetView {
         BudgetView {
@@ -456,7 +458,7 @@ impl Account {
     }
 }
 
-/// Limits as they are counted, whose numbers are stored to the letter.
+/// Rounds limits to the unit in which they are counted. Their numbers are stored exactly.
 fn counted(limits: Limits) -> Limits {
     let cost = limits.cost.and_then(budget::micros).map(|micros| budget::amount(micros.max(1)));
     Limits { cost, ..limits }
@@ -471,7 +473,7 @@ fn flag(budget: Budget) -> &'static str {
     }
 }
 
-/// Whether time counts: a turn is with the worker, and waits for nobody's answer.
+/// Returns whether time counts: a turn runs and does not wait for an answer.
 #[must_use]
 pub fn runs(worker: &Worker) -> bool {
     worker.turn().is_some()
@@ -480,7 +482,7 @@ pub fn runs(worker: &Worker) -> bool {
 }
 
 impl Next {
-    /// What the step has spent, beyond what the agent reports.
+    /// Adds the usage that follows from the step itself.
     pub(super) fn spend(&mut self, before: &Worker) {
         if self
             .facts
@@ -495,7 +497,7 @@ impl Next {
         }
     }
 
-    /// A turn is over. One whose prompt was never written has used nothing.
+    /// Adds the usage of an ended turn. A turn whose prompt was not sent has none.
     pub(super) fn spend_turn(&mut self, turn: &Turn, end: Option<&TurnEnd>) {
         if !turn.dispatching {
             return;
@@ -511,7 +513,7 @@ impl Next {
         self.facts.push(Fact::Spent(Spent::Closed { tokens }));
     }
 
-    /// A budget is used up for which the open turn is canceled, unless it is being canceled anyway.
+    /// Cancels the open turn for an exhausted budget, unless it is being canceled already.
     pub(super) fn over_budget(&mut self, error: Error) -> Result<()> {
         match &self.worker.state {
             State::Turn(open) if open.cancel.is_none() => {

@@ -1,4 +1,4 @@
-//! The rules of a cancel that somebody asked for: the runtime ends the turn, unless none can have it.
+//! Canceling a turn: the runtime ends it, unless no runtime can have its prompt.
 
 use subagent_protocol::api::DecidedBy;
 use subagent_protocol::event::EventType;
@@ -12,7 +12,8 @@ use super::inbox::{EXPIRED, decided};
 use super::step::Next;
 use super::worker::{Action, Cancel, Fact, Link, State};
 
-/// The code of a cancel that the daemon wanted by itself, by the reason of the cancel. `None` if the owner wanted it.
+/// Returns the error code of a cancel by the daemon itself, given its reason. `None` if the owner
+/// canceled.
 pub(crate) fn own_cause(reason: &str) -> Option<Code> {
     if reason == EXPIRED {
         return Some(Code::ApprovalTimeout);
@@ -25,7 +26,7 @@ impl Next {
     pub(super) fn cancel(&mut self, reason: String) -> Result<()> {
         let state = self.worker.public_state();
         if let State::Stopping(Some(_)) = self.worker.state {
-            // Its stop cancels it already.
+            // The stop cancels the turn already.
             return Ok(());
         }
         if let State::Local(local) = &self.worker.state {
@@ -51,8 +52,8 @@ impl Next {
         Ok(())
     }
 
-    /// Wants the open turn canceled, which nobody has wanted before, perhaps since this question was not answered in time.
-    /// Says whether a runtime may have it; otherwise it has ended now.
+    /// Cancels the open turn, which has no cancel yet. `expired` is the question whose timeout
+    /// caused it. Returns whether a runtime may have the prompt; otherwise the turn has ended.
     pub(super) fn cancel_turn(&mut self, reason: String, expired: Option<&RequestId>) -> bool {
         let State::Turn(turn) = &mut self.worker.state else { return false };
         let no = turn.no;
@@ -61,7 +62,7 @@ impl Next {
         let may_be_sent = turn.dispatching || matches!(self.worker.link, Link::Ready | Link::Adopted);
         self.facts.push(Fact::TurnCancel { no, cancel });
         if !may_be_sent {
-            // No runtime has the prompt, and none will be given it.
+            // No runtime has the prompt, and none will get it.
             self.close_turn(None);
             return false;
         }
@@ -79,7 +80,7 @@ impl Next {
             .worker
             .approvals
             .iter_mut()
-            // What was asked outside of the turn is not the turn's: the runtime says what becomes of it.
+            // The runtime decides about questions from outside of the turn.
             .filter(|(_, asked)| asked.approval == Approval::Pending && asked.turn == Some(no))
             .map(|(request_id, asked)| {
                 asked.approval = Approval::DecidedByCancel;

@@ -1,4 +1,5 @@
-//! Which option of a permission request a person means (contract section 11), and what is answered to an elicitation.
+//! Maps the words of a decision to an option of a permission request (contract section 11), and
+//! holds answers to elicitations.
 
 use serde_json::Value;
 use subagent_protocol::api::Decide;
@@ -7,19 +8,19 @@ use subagent_protocol::secret::Secret;
 use subagent_protocol::state::ElicitationAction;
 use subagent_protocol::{Code, Error, Result};
 
-/// What was chosen.
+/// A decision about a permission request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// The option to select; `None` answers `cancelled`.
+    /// The chosen option. `None` answers `cancelled`.
     pub option_id: Option<String>,
-    /// The option's alias.
+    /// Alias of the option.
     pub alias: Option<String>,
-    /// The decision in the words that were given.
+    /// The decision in the caller's words.
     pub decision: String,
 }
 
 impl Choice {
-    /// None of the options, because the turn is canceled.
+    /// Returns the decision of a canceled turn, which chooses no option.
     #[must_use]
     pub fn cancelled() -> Self {
         const WORD: &str = "cancelled";
@@ -27,14 +28,14 @@ impl Choice {
     }
 }
 
-/// An answer to an elicitation, which was checked against what is asked.
+/// A validated answer to an elicitation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// What is answered.
+    /// Accept, decline or cancel.
     pub action: ElicitationAction,
-    /// The names of the fields that were filled in.
+    /// Names of the answered fields.
     pub fields: Vec<String>,
-    /// What was filled in, as JSON text.
+    /// The answered values as JSON text.
     pub content: Option<Secret<String>>,
 }
 
@@ -43,11 +44,11 @@ const ALLOW_WORDS: &[&str] =
 const DENY_WORDS: &[&str] = &["deny", "reject", "rejected", "denied", "no", "n", "block"];
 const CANCEL_WORDS: &[&str] = &["cancel", "cancelled", "canceled"];
 
-/// Finds the option: an exact option id, then an exact alias, then the decision as alias or id, without regard to
-/// case, as a synonym of allow or deny, and at last by ACP's `kind`, once before always.
+/// Finds the option. In this order: exact option id; exact alias; the decision as alias or id; the
+/// same ignoring case; as a synonym of allow or deny; by ACP's `kind`, `once` before `always`.
 ///
 /// # Errors
-/// `INVALID_APPROVAL_DECISION{decision,optionId,alias}` with the options that there are.
+/// `INVALID_APPROVAL_DECISION{decision,optionId,alias}` with the available options.
 pub fn choose(options: &[ApprovalOption], request: &Decide) -> Result<Choice> {
     let decision = request
         .decision
@@ -105,25 +106,25 @@ fn by_word<'a>(options: &'a [ApprovalOption], word: &str) -> Option<&'a Approval
         })
 }
 
-/// What follows from the answers of hooks and the rules together.
+/// The combined outcome of hooks and policy.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HooksOutcome {
-    /// The owner is asked.
+    /// Asks the owner to decide.
     Ask,
-    /// A rule decides.
+    /// A rule decides the request.
     ByRule {
-        /// What.
+        /// The decision of the rule.
         choice: Choice,
-        /// Which rule, as events tell of it.
+        /// The rule in the form of events.
         rule: Value,
     },
-    /// A hook decides.
+    /// A hook decides the request.
     ByHook {
-        /// What.
+        /// The decision of the hook.
         choice: Choice,
-        /// Why, in the hook's words.
+        /// The reason that the hook gave.
         reason: Option<String>,
-        /// Which hook, as events tell of it.
+        /// The hook in the form of events.
         hook: Value,
     },
 }

@@ -1,4 +1,4 @@
-//! The rules of elicitations, where they differ from those of permission requests: what an answer says.
+//! Elicitations, where they differ from permission requests: the content of an answer.
 
 use serde_json::json;
 use subagent_protocol::api::DecidedBy;
@@ -13,7 +13,7 @@ use super::step::Next;
 use super::worker::{Action, Fact};
 
 impl Next {
-    /// The agent asks.
+    /// Opens a question of the agent.
     pub(super) fn asked(&mut self, request_id: RequestId, kind: QuestionKind) -> Result<()> {
         if self.worker.approvals.contains_key(&request_id) {
             let message = format!("the journal asks twice for the open question {request_id}");
@@ -26,7 +26,7 @@ impl Next {
         Ok(())
     }
 
-    /// Somebody answers.
+    /// Answers an elicitation for the owner.
     pub(super) fn answer(&mut self, request_id: RequestId, reply: Reply) -> Result<()> {
         self.answer_as(request_id, reply, DecidedBy::Owner)
     }
@@ -51,7 +51,7 @@ impl Next {
         Ok(())
     }
 
-    /// A cancel of its turn answers it.
+    /// Records that the cancel of its turn answers an elicitation.
     pub(super) fn answered_by_cancel(
         &mut self,
         request_id: &RequestId,

@@ -1,5 +1,5 @@
-//! The rules of hibernation: the runtime of a worker that is idle for long ends in order, and another one is started for
-//! whatever needs its agent next.
+//! Hibernation: the runtime of an idle worker ends in order, and another one is started when the
+//! agent is needed again.
 
 use serde_json::json;
 use subagent_protocol::event::EventType;
@@ -7,22 +7,22 @@ use subagent_protocol::event::EventType;
 use super::step::Next;
 use super::worker::{Action, Link, State};
 
-/// The end of an idle agent whose session the next one restores, and how far it is.
+/// State of the hibernation of a worker whose next agent resumes the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hibernation {
-    /// There is none.
+    /// The worker is awake.
     None,
-    /// The runtime is to end, unless something of it is open; nothing was for so long.
+    /// The runtime is asked to end, unless something is open.
     Wanted {
-        /// How long.
+        /// Duration of the idle time, in seconds.
         idle_seconds: u64,
     },
-    /// The runtime has ended; the next one goes on.
+    /// The runtime has ended. The next one resumes the session.
     Begun,
 }
 
 impl Next {
-    /// A worker that does not rest any more has something to do: nothing follows.
+    /// Asks the runtime to end. Does nothing if the worker is no longer at rest.
     pub(super) fn hibernate(&mut self, idle_seconds: u64) {
         if self.worker.rests() {
             self.worker.hibernation = Hibernation::Wanted { idle_seconds };
@@ -35,19 +35,20 @@ impl Next {
         self.actions.push(Action::Hibernate { last_turn: self.worker.last_turn });
     }
 
-    /// The runtime stays. What was ordered meanwhile is told to it.
+    /// Keeps a runtime that refused to end, and sends it what arrived meanwhile.
     pub(super) fn hibernate_refused(&mut self) {
         if !self.gives_hibernation_up() {
             return;
         }
-        // Whatever else has had it end is newer.
+        // Another reason to end it takes precedence.
         if self.worker.link == Link::Ending {
             self.worker.link = Link::Ready;
             self.prompt_if_waiting();
         }
     }
 
-    /// Something else is done with the runtime now. Whether it was to end for hibernation.
+    /// Cancels a wanted hibernation in favor of another use of the runtime. Returns whether one was
+    /// wanted.
     pub(super) fn gives_hibernation_up(&mut self) -> bool {
         let wanted = self.hibernation_is_wanted();
         if wanted {
@@ -60,7 +61,8 @@ impl Next {
         matches!(self.worker.hibernation, Hibernation::Wanted { .. })
     }
 
-    /// A runtime that was to end answers a hello, and has not heard of it. Whether that was all.
+    /// Handles the hello of a runtime that did not get the command to end. Returns whether it is
+    /// sent again.
     pub(super) fn attached_awake(&mut self, told: Link, last_turn: u64) -> bool {
         if told >= Link::Ending || !self.hibernation_is_wanted() {
             return false;
@@ -70,13 +72,13 @@ impl Next {
             self.end_for_hibernation();
             return true;
         }
-        // Something has come in between: it stays.
+        // There is work now, so the runtime stays.
         self.worker.hibernation = Hibernation::None;
         self.worker.link = told;
         false
     }
 
-    /// The runtime is gone. Whether it ended for hibernation.
+    /// Handles the end of a runtime. Returns whether it ended for hibernation.
     pub(super) fn hibernates(&mut self) -> bool {
         let Hibernation::Wanted { idle_seconds } = self.worker.hibernation else { return false };
         self.worker.hibernation = Hibernation::Begun;
@@ -84,7 +86,7 @@ impl Next {
         true
     }
 
-    /// Starts a runtime for a worker that hibernates; it has its session back when that is ready.
+    /// Starts a runtime for a hibernating worker.
     pub(super) fn wake(&mut self) {
         let idle = matches!(self.worker.state, State::Idle | State::Local(_));
         if idle && self.worker.hibernation == Hibernation::Begun && self.worker.link == Link::None {
@@ -98,7 +100,7 @@ impl Next {
         self.actions.push(Action::StartRuntime);
     }
 
-    /// The worker has a runtime again. Whether it hibernated.
+    /// Records that the worker has a runtime again. Returns whether it hibernated.
     pub(super) fn is_awake(&mut self) -> bool {
         std::mem::replace(&mut self.worker.hibernation, Hibernation::None) == Hibernation::Begun
     }

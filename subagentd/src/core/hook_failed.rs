@@ -7,9 +7,9 @@ use subagent_protocol::hook::HookFailed;
 use super::worker::Fact;
 
 impl Fact {
-    /// The event that says that a hook failed.
+    /// Returns the event of a failed hook.
     pub(crate) fn hook_failed(failed: &HookFailed, turn: Option<u64>) -> Self {
-        // Its parts are text and words: it can always be written down.
+        // Serialization of plain text fields cannot fail.
         let data = serde_json::to_value(failed).unwrap_or(Value::Null);
         Self::Event { event_type: EventType::HookFailed, data, turn }
     }

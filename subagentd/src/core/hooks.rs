@@ -1,5 +1,5 @@
-//! What follows from hooks of a permission request: it is hidden while they run, and then decided or asked. What a hook
-//! says is not known here.
+//! Hooks of a permission request: it is hidden while they run, and then decided or shown. The
+//! content of their answers is interpreted by the supervisor.
 
 use subagent_protocol::Result;
 use subagent_protocol::api::DecidedBy;
@@ -14,7 +14,7 @@ use super::step::Next;
 use super::worker::{Action, Fact};
 
 impl Next {
-    /// Hides a permission request that is pending.
+    /// Hides a pending permission request while its hooks run.
     pub(super) fn hold_for_hooks(&mut self, request_id: RequestId) {
         if let Some(asked) = self.worker.approvals.get_mut(&request_id)
             && asked.kind == QuestionKind::Permission
@@ -25,7 +25,7 @@ impl Next {
         }
     }
 
-    /// Shows it, if it is hidden.
+    /// Shows a hidden request. Returns whether it was hidden.
     pub(super) fn release(&mut self, request_id: &RequestId) -> bool {
         match self.worker.approvals.get_mut(request_id) {
             Some(asked) if asked.approval == Approval::Held => {
@@ -37,7 +37,7 @@ impl Next {
         }
     }
 
-    /// The answer of hooks. One that is late, because the request is over, means nothing.
+    /// Applies the answer of hooks. A late answer to a closed request is ignored.
     pub(super) fn hooks_answered(&mut self, request_id: RequestId, outcome: HooksOutcome) -> Result<()> {
         if !self.release(&request_id) {
             return Ok(());

@@ -1,6 +1,6 @@
-//! Decisions in the inbox beyond a single one: several at once, one that becomes a rule, and one that nobody made in time.
-//!
-//! Whatever decides, a question is decided once: `take_decision` looks, and takes it, in the same step.
+//! Decisions beyond a single one: several at once, one that becomes a standing rule, and the expiry
+//! of a question. `take_decision` checks and closes a question in one step, so each is decided
+//! once.
 
 use serde_json::{Value, json};
 use subagent_protocol::api::DecidedBy;
@@ -15,79 +15,79 @@ use super::decision::{Choice, Reply};
 use super::step::Next;
 use super::worker::{Action, Fact, State};
 
-/// What can happen to the questions of a worker, beside a single decision.
+/// An input about questions of a worker, beside a single decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InboxInput {
-    /// Somebody decides several permission requests: all of them or none.
+    /// Decides several permission requests: all or none.
     DecideAll {
-        /// Which, and what.
+        /// The decisions by request.
         choices: Vec<(RequestId, Choice)>,
-        /// A note.
+        /// Note of the owner.
         note: Option<String>,
     },
-    /// Somebody decides a permission request, and the same from now on.
+    /// Decides a permission request and adds a rule for the same decision in future.
     DecideAlways {
-        /// Which.
+        /// The decided permission request.
         request_id: RequestId,
-        /// What.
+        /// The decision that becomes standing.
         choice: Choice,
-        /// A note.
+        /// Note of the owner.
         note: Option<String>,
-        /// The rule that it becomes.
+        /// The rule to add.
         rule: NewRule,
     },
-    /// Nobody has decided in time.
+    /// A question was not answered in time.
     Expired {
-        /// Which question.
+        /// Id of the expired question.
         request_id: RequestId,
-        /// What becomes of it.
+        /// What the expiry does.
         expiry: Expiry,
     },
 }
 
-/// What becomes of a question that nobody has decided in time.
+/// The effect of an expired question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expiry {
-    /// A permission request: this.
+    /// Decides a permission request this way.
     Decide(Choice),
-    /// An elicitation is declined.
+    /// Declines the expired elicitation.
     Decline,
-    /// Its turn is canceled.
+    /// Cancels the turn that asked.
     Cancel,
 }
 
-/// A rule that a decision becomes.
+/// A rule derived from a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRule {
-    /// Its id.
+    /// Id of the new rule.
     pub rule_id: RuleId,
-    /// What it is about.
+    /// Text of the rule, without its action.
     pub rule: String,
-    /// What it says.
+    /// Action of the rule, such as `allow`.
     pub action: &'static str,
-    /// Whether it is for all workers of the controller.
+    /// Whether it applies to all workers of the controller.
     pub for_controller: bool,
-    /// The decision that it is from.
+    /// The decision that it was derived from.
     pub request_id: RequestId,
-    /// When that was made.
+    /// Time of that decision.
     pub created_at: Timestamp,
 }
 
-/// What is stored of the inbox, beside the questions themselves.
+/// Facts of the inbox, beside the questions themselves.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InboxFact {
-    /// For which rule a request is asked.
+    /// The rule that makes a request ask.
     AskedFor {
-        /// Which request.
+        /// Id of the request.
         request_id: RequestId,
-        /// The rule, as events tell of it.
+        /// The rule in the form of events.
         rule: Value,
     },
-    /// A decision became a rule.
+    /// A decision added this rule.
     RuleAdded(NewRule),
 }
 
-/// Why a turn is canceled of which nobody has answered a question in time.
+/// Reason of a cancel because a question of the turn was not answered in time.
 pub(super) const EXPIRED: &str = "a question was not answered in time";
 
 impl Next {
@@ -132,8 +132,8 @@ impl Next {
         }
     }
 
-    /// Cancels the turn that asked, if it is open and nobody wants that yet. The runtime answers the question with the
-    /// cancel: an answer before it could end the turn well.
+    /// Cancels the open turn that asked, unless it is being canceled. The runtime answers the
+    /// question with the cancel. An answer before the cancel could let the turn complete.
     fn expires_with(&mut self, request_id: &RequestId) -> bool {
         let asked = self.worker.approvals.get(request_id);
         let Some(turn) =
@@ -154,7 +154,7 @@ impl Next {
         cancels
     }
 
-    /// Decides a permission request, of the agent or a simulated one.
+    /// Decides a permission request of the agent or of a simulated turn.
     pub(super) fn decide_as(
         &mut self,
         request_id: RequestId,
@@ -187,7 +187,7 @@ impl Next {
     }
 }
 
-/// Data of `approval.decided`.
+/// Returns the data of `approval.decided`.
 pub(super) fn decided(request_id: &RequestId, choice: &Choice, note: Option<String>, by: DecidedBy) -> Value {
     json!({
         "requestId": request_id, "decision": choice.decision,

@@ -1,7 +1,5 @@
-//! Turns that the daemon simulates (contract section 9, debug mode), to try scripts out without an agent.
-//!
-//! Nothing here gives a runtime an order, and nothing that is learnt of a runtime comes here: whether one lives makes
-//! no difference.
+//! Turns that the daemon simulates (contract section 9, debug mode), for trying scripts without an
+//! agent. Must not give orders to a runtime, and must not depend on the state of one.
 
 use serde_json::{Value, json};
 use subagent_protocol::api::DecidedBy;
@@ -15,19 +13,19 @@ use super::inbox::decided;
 use super::step::Next;
 use super::worker::{CANCELED_BY_MANAGER, Fact, LocalTurn, State};
 
-/// What the simulated agent says.
+/// Text of the simulated agent.
 const STATUS: &str = "STATUS: turn accepted and completed in local runtime.";
-/// The option that gives the permission.
+/// Id of the option that allows.
 const ALLOW: &str = "allow";
 
 impl Next {
-    /// Completes a turn at once.
+    /// Completes a simulated turn at once.
     pub(super) fn play(&mut self, no: u64, id: &TurnId) {
         self.event(EventType::ProgressMessage, json!({"role": "assistant", "text": STATUS}), Some(no));
         self.end_local(no, TurnStatus::Completed, EventType::TurnCompleted, completed(id, "completed"));
     }
 
-    /// Asks for a permission; the turn is open until somebody answers.
+    /// Asks for a simulated permission. The turn stays open until it is answered.
     pub(super) fn ask_locally(&mut self, no: u64, id: TurnId, request_id: RequestId) {
         let data = json!({
             "requestId": request_id,
@@ -47,7 +45,7 @@ impl Next {
         self.worker.state = State::Local(LocalTurn { no, id, request_id });
     }
 
-    /// The answer ends the turn.
+    /// Ends the turn with the answer.
     pub(super) fn decide_local(
         &mut self,
         local: &LocalTurn,
@@ -67,7 +65,7 @@ impl Next {
         self.end_local(local.no, TurnStatus::Completed, EventType::TurnCompleted, data);
     }
 
-    /// A cancel decides the request, and so does a restart.
+    /// Cancels the turn, and its request, for a cancel or restart.
     pub(super) fn cancel_local(&mut self, local: &LocalTurn, reason: String) {
         let note = Some(reason.clone());
         let data = decided(&local.request_id, &Choice::cancelled(), note, DecidedBy::Cancel);
@@ -76,7 +74,7 @@ impl Next {
         self.canceled_local(local, &reason);
     }
 
-    /// A stop decides nothing.
+    /// Cancels the turn for a stop, which decides no request.
     pub(super) fn stop_local(&mut self, local: &LocalTurn, reason: &str) {
         let closed = ApprovalClosedReason::Stopped.as_str();
         let data = json!({"requestId": local.request_id, "reason": closed});
@@ -86,7 +84,7 @@ impl Next {
         self.canceled_local(local, reason);
     }
 
-    /// Whoever asked is the daemon itself, so the answer is delivered as soon as it is decided.
+    /// Records the delivery together with the decision, because the daemon itself asked.
     fn answered(&mut self, local: &LocalTurn, option_id: Option<String>, by_cancel: bool) {
         let request_id = local.request_id.clone();
         self.facts.push(Fact::ApprovalDecided {

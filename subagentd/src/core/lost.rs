@@ -1,4 +1,4 @@
-//! What is said of a turn, or of a worker, whose runtime died.
+//! The outcome of a turn, or of a worker, whose runtime died.
 
 use subagent_protocol::record::TurnEnd;
 use subagent_protocol::state::Dispatched;
@@ -11,7 +11,7 @@ impl Next {
     pub(super) fn turn_lost(&mut self, rebooted: bool) {
         let (State::Turn(turn) | State::Stopping(Some(turn))) = &mut self.worker.state else { return };
         if rebooted && !turn.dispatching {
-            // The record may have been in the part of the journal that is missing.
+            // The record of the prompt may have been in the missing part of the journal.
             turn.dispatching = true;
             self.facts.push(Fact::TurnDispatching { no: turn.no });
         }
@@ -20,13 +20,14 @@ impl Next {
     }
 }
 
-/// Whether a turn ended because its runtime died: then a cancel that was accepted counts, though the runtime had
-/// no chance to journal it.
+/// Returns whether a turn ended because its runtime died. An accepted cancel counts then, although
+/// the runtime could not journal it.
 pub(super) fn lost(end: Option<&TurnEnd>) -> bool {
     matches!(end, Some(TurnEnd::Failed { error }) if error.code == Code::RuntimeLost)
 }
 
-/// `dispatched` is about the prompt of the turn that was open; `None` if none was.
+/// Returns the error for a lost runtime. `dispatched` says whether the prompt of the open turn was
+/// sent; `None` if no turn was open.
 pub(super) fn runtime_lost(dispatched: Option<Dispatched>) -> Error {
     let message = match dispatched {
         None => "the worker's runtime died; the next message starts another one",

@@ -1,8 +1,6 @@
-//! The rules: what may happen to a worker, its turn and its approvals, and what follows from it.
-//!
-//! Architecture invariant: nothing here does I/O, waits, or looks at a clock. A state machine is a value and one
-//! function from a value and an input to the next value and what must be stored and done. Recovery feeds the same
-//! function with the same journal. The written table is `docs/state-machines.md`.
+//! The rules: what can happen to a worker, its turn and its approvals, and what follows.
+//! Architecture invariant: no I/O, no waiting, no clock. Recovery replays the journal through the
+//! same functions. `docs/state-machines.md` has the table.
 
 pub mod accounts;
 mod action;

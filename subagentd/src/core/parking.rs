@@ -1,7 +1,6 @@
-//! The rules of parking: a worker whose provider limits its rate waits, and goes on by itself.
-//!
-//! While a worker is parked nothing is opened for it. A turn whose prompt was never written stays open and is given to
-//! the next runtime; any other has failed, and the next message follows it.
+//! Parking: a worker whose provider limits its rate waits, and continues by itself. No turn is
+//! opened meanwhile. An open turn whose prompt was not sent is given to the next runtime; any other
+//! has failed.
 
 use serde_json::json;
 use subagent_protocol::api::{WorkerParked, WorkerUnparked};
@@ -16,7 +15,8 @@ use super::step::Next;
 use super::worker::{Action, Input, Link, State, Turn, Worker};
 
 impl Input {
-    /// The same input with the rate limit that its error reports, if it reports one; `at` is the time of the record.
+    /// Returns the input with the rate limit that its error reports, if any. `at` is the time of
+    /// the record.
     #[must_use]
     pub fn with_limit(self, at: Timestamp) -> Self {
         let error = match &self {
@@ -31,20 +31,21 @@ impl Input {
 }
 
 impl Worker {
-    /// Whether it waits for the end of a rate limit.
+    /// Returns whether the worker waits for the end of a rate limit.
     #[must_use]
     pub fn is_parked(&self) -> bool {
         self.parking.until.is_some()
     }
 
-    /// Whether its open turn waits for that, too: its prompt was never written.
+    /// Returns whether its open turn waits, too, because the prompt was not sent.
     #[must_use]
     pub fn holds_turn(&self) -> bool {
         let unsent = matches!(self.state, State::Turn(Turn { dispatching: false, cancel: None, .. }));
         unsent && self.is_parked()
     }
 
-    /// When it goes on by itself; not as long as the runtime lives that failed to start for its turn.
+    /// Returns when the worker continues by itself. `None` while the runtime lives that failed to
+    /// start for its turn.
     #[must_use]
     pub fn unparks_at(&self) -> Option<Timestamp> {
         self.parking.until.filter(|_| !(self.holds_turn() && self.link != Link::None))
@@ -52,7 +53,8 @@ impl Worker {
 }
 
 impl Next {
-    /// Parks the worker if the input reported a rate limit that parks it. Says whether it did.
+    /// Parks the worker if the input reported a rate limit. Returns whether the worker is parked
+    /// now.
     pub(super) fn park(&mut self, turn: Option<&TurnId>) -> bool {
         let Some(limit) = self.limit.take() else { return false };
         if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
@@ -73,7 +75,7 @@ impl Next {
         true
     }
 
-    /// Ends the parking; what was held back goes on.
+    /// Ends the parking and continues.
     pub(super) fn unpark(&mut self, reason: UnparkReason) {
         if reason != UnparkReason::Due {
             self.worker.parking.backoffs = 0;

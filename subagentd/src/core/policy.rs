@@ -1,5 +1,5 @@
-//! What follows from the rules that the owner wrote: they decide a permission request as he would have, and a call that they
-//! deny and that was made without asking ends its turn. What they say of a call is not known here.
+//! Policy: rules decide permission requests for the owner, and a denied call that was made without
+//! a request cancels its turn. The supervisor evaluates the rules.
 
 use serde_json::Value;
 use subagent_protocol::api::DecidedBy;
@@ -14,7 +14,7 @@ use super::step::Next;
 use super::worker::{Action, Fact, State};
 
 impl Next {
-    /// A rule decides a request that is pending.
+    /// Decides a pending request by a rule.
     pub(super) fn decide_by_rule(
         &mut self,
         request_id: RequestId,
@@ -38,7 +38,7 @@ impl Next {
         Ok(())
     }
 
-    /// The agent has done in this turn what a rule denies. The turn is canceled if it is open and nobody wants that yet.
+    /// Reports a denied call of this turn. Cancels the turn if it is open and not being canceled.
     pub(super) fn violation(&mut self, turn: Option<u64>, call: Value) -> Result<()> {
         let message = violation_text(&call);
         self.event(EventType::PolicyViolated, call.clone(), turn);
@@ -56,7 +56,7 @@ impl Next {
     }
 }
 
-/// What the data of `policy.violated` says, as a sentence.
+/// Returns the data of `policy.violated` as a sentence.
 pub(crate) fn violation_text(call: &Value) -> String {
     let what = call["subject"].as_str().or(call["kind"].as_str()).unwrap_or("a call");
     let rule = call["rule"].as_str().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The rules of the queue: messages that were accepted while their worker was busy. What they say is the store's alone;
-//! here they are ids in an order. The next one is opened by whatever leaves the worker without a turn, in that step.
+//! The queue: messages accepted while their worker is busy. Their content is only in the store;
+//! here they are ids in order. The step that leaves the worker without a turn opens the next one.
 
 use std::collections::VecDeque;
 
@@ -13,26 +13,26 @@ use subagent_protocol::{Code, Error, Result};
 use super::step::Next;
 use super::worker::{By, Fact, Input, STOPPED_BY_MANAGER, State, Worker, stopped_for_good};
 
-/// Why a turn is canceled for the sake of another message.
+/// Reason of a cancel in favor of another message.
 pub(crate) const STEERED: &str = "steered";
-/// Why a message is dropped by an order.
+/// Reason in the event of a dropped message.
 const DROPPED: &str = "dropped by manager";
 
-/// What waits for a worker. It is never paused while nothing waits, and a worker without an open turn has nothing that waits
-/// but what is paused, or what is looked at before it is opened.
+/// The queue of a worker. Never paused while empty. Without an open turn, it is empty, paused,
+/// gated or parked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Queue {
-    /// The turns to be, in order.
+    /// Ids of the queued turns, in order.
     pub turns: VecDeque<TurnId>,
-    /// Why none of them is opened until somebody says so.
+    /// Why the queue is paused until a client resumes it.
     pub paused: Option<QueuePause>,
-    /// Whether each of them is opened by [`Input::OpenQueued`] alone, because something
-    /// of the worker is limited: what has been used is not known here. Not stored; whoever looks after a worker knows it.
+    /// Whether only [`Input::OpenQueued`] opens a turn, after a check of budgets, which the rules
+    /// do not know. Not stored.
     pub gated: bool,
 }
 
 impl Queue {
-    /// The place of a turn, from 1.
+    /// Returns the position of a turn, starting at 1.
     #[must_use]
     pub fn position(&self, turn_id: &TurnId) -> Option<usize> {
         self.turns.iter().position(|queued| queued == turn_id).map(|index| index + 1)
@@ -42,35 +42,35 @@ impl Queue {
 /// A message that may have to wait.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Queued {
-    /// The id of its turn.
+    /// Id of its turn.
     pub turn_id: TurnId,
     /// Data of its `message.sent`.
     pub message: Value,
     /// Data of its `turn.started` without the turn's id.
     pub input: Value,
-    /// The epoch of the owner who sent it, if he said who he is.
+    /// Epoch of the sending owner, if the request had a handle.
     pub sender: Option<i64>,
 }
 
-/// Where a message goes whose worker is busy.
+/// The position of a message to a busy worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
-    /// Behind all others, also if the worker is idle because they are paused.
+    /// Last. Also queued if the worker is idle with a paused queue.
     Queued,
-    /// Behind all others; but an idle worker gets it at once.
+    /// Last. An idle worker gets it at once.
     Retried,
-    /// Before all others, and the open turn is canceled.
+    /// First, and the open turn is canceled.
     Steered,
-    /// Behind all others; nothing but what is paused, or looked at, keeps it from an idle worker.
+    /// Last. An idle worker gets it unless the queue is paused or gated.
     Delivered,
-    /// The same, and what is paused goes on.
+    /// Like [`Self::Delivered`], and resumes a paused queue.
     Resumed,
-    /// Before all others; an idle worker gets it as what is looked at.
+    /// First. An idle worker gets it after the check of a gated queue.
     Ahead,
 }
 
 impl Urgency {
-    /// Whether an idle worker for which so many messages wait is sent it without it having waited.
+    /// Returns whether an idle worker with this number of queued messages gets it at once.
     const fn is_at_once(self, waiting: usize) -> bool {
         match self {
             Self::Queued => waiting == 0,
@@ -81,7 +81,8 @@ impl Urgency {
 }
 
 impl Input {
-    /// The same order where there is no place for what it would begin: that waits. `None` of what cannot wait.
+    /// Returns the order that queues its message instead of starting a turn, because no slot is
+    /// free. `None` if it cannot be queued.
     #[must_use]
     pub fn waiting(self, sender: Option<i64>) -> Option<Self> {
         let delivered = Urgency::Delivered;
@@ -109,7 +110,7 @@ impl Worker {
         self.goes_on_alone() && !self.is_parked()
     }
 
-    /// Whether it is idle and the head of its queue starts by itself.
+    /// Returns whether the worker is idle and the head of its queue starts by itself.
     #[must_use]
     pub fn goes_on_alone(&self) -> bool {
         let idle = matches!(self.state, State::Idle | State::Error);
@@ -118,7 +119,7 @@ impl Worker {
 }
 
 impl Next {
-    /// Sends a message, or has it wait.
+    /// Sends a message, or queues it.
     pub(super) fn enqueue(&mut self, queued: Queued, urgency: Urgency, most: usize) -> Result<()> {
         let waiting = self.worker.queue.turns.len();
         let steered = matches!(urgency, Urgency::Steered | Urgency::Ahead);
@@ -130,7 +131,7 @@ impl Next {
                 self.begin(queued.turn_id, queued.message, &queued.input, By::Runtime);
                 return Ok(());
             }
-            // It would be the first, and nothing would come of it.
+            // It would be the first, and would never start.
             _ if steered && self.worker.queue.paused.is_some() => return Err(self.is_paused()),
             _ => {}
         }
@@ -156,7 +157,7 @@ impl Next {
         }
     }
 
-    /// The refusal of what would overtake messages that wait, or wait for them in vain.
+    /// Returns the error for a message that would overtake a paused queue.
     pub(super) fn is_paused(&self) -> Error {
         let waiting = self.worker.queue.turns.len();
         let message = format!(
@@ -171,14 +172,14 @@ impl Next {
             .with("state", state)
     }
 
-    /// Opens the next turn if the worker has none and nobody has to look first. To be called at the end of each step.
+    /// Opens the next turn of a queue that is not gated. Called at the end of each step.
     pub(super) fn open_next(&mut self) {
         if !self.worker.queue.gated {
             self.open_first();
         }
     }
 
-    /// Somebody has looked whether the next turn may be opened.
+    /// Opens the next turn after a check, or pauses the queue if it was refused.
     pub(super) fn open_queued(&mut self, refused: Option<Error>) {
         match refused {
             Some(error) if self.worker.waits_to_open() => {
@@ -200,7 +201,7 @@ impl Next {
         self.give_to_runtime(no, id);
     }
 
-    /// Has what waits wait until somebody resumes it.
+    /// Pauses the queue until a client resumes it.
     pub(super) fn pause(&mut self, reason: QueuePause, turn: Option<&TurnId>) {
         let length = self.worker.queue.turns.len();
         if length == 0 || self.worker.queue.paused.is_some() {
@@ -214,7 +215,7 @@ impl Next {
         self.event(EventType::QueuePaused, data, None);
     }
 
-    /// What waits goes on. Nothing follows if it is not paused.
+    /// Resumes a paused queue.
     pub(super) fn resume_queue(&mut self) -> Result<()> {
         if let State::Stopping(_) | State::Stopped = self.worker.state {
             return Err(stopped_for_good(self.worker.public_state()));
@@ -234,7 +235,7 @@ impl Next {
         Ok(())
     }
 
-    /// Gives it this place, from 1, or the last.
+    /// Moves a message to a position, from 1. Larger positions mean the last.
     pub(super) fn move_queued(&mut self, turn_id: &TurnId, to: usize) -> Result<()> {
         let index = self.index_of(turn_id)?;
         let to = to.clamp(1, self.worker.queue.turns.len()) - 1;
@@ -249,7 +250,7 @@ impl Next {
         Ok(())
     }
 
-    /// Nothing is sent to a worker that is being stopped.
+    /// Drops all messages of a worker that is being stopped.
     pub(super) fn drop_all_queued(&mut self) {
         self.worker.queue.paused = None;
         for turn_id in std::mem::take(&mut self.worker.queue.turns) {
@@ -257,7 +258,7 @@ impl Next {
         }
     }
 
-    /// Nothing of what waits is wanted any more.
+    /// Drops all messages of a task that ends.
     pub(super) fn drop_for_good(&mut self, reason: &str) {
         for turn_id in std::mem::take(&mut self.worker.queue.turns) {
             self.dropped(&turn_id, reason);
@@ -265,12 +266,12 @@ impl Next {
         self.not_paused_if_empty();
     }
 
-    /// Whether this message waits.
+    /// Checks that this message is queued.
     pub(super) fn waits(&self, turn_id: &TurnId) -> Result<()> {
         self.index_of(turn_id).map(drop)
     }
 
-    /// A runtime was given what is stored as waiting: it must not be given it again.
+    /// Removes a message that a runtime has got already, so that it is not sent twice.
     pub(super) fn unqueue_recovered(&mut self, turn_id: &TurnId) {
         if let Ok(index) = self.index_of(turn_id) {
             self.worker.queue.turns.remove(index);

@@ -1,26 +1,26 @@
-//! Values of parking: a rate limit as an agent reports it, and how long a worker waits for it. Pure data.
+//! Rate limits as agents report them, and the time that a worker waits for them. Pure data.
 
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Error, rate_limit};
 
-/// Rate limits in a row without a time of reset for which a worker is parked. The next one pauses its queue.
+/// Maximum number of rate limits in a row without a time of reset. The next one pauses the queue.
 pub const MAX_BACKOFFS: u32 = 5;
-/// The first wait without a time of reset, in milliseconds; each further one is twice as long.
+/// Length of the first wait without a time of reset, in milliseconds. It doubles each time.
 const FIRST_BACKOFF_MS: i64 = 30_000;
-/// A time of reset that is further away is not believed.
+/// Maximum accepted distance of a time of reset, in milliseconds.
 const MAX_PARK_MS: i64 = 31 * 24 * 3600 * 1000;
 
-/// A rate limit, as an agent reported it.
+/// A rate limit as an agent reported it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// When it was reported.
+    /// Time of the report.
     pub at: Timestamp,
-    /// When it ends, if the agent says so.
+    /// End of the limit, if the agent reported it.
     pub until: Option<Timestamp>,
 }
 
 impl Limit {
-    /// The rate limit in an error that a runtime wrote down at this time.
+    /// Returns the rate limit in an error that a runtime recorded at this time.
     #[must_use]
     pub fn reported(error: &Error, at: Timestamp) -> Option<Self> {
         let until = rate_limit::marked(error)?.map(|reset| reset.after(at));
@@ -29,20 +29,20 @@ impl Limit {
     }
 }
 
-/// Whether a worker is parked, and how often it was without knowing for how long.
+/// Whether a worker is parked, and the number of backoffs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Parking {
-    /// Until when; `None` if it is not parked.
+    /// End of the parking, or `None` if the worker is not parked.
     pub until: Option<Timestamp>,
-    /// Rate limits in a row without a time of reset, or with one that comes at once.
+    /// Number of rate limits in a row without a time of reset, or with one that is too close.
     pub backoffs: u32,
 }
 
 impl Parking {
-    /// The same after this rate limit; `None` if there were too many without a time.
+    /// Returns the parking after this rate limit, or `None` after too many without a time.
     ///
-    /// A reset within the first wait is believed once. Else an agent that reports a limit of a second again and again
-    /// would be given the whole queue, or be started without end.
+    /// A reset within the first wait is accepted once. Otherwise an agent that keeps reporting a
+    /// limit of a second would get the whole queue, or be restarted without end.
     #[must_use]
     pub fn after(self, limit: Limit) -> Option<Self> {
         let is_far = |until: &Timestamp| until.0.saturating_sub(limit.at.0) >= FIRST_BACKOFF_MS;

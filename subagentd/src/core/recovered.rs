@@ -1,6 +1,5 @@
-//! What the rules make of a runtime that knows more than the store: the database was replaced by an older one.
-//!
-//! Nothing here gives a runtime a prompt, and nothing of it can happen to a database that was never replaced.
+//! A runtime that knows more than the store, because the database was replaced by an older copy.
+//! Must not give a runtime a prompt.
 
 use serde_json::json;
 use subagent_protocol::event::EventType;
@@ -13,12 +12,12 @@ use super::approval::{Approval, Request};
 use super::step::Next;
 use super::worker::{Fact, State, Turn};
 
-/// What is shown of a request whose words are lost.
+/// Message of a request whose text is lost.
 const LOST_WORDS: &str = "A permission was asked for before the database was restored; what for is not known any more. \
                           Only `cancelled` can be answered.";
 
 impl Next {
-    /// A turn that is not stored has been given to the runtime. It is open from now on, like any other.
+    /// Opens a turn that the runtime was given and the store does not know.
     pub(super) fn recover_turn(&mut self, no: u64, id: TurnId) -> Result<()> {
         let fits = matches!(self.worker.state, State::Starting | State::Idle | State::Error);
         if no <= self.worker.known_turn || !fits {
@@ -36,7 +35,7 @@ impl Next {
         Ok(())
     }
 
-    /// The agent waits for an answer, and what it asked is gone.
+    /// Opens a question for which the agent waits, without its text.
     pub(super) fn recover_approval(&mut self, request_id: RequestId) {
         if self.worker.approvals.contains_key(&request_id) {
             return;
@@ -45,14 +44,15 @@ impl Next {
         let data =
             json!({"requestId": request_id, "kind": "tool.call", "message": LOST_WORDS, "options": []});
         self.event(EventType::ApprovalRequested, data, turn);
-        // If it is an elicitation nobody knows; both can be canceled.
+        // Whether it is an elicitation is unknown. Both kinds can be canceled.
         let kind = QuestionKind::Permission;
         self.worker.approvals.insert(request_id.clone(), Request { kind, turn, approval: Approval::Pending });
         self.facts.push(Fact::ApprovalOpened { request_id, kind, turn });
     }
 
-    /// The store says that the open turn may have been sent, and the runtime that it was not: so it says of a turn that
-    /// was waiting when the database was saved. Whether it is still wanted nobody can tell, so it is not sent.
+    /// Ends a turn that may have been sent according to the store, but not according to the
+    /// runtime: it was queued when the database was copied. It may no longer be wanted, so it is
+    /// not sent.
     pub(super) fn end_untaken(&mut self) {
         self.close_turn(Some(TurnEnd::Failed {
             error: lost(
@@ -63,7 +63,7 @@ impl Next {
     }
 }
 
-/// The end of a turn whose end is in a part of the journal that is missing.
+/// Returns the end of a turn whose record is in a missing part of the journal.
 pub(crate) fn missing_end() -> TurnEnd {
     TurnEnd::Failed {
         error: lost("the end of the turn could not be read; look at what it has done before sending again"),

@@ -1,28 +1,28 @@
-//! The rules of a restart that somebody asked for: the old runtime ends in order, then another one is started.
+//! Restart on request: the old runtime ends in order, then another one is started.
 
 use subagent_protocol::{Code, Error, Result};
 
 use super::step::Next;
 use super::worker::{Action, Fact, Link, State, stopped_for_good};
 
-/// A restart that somebody asked for, and how far it is.
+/// State of a requested restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
-    /// Nobody asked for one, or it is over.
+    /// No restart is in progress.
     None,
-    /// The old runtime is to end first.
+    /// The old runtime must end first.
     Wanted,
-    /// The new one is being started.
+    /// The new runtime is being started.
     Begun,
 }
 
 impl Restart {
-    /// All of them, with the words by which they are stored.
+    /// All states with their stored names.
     pub const WORDS: [(Self, &'static str); 3] =
         [(Self::None, "none"), (Self::Wanted, "wanted"), (Self::Begun, "begun")];
 }
 
-/// Why a turn is canceled when its worker is restarted.
+/// Reason of a cancel because the worker is restarted.
 pub(crate) const RESTARTED_BY_MANAGER: &str = "worker restarted by manager";
 
 impl Next {
@@ -38,9 +38,9 @@ impl Next {
                 let message = format!("the worker is {state}; cancel its turn first, or do it with --force");
                 return Err(Error::new(Code::WorkerBusy, message).with("state", state.as_str()));
             }
-            // Whoever canceled it before has seen to its end.
+            // Its earlier cancel takes care of its end.
             State::Turn(turn) if turn.cancel.is_some() => {}
-            // A runtime that may have it is told by its end.
+            // A runtime that may have the prompt learns it from the terminate command.
             State::Turn(_) => {
                 self.cancel_turn(RESTARTED_BY_MANAGER.to_owned(), None);
             }
@@ -54,7 +54,7 @@ impl Next {
         let told = !self.gives_hibernation_up();
         match self.worker.link {
             Link::None => self.begin_restart(),
-            // It was told something that it may refuse.
+            // The earlier hibernate command may be refused.
             Link::Ending if !told => self.end_for_restart(),
             Link::Adopted | Link::Starting | Link::Ready => self.end_for_restart(),
             Link::Ending => {}
@@ -62,7 +62,7 @@ impl Next {
         Ok(())
     }
 
-    /// The old runtime is gone.
+    /// Starts the new runtime after the old one is gone.
     pub(super) fn begin_restart(&mut self) {
         if self.worker.state == State::Error {
             self.worker.state = State::Starting;
@@ -73,7 +73,7 @@ impl Next {
         self.actions.push(Action::StartRuntime);
     }
 
-    /// Has the old runtime end; it ends an open turn itself.
+    /// Terminates the old runtime, which ends an open turn itself.
     pub(super) fn end_for_restart(&mut self) {
         self.worker.link = Link::Ending;
         self.actions.push(Action::Terminate);

@@ -1,4 +1,4 @@
-//! The beginning of a turn: somebody sends a message to a worker that has no open one.
+//! The start of a turn: a message for a worker without an open turn.
 
 use serde_json::{Value, json};
 use subagent_protocol::event::EventType;
@@ -11,7 +11,7 @@ use super::approval::Approval;
 use super::step::Next;
 use super::worker::{Action, By, Fact, Link, State, Turn, stopped_for_good};
 
-/// The refusal of a message to a parked worker that is not to wait.
+/// Returns the error for a message to a parked worker that must not be queued.
 fn parked(until: Timestamp) -> Error {
     let message = format!(
         "the worker is parked until {until}, because its provider limits the rate of requests; have the message wait with \
@@ -59,14 +59,14 @@ impl Next {
             return Err(Error::new(Code::WorkerBusy, message).with("state", state.as_str()));
         }
         if !self.worker.queue.turns.is_empty() {
-            // Nobody should overtake what waits by chance.
+            // A message must not overtake the queue by accident.
             return Err(self.is_paused());
         }
         self.begin(turn_id, message, input, by);
         Ok(())
     }
 
-    /// Opens a turn, now that none is open.
+    /// Opens a turn. No turn may be open.
     pub(super) fn begin(&mut self, turn_id: TurnId, message: Value, input: &Value, by: By) {
         let no = self.next_number();
         let carrier = match by {
@@ -83,7 +83,7 @@ impl Next {
         }
     }
 
-    /// The number of the turn that is opened now.
+    /// Takes the next turn number.
     pub(super) fn next_number(&mut self) -> u64 {
         let no = self.worker.last_turn + 1;
         self.worker.last_turn = no;
@@ -91,7 +91,7 @@ impl Next {
         no
     }
 
-    /// The question that somebody has to answer before anything goes on.
+    /// Returns the question that must be answered first, if there is one.
     fn asks(&self) -> Option<(&RequestId, QuestionKind)> {
         if let State::Local(local) = &self.worker.state {
             return Some((&local.request_id, QuestionKind::Permission));
@@ -101,7 +101,7 @@ impl Next {
             .map(|(request_id, asked)| (request_id, asked.kind))
     }
 
-    /// Has the runtime carry an open turn out.
+    /// Assigns an open turn to the runtime, and starts one if necessary.
     pub(super) fn give_to_runtime(&mut self, no: u64, id: TurnId) {
         self.worker.state = State::Turn(Turn { no, id, dispatching: false, retried: false, cancel: None });
         match self.worker.link {
@@ -110,7 +110,7 @@ impl Next {
                 self.actions.push(Action::StartRuntime);
             }
             Link::Ready => self.actions.push(Action::Prompt { turn: no }),
-            // Its hello, its session, or the end of the old runtime comes first.
+            // Waits for its hello, its session, or the end of the old runtime.
             Link::Adopted | Link::Starting | Link::Ending => {}
         }
     }

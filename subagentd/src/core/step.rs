@@ -1,4 +1,4 @@
-//! The transition function of a worker. Everything that can happen is one arm here.
+//! The transition function of a worker: one arm for each input.
 
 use serde_json::{Value, json};
 use subagent_protocol::api::DecidedBy;
@@ -36,7 +36,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         | Input::Stop
         | Input::Retire
         | Input::Restart { .. } => {}
-        // Nothing of it is left: whatever is still said of its runtimes is late news.
+        // Inputs about runtimes of a stopped worker are late and ignored.
         _ if worker.state == State::Stopped => {
             return Ok(Step { worker: next.worker, facts: Vec::new(), actions: Vec::new() });
         }
@@ -80,10 +80,10 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
             if origin == SessionOrigin::New {
                 next.facts.push(Fact::Spent(Spent::NewSession));
             }
-            // Who is starting has never had a session: whatever was taken up then, it is his first.
+            // A starting worker never had a session, so even a resumed session is its first.
             let first =
                 next.worker.state == State::Starting || (origin == SessionOrigin::New && !context_lost);
-            // One that is to end is on its way out already: it has not started the worker.
+            // A session of a runtime that must end does not start the worker.
             if next.worker.restart != Restart::Wanted && next.worker.link != Link::Ending {
                 if next.worker.state == State::Starting {
                     next.worker.state = State::Idle;
@@ -112,7 +112,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::SpawnFailed { error } => {
             next.worker.link = Link::None;
             next.worker.restart = Restart::None;
-            // Not yet stopped: an earlier agent's leftovers may be what stood in the way.
+            // Not stopped yet: processes of an earlier agent may have caused the failure.
             next.start_failed(error);
         }
         Input::Dispatching { turn } => {
@@ -131,7 +131,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::PromptRefused { turn, error } => next.prompt_refused(turn, error),
         Input::CancelRequested { turn, reason } => {
             let open = next.open_turn(turn)?;
-            // The first reason stays: it is the one that the user was told.
+            // The first reason stays, because clients have seen it.
             let reason = open.cancel.take().map_or(reason, |cancel| cancel.reason);
             let cancel = Cancel { reason, requested: true };
             open.cancel = Some(cancel.clone());
@@ -152,12 +152,12 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
     Ok(Step { worker: next.worker, facts: next.facts, actions: next.actions })
 }
 
-/// The value that is being built.
+/// The next state while it is being built.
 pub(super) struct Next {
     pub(super) worker: Worker,
     pub(super) facts: Vec<Fact>,
     pub(super) actions: Vec<Action>,
-    /// The rate limit that the input reports, until it was looked at.
+    /// The rate limit that the input reports, until it is handled.
     pub(super) limit: Option<Limit>,
 }
 
@@ -166,7 +166,7 @@ impl Next {
         self.facts.push(Fact::Event { event_type, data, turn });
     }
 
-    /// Notes a decision about a question that nobody has decided, and says of which turn it is.
+    /// Records a decision about an undecided question. Returns the asking turn.
     pub(super) fn take_decision(
         &mut self,
         request_id: &RequestId,
@@ -216,7 +216,7 @@ impl Next {
         self.facts.push(Fact::DesiredStop);
         self.drop_all_queued();
         match self.worker.link {
-            // What an earlier runtime may have left is the guard's: `NothingLeft` follows.
+            // The guard still ends processes of an earlier runtime; `NothingLeft` follows.
             Link::None => self.close_turn(None),
             Link::Adopted | Link::Starting | Link::Ready | Link::Ending => {
                 self.actions.push(Action::Terminate);
@@ -224,7 +224,7 @@ impl Next {
         }
     }
 
-    /// A stop of what is over anyway.
+    /// Stops a worker that has failed and has no runtime, for its removal.
     fn retire(&mut self) -> Result<()> {
         match (&self.worker.state, self.worker.link) {
             (State::Stopping(_) | State::Stopped, _) | (State::Error, Link::None) => {
@@ -265,7 +265,7 @@ impl Next {
             }
             State::Turn(turn) => {
                 let held = turn.cancel.is_none().then(|| turn.id.clone());
-                // It provably did not begin: it is given to the next runtime.
+                // The turn provably did not start, so the next runtime gets it.
                 if held.is_some_and(|id| self.park(Some(&id))) {
                     return;
                 }
@@ -278,12 +278,13 @@ impl Next {
 
     fn prompt_refused(&mut self, turn: u64, error: Option<Error>) {
         if !self.worker.turn().is_some_and(|open| open.no == turn && !open.dispatching) {
-            // The turn is over, or the journal says that the prompt was taken: the refusal is of a repetition.
+            // The turn has ended, or the journal says that the prompt was taken. The refusal
+            // belongs to a repetition.
             return;
         }
         match error {
-            // Another link than a ready one is newer than the refusal: there is nobody to wait for the end of, or
-            // the session will bring the prompt.
+            // Any other state of the link is newer than the refusal: the runtime is gone, or its
+            // session will send the prompt.
             None if self.worker.link == Link::Ready => self.worker.link = Link::Ending,
             None => {}
             Some(error) => self.close_turn(Some(TurnEnd::Failed { error: error.with("dispatched", "no") })),
@@ -309,8 +310,8 @@ impl Next {
         if self.worker.link != Link::None {
             self.worker.link = Link::Ending;
         }
-        // The runtime ends a turn without a cancel of its own when it is told to end. Written down, because a daemon
-        // that is started anew before the end of the turn must come to the same result.
+        // A runtime that is asked to end cancels its turn. This is stored, because a daemon that
+        // restarts before the end of the turn must reach the same result.
         let stopping =
             matches!(self.worker.state, State::Stopping(_)) || self.worker.restart == Restart::Wanted;
         let (State::Stopping(Some(turn)) | State::Turn(turn)) = &mut self.worker.state else { return };
@@ -319,7 +320,7 @@ impl Next {
             (Some(cancel), _) if cancel.requested => return,
             (Some(cancel), told) if stopping || told.is_some() => cancel.reason.clone(),
             (None, Some(reason)) if turn.dispatching => reason,
-            // An agent that ended by itself: its turn failed, or was canceled before.
+            // The agent ended by itself. Its turn failed, or was canceled before.
             _ => return,
         };
         let (cancel, id) = (Cancel { reason: cancel, requested: true }, turn.id.clone());
@@ -330,27 +331,27 @@ impl Next {
         }
     }
 
-    /// Says again what the runtime may not have heard. It takes each of these at most once.
+    /// Sends again what the runtime may not have received. It takes each of these at most once.
     fn attached(&mut self, told: Link, last_turn: u64) {
         if self.attached_awake(told, last_turn) {
             return;
         }
-        // It was ready when it took the turn. Until that is written, neither is that it ends: no cancel may believe
-        // that nobody has the prompt.
+        // The runtime was ready when it took the turn. Neither the turn nor the runtime's end is in
+        // the journal yet, so no cancel may assume that no runtime has the prompt.
         let unwritten = self.worker.turn().is_some_and(|turn| !turn.dispatching && turn.no <= last_turn);
         let known = if unwritten { told.min(Link::Ready) } else { told };
-        // A hello may be older than what was read of the journal since; a runtime only ever gets further.
+        // A hello can be older than what was read from the journal. A runtime only moves forward.
         self.worker.link = self.worker.link.max(known);
         let link = self.worker.link;
         if link == Link::Ready && self.worker.hibernation == Hibernation::Begun {
-            // It is another one than the store, which was replaced by an older one, knows of.
+            // The store was replaced by an older copy and describes an earlier runtime.
             self.worker.hibernation = Hibernation::None;
         }
-        // The runtime takes no number again, whoever used it.
+        // The runtime does not accept a turn number twice.
         self.worker.last_turn = self.worker.last_turn.max(last_turn);
         match &self.worker.state {
             State::Stopping(_) => self.actions.push(Action::Terminate),
-            // The old runtime has not heard that it is to end.
+            // The old runtime did not get the command to end.
             State::Idle | State::Local(_) | State::Turn(_)
                 if self.worker.restart == Restart::Wanted && told < Link::Ending =>
             {
@@ -363,7 +364,7 @@ impl Next {
                 match cancel {
                     _ if untaken => self.end_untaken(),
                     None if unsent && link == Link::Ready => self.actions.push(Action::Prompt { turn: no }),
-                    // It was not given it, and will not be.
+                    // The runtime did not get the turn, and will not get it.
                     Some(_) if unsent && told != Link::Ending => self.close_turn(None),
                     Some(cancel) if !cancel.requested && link == Link::Ready => {
                         self.actions.push(Action::Cancel { turn: no, reason: cancel.reason });
@@ -385,7 +386,7 @@ impl Next {
         let was = self.worker.restart;
         self.worker.link = Link::None;
         self.end_approvals(&ApprovalInput::Lost, |_| true);
-        // It was to end, and nothing of it was open: nothing is lost, whatever it ended by.
+        // The runtime had to end with nothing open, so nothing is lost, however it ended.
         let hibernated = self.hibernates();
         let holds_turn = self.worker.holds_turn();
         if !clean && !hibernated {
@@ -401,14 +402,14 @@ impl Next {
                 self.facts.push(Fact::LastError(Some(runtime_lost(None))));
                 self.pause(QueuePause::StartFailed, None);
             }
-            // Its turn waits for the end of a rate limit, and is then given to a runtime that may be another.
+            // The turn waits for the end of a rate limit, and is then given to the next runtime.
             State::Turn(_) if !rebooted && holds_turn => {}
-            // The whole journal was read and says that the prompt was never sent, so another runtime may take it: what
-            // was accepted is done once.
+            // The whole journal was read and contains no record of the prompt. Another runtime may
+            // take it, so that an accepted turn is executed once.
             State::Turn(Turn { dispatching: false, cancel: None, .. })
                 if !rebooted && was == Restart::Wanted =>
             {
-                // This one ended because somebody wanted it to.
+                // The runtime was ended on request.
                 return self.begin_restart();
             }
             State::Turn(Turn { dispatching: false, cancel: None, .. }) if !rebooted && hibernated => {
@@ -417,7 +418,8 @@ impl Next {
             State::Turn(Turn { no, dispatching: false, retried: retried @ false, cancel: None, .. })
                 if !rebooted =>
             {
-                // Only one more, or an agent that dies at once would never end. A restart goes on with it.
+                // Only once, because an agent that always dies would be restarted without end. A
+                // restart continues.
                 *retried = true;
                 self.facts.push(Fact::TurnRetried { no: *no });
                 self.worker.link = Link::Starting;
@@ -426,7 +428,7 @@ impl Next {
             }
             State::Turn(_) | State::Stopping(Some(_)) => self.turn_lost(rebooted),
             State::Idle | State::Local(_) if was == Restart::Begun => {
-                // It was given no prompt: whoever wanted it can ask again.
+                // The runtime had no prompt. The client can request another restart.
                 self.facts.push(Fact::LastError(Some(runtime_lost(None).retryable())));
             }
             State::Idle | State::Local(_) if !clean && !hibernated => {
@@ -436,7 +438,7 @@ impl Next {
         }
         match (was, &self.worker.state) {
             (Restart::Wanted, State::Idle | State::Local(_) | State::Error) => return self.begin_restart(),
-            // The new one is gone, too.
+            // The new runtime is gone, too.
             _ => self.worker.restart = Restart::None,
         }
         if !hibernated && (!clean || was == Restart::Begun) {

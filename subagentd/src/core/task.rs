@@ -1,7 +1,6 @@
-//! The rules of tasks: what a worker's task has come to, what it is called, and what its parent is told.
-//!
-//! A task goes on as long as its worker has an open turn or something waits for it. Which task may have its turn is not
-//! decided here: that is a count of rows.
+//! Tasks: their outcome, their names, and the message to the parent. A task goes on while its
+//! worker has an open turn or queued messages. Must not decide which task gets a free slot. The
+//! store counts rows for that.
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{MAX_TASK_NAME_CHARS, TaskStatus};
@@ -13,24 +12,24 @@ use subagent_protocol::{Code, Error, Result};
 use super::step::Next;
 use super::worker::{Fact, State, Worker};
 
-/// Of a result a parent is told so many characters.
+/// Maximum length of a result in the message to the parent, in characters.
 const TOLD_CHARS: usize = 1_000;
-/// Why a task was canceled where nobody gave a reason.
+/// Reason of a cancel without another reason.
 const CANCELED: &str = "the task was canceled";
 
 /// Why a task is ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskEnding {
-    /// Somebody does not want it any more.
+    /// A client canceled the task.
     Cancelled,
-    /// It has made as many tool calls as it may.
+    /// It reached its maximum number of tool calls.
     MaxIterationsReached,
-    /// It has run for as long as it may.
+    /// It reached its time limit.
     TimedOut,
 }
 
 impl TaskEnding {
-    /// What the task comes to.
+    /// Returns the resulting status of the task.
     #[must_use]
     pub const fn status(self) -> TaskStatus {
         match self {
@@ -40,7 +39,7 @@ impl TaskEnding {
         }
     }
 
-    /// The code of the error that says why.
+    /// Returns the code of the resulting error.
     const fn code(self) -> Code {
         match self {
             Self::Cancelled => Code::Cancelled,
@@ -49,7 +48,7 @@ impl TaskEnding {
         }
     }
 
-    /// The one with this word.
+    /// Parses the name of the resulting status.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         let all = [Self::Cancelled, Self::MaxIterationsReached, Self::TimedOut];
@@ -57,22 +56,22 @@ impl TaskEnding {
     }
 }
 
-/// How the last turn of a task's present run ended.
+/// The end of the last turn of a task's current run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastTurn {
-    /// Its status.
+    /// Status of the turn.
     pub status: TurnStatus,
     /// Whether its runtime was lost.
     pub lost: bool,
 }
 
-/// What the task of this worker has come to; `None`: it goes on.
+/// Returns the outcome of a worker's task, or `None` if the task goes on.
 #[must_use]
 pub fn outcome(worker: &Worker, ending: Option<TaskEnding>, last: Option<LastTurn>) -> Option<TaskStatus> {
     let queue = &worker.queue;
     let is_over = match worker.state {
         State::Stopping(None) | State::Stopped => true,
-        // After a restore nobody has failed: its owner has what waits go on.
+        // A restored queue waits for its owner. That is no failure.
         State::Idle | State::Error => {
             queue.turns.is_empty() || queue.paused.is_some_and(|reason| reason != QueuePause::Restored)
         }
@@ -92,13 +91,13 @@ pub fn outcome(worker: &Worker, ending: Option<TaskEnding>, last: Option<LastTur
         Some(LastTurn { lost: true, .. }) => TaskStatus::Lost,
         Some(LastTurn { status: TurnStatus::Completed, .. }) if !waits => TaskStatus::Completed,
         Some(LastTurn { status: TurnStatus::Canceled, .. }) => TaskStatus::Cancelled,
-        // What it was given was taken away from it.
+        // Its messages were dropped.
         None if !waits => TaskStatus::Cancelled,
         Some(_) | None => TaskStatus::Failed,
     })
 }
 
-/// The event that tells of an end.
+/// Returns the event that reports the outcome.
 #[must_use]
 pub const fn event_of(outcome: TaskStatus) -> EventType {
     match outcome {
@@ -108,13 +107,13 @@ pub const fn event_of(outcome: TaskStatus) -> EventType {
     }
 }
 
-/// The beginning of a text.
+/// Returns the first `chars` characters of a text.
 #[must_use]
 pub fn beginning(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
 
-/// What the end of a background task is told to its parent as.
+/// Returns the message to the parent about the end of a background task.
 #[must_use]
 pub fn told(name: &str, id: &WorkerId, status: TaskStatus, result: &str, error: Option<&Error>) -> String {
     let how = match status {
@@ -134,10 +133,10 @@ pub fn told(name: &str, id: &WorkerId, status: TaskStatus, result: &str, error: 
     format!("[Subagent '{name}' ({id}) {how}: {}]", beginning(&why, TOLD_CHARS))
 }
 
-/// The status and the error of a task that has ended, from its last turn, with what was noticed of it besides: `cause` is why
-/// its run was to end early, `canceled` why its last turn was.
+/// Returns the status and the error of an ended task. `cause` is why its run had to end early,
+/// `canceled` why its last turn was canceled.
 ///
-/// A violation fails a task that its agent ended well before it was noticed.
+/// A violation fails a task even if the agent completed it before the violation was noticed.
 #[must_use]
 pub fn explained(
     outcome: TaskStatus,
@@ -157,7 +156,8 @@ pub fn explained(
     }
 }
 
-/// The message that tells it: data of `message.sent`, and of `turn.started` without the turn.
+/// Returns the message to the parent: data of `message.sent`, and of `turn.started` without the
+/// turn.
 #[must_use]
 pub fn delivery(text: &str, name: &str, id: &WorkerId, status: TaskStatus) -> (Value, Value) {
     let subagent = json!({"subagentId": id, "name": name, "status": status});
@@ -165,13 +165,13 @@ pub fn delivery(text: &str, name: &str, id: &WorkerId, status: TaskStatus) -> (V
     (message, json!({"text": text, "blocksCount": 0, "subagent": subagent}))
 }
 
-/// A name as it is compared.
+/// Returns the form in which names are compared.
 #[must_use]
 pub fn folded(name: &str) -> String {
     name.to_lowercase()
 }
 
-/// Whether somebody can call a task so.
+/// Validates the name of a task.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{field}`.
@@ -187,7 +187,7 @@ pub fn check_name(name: &str) -> Result<()> {
     Err(Error::new(Code::InvalidArgument, message).with("field", "name"))
 }
 
-/// A name made of a description, which nobody else has.
+/// Derives an unused name from a description.
 #[must_use]
 pub fn made_name(description: &str, taken: impl Fn(&str) -> bool) -> String {
     let words: Vec<&str> = description.split(|c: char| c.is_whitespace() || c.is_control()).collect();
@@ -206,7 +206,7 @@ pub fn made_name(description: &str, taken: impl Fn(&str) -> bool) -> String {
 }
 
 impl Next {
-    /// Ends the task of the worker: what waits is dropped, and the open turn is canceled.
+    /// Ends the worker's task: drops queued messages and cancels the open turn.
     pub(super) fn end_task(&mut self, ending: TaskEnding, reason: &str) -> Result<()> {
         if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
             return Ok(());
@@ -221,7 +221,7 @@ impl Next {
         }
     }
 
-    /// Adds to a message that waits.
+    /// Appends text to a queued message.
     pub(super) fn append_queued(&mut self, turn_id: TurnId, text: String) -> Result<()> {
         self.waits(&turn_id)?;
         self.facts.push(Fact::QueuedAppended { id: turn_id, text });

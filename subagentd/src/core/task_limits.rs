@@ -1,8 +1,6 @@
-//! The rules of what ends a prompt of a task by itself: it has made more steps than it may, or has run for longer.
-//!
-//! A step is a tool call, by the id that its agent gives it, however often it speaks of it. Time is that of the worker's
-//! account (`budget`), which counts neither what waits for its place nor what waits for an answer. No clock is looked at,
-//! and nothing is kept here that a new daemon could not find in what is stored.
+//! Limits of a task's prompt: number of steps and time. A step is a tool call, identified by its
+//! id. Time is that of the worker's account, which excludes waiting for a slot or an answer. No
+//! clock is read, and all state can be restored from the store.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,18 +10,18 @@ use sha2::{Digest as _, Sha256};
 use super::budget::Account;
 use super::task::TaskEnding;
 
-/// So many steps of a prompt are told from each other; one more is beyond every limit.
+/// Maximum number of counted steps. One more exceeds every limit.
 pub const MOST_STEPS: u64 = 10_000;
 
-/// The steps of one prompt. A clone costs nothing.
+/// The steps of one prompt. Cheap to clone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// Of each the beginning of a hash: an agent gives ids as long as it likes.
+    /// Truncated hashes of the call ids, because agents choose the length of ids.
     seen: Arc<HashSet<[u8; 16]>>,
 }
 
 impl Steps {
-    /// Takes notice of a call. Says whether it is a new one.
+    /// Records a call. Returns whether it is a new one.
     pub fn see(&mut self, id: &str) -> bool {
         let mut short = [0; 16];
         short.iter_mut().zip(Sha256::digest(id)).for_each(|(byte, of_hash)| *byte = of_hash);
@@ -34,20 +32,20 @@ impl Steps {
         is_new
     }
 
-    /// How many there were.
+    /// Returns the number of steps.
     #[must_use]
     pub fn count(&self) -> u64 {
         u64::try_from(self.seen.len()).unwrap_or(u64::MAX)
     }
 
-    /// Whether no more are counted.
+    /// Returns whether no more steps are counted.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.count() > MOST_STEPS
     }
 }
 
-/// How long a prompt has run, and whether it does now; by itself not at all.
+/// Elapsed time of a prompt, and whether it runs now. The default is zero and not running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ran {
     ms: u64,
@@ -55,26 +53,27 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// By the account of its worker, which had run for `before_ms` when the prompt was begun.
+    /// Returns the time by the worker's account. `before_ms` is its value at the start of the
+    /// prompt.
     #[must_use]
     pub fn of(account: &Account, before_ms: u64, now: i64) -> Self {
         Self { ms: account.ran_ms(now).saturating_sub(before_ms), now: account.runs() }
     }
 }
 
-/// What one prompt of a task may use, and the steps that it has made.
+/// Limits of one prompt of a task, and its steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meter {
     most_steps: u64,
     most_ms: Option<u64>,
-    /// What it has done.
+    /// The steps of the prompt.
     pub steps: Steps,
-    /// Whether something ends it already: then nothing else does.
+    /// Whether the prompt is being ended already. Then the limits do not matter.
     ends: bool,
 }
 
 impl Meter {
-    /// Of a prompt that may make so many steps and, unless it is 0, run for so many milliseconds. `ends`: something ends it
+    /// Creates a meter. A `timeout_ms` of 0 means no limit. `ends`: the prompt is being ended
     /// already.
     #[must_use]
     pub fn new(most_steps: u64, timeout_ms: u64, ends: bool) -> Self {
@@ -82,7 +81,7 @@ impl Meter {
         Self { most_steps: most_steps.min(MOST_STEPS), most_ms, steps: Steps::default(), ends }
     }
 
-    /// Why the prompt is to be ended now. That is said once.
+    /// Returns why the prompt must end now. Reports this once.
     pub fn look(&mut self, ran: Ran) -> Option<TaskEnding> {
         if self.ends {
             return None;
@@ -96,14 +95,14 @@ impl Meter {
         over
     }
 
-    /// In how many milliseconds its time is over if it goes on as it does.
+    /// Returns the milliseconds until its time is over, if it keeps running.
     #[must_use]
     pub fn left(&self, ran: Ran) -> Option<u64> {
         let left = self.most_ms?.saturating_sub(ran.ms);
         (!self.ends && ran.now).then_some(left)
     }
 
-    /// What is said of such an end.
+    /// Returns the reason in words.
     #[must_use]
     pub fn reason(&self, ending: TaskEnding) -> String {
         match ending {

@@ -1,5 +1,5 @@
-//! What is said of a result that does not fit its schema: to its agent, which is asked for it once more, and in the end to
-//! whoever gave the task. Pure.
+//! Texts about a result that does not fit its schema: the repeated request to the agent, and the
+//! error for the caller. Pure.
 
 use serde_json::Value;
 use subagent_protocol::clean::one_line;
@@ -7,12 +7,12 @@ use subagent_protocol::{Code, Error};
 
 use super::task::beginning;
 
-/// So many errors are told ...
+/// Maximum number of reported errors.
 const MOST_TOLD: usize = 5;
-/// ... and of each place and each error so much, in characters.
+/// Maximum length of a path or message of an error, in characters.
 const MOST_CHARS: usize = 300;
 
-/// The first of what is wrong: `{message, path}` each.
+/// Returns path and message of the first errors. Each error is `{message, path}`.
 fn first(errors: &[Value]) -> impl Iterator<Item = (String, String)> {
     let told = |value: &Value| one_line(beginning(value.as_str().unwrap_or_default(), MOST_CHARS));
     errors.iter().take(MOST_TOLD).map(move |error| (told(&error["path"]), told(&error["message"])))
@@ -22,7 +22,7 @@ fn line((path, message): (String, String)) -> String {
     if path.is_empty() { message } else { format!("at {path}: {message}") }
 }
 
-/// What the agent is told, which is asked once more.
+/// Returns the prompt that asks the agent for the result again.
 #[must_use]
 pub fn asked_again(errors: &[Value], schema: &Value) -> String {
     let wrong: Vec<String> = first(errors).map(|error| format!("- {}", line(error))).collect();
@@ -34,7 +34,7 @@ pub fn asked_again(errors: &[Value], schema: &Value) -> String {
     )
 }
 
-/// Why such a task has failed.
+/// Returns the error of a task whose result does not fit.
 #[must_use]
 pub fn not_met(errors: &[Value], why: &str) -> Error {
     let all: Vec<(String, String)> = first(errors).collect();

@@ -1,4 +1,4 @@
-//! What must hold for every worker, whatever happens to it: checked after each step of generated histories.
+//! Invariants of every worker, checked after each step of generated histories.
 
 mod accounts;
 mod budget;
@@ -32,7 +32,7 @@ use super::queue::{Queued, Urgency};
 use super::rate_limit::Limit;
 use super::worker::{By, Input, State, Worker};
 
-/// The permission request of every simulated turn.
+/// Number of the permission request of every simulated turn.
 const LOCAL: u8 = 99;
 
 fn request(no: u8) -> RequestId {
@@ -59,7 +59,7 @@ fn send_by(no: u64, by: By) -> Input {
     Input::Send { turn_id: turn_id(no), message: json!({"text": "t"}), input: json!({"text": "t"}), by }
 }
 
-/// A message that may wait; its number is none of a turn.
+/// Builds a message that may be queued. `number` is not the number of a turn.
 fn enqueue(number: u16, urgency: Urgency) -> Input {
     let (message, input) = (json!({"text": "q"}), json!({"text": "q"}));
     let queued = Queued { turn_id: queued_id(number), message, input, sender: None };
@@ -97,20 +97,21 @@ fn failure() -> Error {
     Error::new(Code::BackendUnavailable, "the agent ended")
 }
 
-/// A turn or a start that fails for a rate limit: after this many milliseconds, or without a time.
+/// Wraps a failed turn or start in a rate limit that ends after this many milliseconds, or without
+/// a time.
 fn limited(input: Input, after: Option<i64>) -> Input {
     let at = Timestamp(1_000);
     let limit = Limit { at, until: after.map(|after| Timestamp(at.0 + after)) };
     Input::RateLimited { limit, input: Box::new(input) }
 }
 
-/// What distinguishes states of a worker in the written table.
+/// The properties that distinguish states in the written table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shape {
     state: &'static str,
-    /// Whether its prompt may have been written, and how far its cancel is.
+    /// Whether the prompt may have been sent, and the state of the cancel.
     turn: Option<(bool, &'static str)>,
-    /// Pending, decided, decided by a cancel.
+    /// Whether any request is pending, decided, or decided by a cancel.
     approvals: (bool, bool, bool),
     parked: bool,
 }

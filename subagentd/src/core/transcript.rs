@@ -1,71 +1,70 @@
-//! What was said to an agent and by it, and which tools it called, as a text that people and agents read. Pure.
-//!
-//! All of it but the marks comes from others: each line of it stands behind `> `, and what is on a line of a mark is one
-//! line, so that nothing in it can be taken for a mark.
+//! Transcript of a task as text: messages and tool calls. Pure. All of its content is hostile: each
+//! line is prefixed with `> `, and text on a line of a mark is one line, so that no content looks
+//! like a mark.
 
 use subagent_protocol::clean::{clean, one_line};
 
 use super::task::beginning;
 
-/// No more of one is kept, in bytes.
+/// Maximum size of a transcript in bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
-/// So much of the title of a call, in characters.
+/// Maximum length of a call's title, in characters.
 const TITLE_CHARS: usize = 200;
 const CUT: &str = "\n[cut here: the rest is in the events of the task]\n";
 
-/// A text that grows, up to a limit.
+/// A text that grows up to a limit.
 #[derive(Debug, Default)]
 pub struct Transcript {
     text: String,
     said: String,
-    /// Calls of child sessions while the agent speaks.
+    /// Calls of child sessions during a message of the agent.
     below: String,
     is_full: bool,
 }
 
 impl Transcript {
-    /// Of a task that is called so.
+    /// Starts the transcript of a task with this name.
     #[must_use]
     pub fn of(name: &str, agent: Option<&str>, status: &str) -> Self {
         let agent = agent.map_or_else(|| "no definition".to_owned(), one_line);
         Self { text: format!("## {} ({agent}, {status})\n", one_line(name)), ..Self::default() }
     }
 
-    /// Its agent was told something.
+    /// Adds a prompt to the agent.
     pub fn told(&mut self, text: &str) {
         self.end_message();
         self.push("Prompt", text);
     }
 
-    /// Its agent has said a piece of a message.
+    /// Adds a chunk of the agent's message.
     pub fn said(&mut self, piece: &str) {
         let room = MAX_BYTES.saturating_sub(self.text.len());
-        // One that is longer is cut when it stands in the text.
+        // A longer message is cut when it is added to the text.
         if self.said.len() <= room {
             self.said.push_str(piece);
         }
     }
 
-    /// Its agent has called a tool.
+    /// Adds a tool call of the agent.
     pub fn called(&mut self, title: &str) {
         self.end_message();
         self.add(&call(title));
     }
 
-    /// A child session of its agent has called a tool, which does not end a message of the agent.
+    /// Adds a tool call of a child session. It does not end the agent's message.
     pub fn called_below(&mut self, title: &str) {
         if self.text.len() + self.below.len() <= MAX_BYTES {
             self.below.push_str(&call(title));
         }
     }
 
-    /// Whether nothing more is taken: also of a message that goes on and will be cut.
+    /// Returns whether the limit is reached, also by a message that goes on.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_full || self.said.len() > MAX_BYTES
     }
 
-    /// All of it.
+    /// Returns the complete text.
     #[must_use]
     pub fn end(mut self) -> String {
         self.end_message();

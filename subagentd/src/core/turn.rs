@@ -1,47 +1,47 @@
-//! Values of a worker's state: where it stands, its open turn, and its runtime. Pure data.
+//! Values of a worker's state: state, open turn, and runtime. Pure data.
 
 use subagent_protocol::ids::{RequestId, TurnId};
 
-/// What a worker is doing.
+/// State of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// Its first runtime is being started.
     Starting,
     /// No turn is open.
     Idle,
-    /// A turn is open that its runtime carries out.
+    /// A turn of the runtime is open.
     Turn(Turn),
-    /// A turn is open that the daemon simulates.
+    /// A turn simulated by the daemon is open.
     Local(LocalTurn),
-    /// It is being stopped; a turn may still be open.
+    /// The worker is being stopped. A turn may still be open.
     Stopping(Option<Turn>),
     /// Its first runtime could not be started.
     Error,
-    /// Stopped, and nothing of it is left.
+    /// Stopped, and no process of it is left.
     Stopped,
 }
 
-/// A simulated turn: it is open as long as its permission request is. No runtime knows of either.
+/// A simulated turn, open as long as its permission request. Runtimes do not know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalTurn {
-    /// The worker's number of it.
+    /// Number of the turn, counted per worker.
     pub no: u64,
-    /// Its id.
+    /// Id of the turn.
     pub id: TurnId,
-    /// Its permission request, which is pending.
+    /// Its pending permission request.
     pub request_id: RequestId,
 }
 
-/// Who carries out a turn that is sent.
+/// What executes a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum By {
     /// The worker's runtime, with its agent.
     Runtime,
-    /// The daemon: it is completed at once.
+    /// The daemon, which completes it at once.
     Local,
-    /// The daemon: it asks for a permission.
+    /// The daemon, which asks for a permission first.
     LocalAsking {
-        /// The id of that request.
+        /// Id of the permission request.
         request_id: RequestId,
     },
 }
@@ -49,38 +49,40 @@ pub enum By {
 /// An open turn of the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
-    /// The worker's number of it.
+    /// Number of the turn, counted per worker.
     pub no: u64,
-    /// Its id.
+    /// Id of the turn.
     pub id: TurnId,
-    /// Whether the runtime journaled that it was about to write the prompt.
+    /// Whether the runtime journaled that it was about to send the prompt.
     pub dispatching: bool,
-    /// Whether another runtime was started for it because the one before died without having taken it.
+    /// Whether another runtime was started for the turn, because the first one died without taking
+    /// it.
     pub retried: bool,
-    /// Whether it is being canceled.
+    /// The cancel of the turn, if there is one.
     pub cancel: Option<Cancel>,
 }
 
 /// A cancel of the open turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancel {
-    /// Why.
+    /// Why it is canceled.
     pub reason: String,
-    /// Whether the runtime journaled it: then every end of the turn is `turn.canceled`.
+    /// Whether the runtime journaled it. Then the turn ends with `turn.canceled` in any case.
     pub requested: bool,
 }
 
-/// What is known of the runtime, in the order in which it goes through it.
+/// What is known of the runtime, in the order of its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Link {
-    /// None lives.
+    /// No runtime is alive.
     None,
-    /// One lives that this daemon has not started and has not heard of: it may have been given a prompt before.
+    /// A runtime is alive that another daemon started and that has not answered yet. It may have a
+    /// prompt.
     Adopted,
-    /// One was started and has no session yet.
+    /// A runtime was started and has no session yet.
     Starting,
-    /// It has a session and takes commands.
+    /// The runtime has a session and takes commands.
     Ready,
-    /// It is on its way out: its agent failed or ended.
+    /// The runtime is ending on request, or because its agent failed or ended.
     Ending,
 }

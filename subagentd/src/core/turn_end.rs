@@ -1,4 +1,4 @@
-//! The end of a turn and of what was asked in it: how it is told, and whether what waits goes on.
+//! The end of a turn and of its questions: the events, and whether the queue continues.
 
 use serde_json::json;
 use subagent_protocol::Code;
@@ -13,21 +13,21 @@ use super::lost::lost;
 use super::step::Next;
 use super::worker::{Fact, STOPPED_BY_MANAGER, State};
 
-/// ACP's method that an agent must obey.
+/// The ACP method that cancels a turn; agents must obey it.
 const CANCEL: &str = "session/cancel";
 
-/// Whether the agent did not obey, so that its runtime ended it.
+/// Returns whether the agent ignored the cancel, so that its runtime ended it.
 fn ignored_cancel(end: &TurnEnd) -> bool {
     let TurnEnd::Failed { error } = end else { return false };
     error.code == Code::BackendTimeout && error.details.get("method").is_some_and(|method| method == CANCEL)
 }
 
 impl Next {
-    /// Ends the open turn, if there is one: as the runtime saw it, or (`None`) because it never got that far.
+    /// Ends the open turn, if there is one. `end` is `None` if the runtime did not report an end.
     pub(super) fn close_turn(&mut self, end: Option<TurnEnd>) {
         if let Some(no) = self.worker.turn().map(|turn| turn.no) {
-            // The runtime closes them before it ends a turn; what is left here would stay open for ever. What was asked
-            // outside of the turn goes on.
+            // The runtime closes questions before it ends a turn. A remaining one would stay open
+            // forever. Questions from outside of the turn stay open.
             let closed = ApprovalInput::Closed(ApprovalClosedReason::TurnEnded);
             self.end_approvals(&closed, |asked| asked.turn == Some(no));
         }
@@ -44,7 +44,8 @@ impl Next {
             State::Starting | State::Idle | State::Local(_) | State::Error | State::Stopped => return,
         };
         self.spend_turn(&turn, end.as_ref());
-        // A cancel that the runtime did not journal counts only where the runtime had no say in the end.
+        // A cancel that the runtime did not journal counts only if the runtime did not decide the
+        // end.
         let is_lost = lost(end.as_ref());
         let own = !turn.dispatching || end.is_none() || is_lost;
         let canceled = turn.cancel.as_ref().filter(|cancel| cancel.requested || own);
@@ -64,7 +65,8 @@ impl Next {
                 if let Some(usage) = fields::usage_of_turn(usage.as_ref(), meta.as_ref()) {
                     data["usage"] = usage;
                 }
-                // Not before: what went wrong last is not lost with the next message.
+                // Cleared only by a completed turn, so that the next message does not hide the last
+                // error.
                 self.facts.push(Fact::LastError(None));
                 (TurnStatus::Completed, EventType::TurnCompleted, data)
             }
@@ -108,9 +110,9 @@ impl Next {
     }
 
     pub(super) fn end_approval(&mut self, request_id: &RequestId, input: &ApprovalInput) {
-        // Its end is told, so it is told before that there was one.
+        // A hidden question is shown before its end is reported.
         self.release(request_id);
-        // An input for a request that is over already is a repetition after a restart.
+        // An input for a closed question is a repetition after a restart.
         let Some(Request { kind, turn, approval }) = self.worker.approvals.remove(request_id) else { return };
         let status = approval.end(input);
         let reason = match input {

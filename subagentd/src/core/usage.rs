@@ -1,6 +1,5 @@
-//! Sums of what turns have used: by worker, agent, model or day.
-//!
-//! What counts as reported is said by `core::budget`; here it is put together. What an agent does not report is unknown, not 0.
+//! Sums of the usage of turns by worker, agent, model or day. `core::budget` defines what counts as
+//! reported. Unreported usage is unknown, not 0.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,30 +9,30 @@ use subagent_protocol::api::{UsageBy, UsageItem, UsageShown, UsageSums, UsedAmou
 use subagent_protocol::budget::{self, Money};
 use subagent_protocol::time::Timestamp;
 
-/// A turn, with what was reported of it.
+/// A turn with its reported usage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UsedTurn {
-    /// The id of its worker.
+    /// Id of its worker.
     pub worker_id: String,
-    /// The name of its worker.
+    /// Name of its worker.
     pub name: Option<String>,
-    /// The launcher of its worker.
+    /// Launcher of its worker.
     pub agent: String,
-    /// The model at its end.
+    /// The model at the end of the turn.
     pub model: Option<String>,
-    /// When it began.
+    /// Start time of the turn.
     pub at: Option<Timestamp>,
     /// Whether its prompt was sent.
     pub sent: bool,
-    /// Whether it has ended.
+    /// Whether the turn has ended.
     pub ended: bool,
-    /// Its tokens.
+    /// Total number of tokens, if reported.
     pub tokens: Option<u64>,
-    /// Tokens by name.
+    /// Reported numbers of tokens by name.
     pub counts: Option<Value>,
-    /// What was added to the cost of its session.
+    /// The amount that it added to the cost of its session.
     pub cost: Option<Money>,
-    /// Whether a report of the cost includes it.
+    /// Whether a cost report covers the turn.
     pub priced: bool,
 }
 
@@ -47,7 +46,7 @@ impl UsedTurn {
         }
     }
 
-    /// The cost that no agent has reported.
+    /// Returns the cost computed from prices, for a turn without a reported cost.
     fn computed(&self, prices: &Prices) -> Option<Money> {
         if !self.ended || self.priced || self.cost.is_some() {
             return None;
@@ -59,7 +58,8 @@ impl UsedTurn {
     }
 }
 
-/// What tokens cost; `None` if it is not known how many were read and written.
+/// Returns the price of tokens in millionths, or `None` if neither input nor output tokens are
+/// known.
 fn micros(price: &Price, counts: &Value) -> Option<u64> {
     let of = |name: &str| match counts.get(name) {
         None => Some(0),
@@ -73,13 +73,13 @@ fn micros(price: &Price, counts: &Value) -> Option<u64> {
         (of("cachedReadTokens")?, price.cached_read),
         (of("cachedWriteTokens")?, price.cached_write),
     ];
-    // The price of a million tokens is that of one token in millionths.
+    // The price of a million tokens equals the price of one token in millionths.
     #[allow(clippy::cast_precision_loss, reason = "at most 10^15")]
     let micros: f64 = parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum();
     budget::micros(micros / 1_000_000.0).filter(|_| is_known)
 }
 
-/// Sums while turns are added.
+/// A sum while turns are added.
 #[derive(Debug, Default)]
 struct Sum {
     name: Option<String>,
@@ -87,7 +87,7 @@ struct Sum {
     sent: bool,
     tokens: Option<u64>,
     tokens_unreported: u64,
-    /// By currency: all of it, and the part that was computed.
+    /// By currency: the total amount, and its computed part, in millionths.
     cost: BTreeMap<String, (u64, u64)>,
     cost_unreported: u64,
 }
@@ -130,7 +130,7 @@ impl Sum {
     }
 }
 
-/// Sums of turns.
+/// Sums of usage by key.
 #[derive(Debug)]
 pub struct Sums<'a> {
     by: UsageBy,
@@ -140,13 +140,13 @@ pub struct Sums<'a> {
 }
 
 impl<'a> Sums<'a> {
-    /// Sums of no turn.
+    /// Creates sums of no turns.
     #[must_use]
     pub fn new(by: UsageBy, prices: &'a Prices) -> Self {
         Self { by, prices, items: BTreeMap::new(), total: Sum::default() }
     }
 
-    /// Adds a turn.
+    /// Adds the usage of a turn.
     pub fn add(&mut self, turn: &UsedTurn) {
         let computed = turn.computed(self.prices);
         let item = self.items.entry(turn.key(self.by)).or_default();
@@ -157,13 +157,13 @@ impl<'a> Sums<'a> {
         self.total.add(turn, computed.as_ref());
     }
 
-    /// The sums by their keys.
+    /// Returns the sums by their keys.
     #[must_use]
     pub fn by_key(self) -> HashMap<String, UsageSums> {
         self.items.into_iter().filter_map(|(key, sum)| Some((key?, sum.shown()))).collect()
     }
 
-    /// The sums as they are shown.
+    /// Returns the view for clients.
     #[must_use]
     pub fn shown(self, since: Option<Timestamp>) -> UsageShown {
         let item = |(key, sum): (_, Sum)| UsageItem { key, name: sum.name.clone(), sums: sum.shown() };

@@ -1,4 +1,4 @@
-//! A worker as the rules see it: its state, what can happen, and what follows.
+//! A worker in the rules: its state, the inputs that change it, and the facts that follow.
 
 use std::collections::BTreeMap;
 
@@ -23,442 +23,444 @@ pub use super::restart::Restart;
 use super::task::TaskEnding;
 pub use super::turn::{By, Cancel, Link, LocalTurn, State, Turn};
 
-/// Why a turn is canceled when nobody says why.
+/// Reason of a cancel without another reason.
 pub const CANCELED_BY_MANAGER: &str = "canceled by manager";
 
-/// Why a turn is canceled when its worker is stopped.
+/// Reason of a cancel because the worker is stopped.
 pub(crate) const STOPPED_BY_MANAGER: &str = "worker stopped by manager";
 
-/// The refusal of whatever a stopped worker would have to do.
+/// Returns the error for a request that a stopped worker cannot execute.
 pub(crate) fn stopped_for_good(state: WorkerState) -> Error {
     let message = "the worker was stopped for good; start another one with `subagent worker start`";
     Error::new(Code::WorkerStopped, message).with("state", state.as_str())
 }
 
-/// A worker: what it is doing, and what is known of its runtime.
+/// A worker: its state, and what is known of its runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worker {
-    /// What it is doing.
+    /// State of the worker.
     pub state: State,
-    /// Its runtime.
+    /// State of its runtime.
     pub link: Link,
-    /// The permission requests of its agent that are not over.
+    /// Open questions of its agent.
     pub approvals: BTreeMap<RequestId, Request>,
-    /// The number of its last turn, 0 for none.
+    /// Number of its newest turn, or 0.
     pub last_turn: u64,
-    /// The highest number of a turn that is stored. One above it that a runtime speaks of was accepted by a daemon
-    /// whose database has been replaced by an older one.
+    /// Highest stored turn number. A runtime with a higher one got the turn before the database was
+    /// replaced by an older copy.
     pub known_turn: u64,
-    /// Whether somebody wants another runtime for it.
+    /// State of a requested restart.
     pub restart: Restart,
-    /// Whether its agent was ended, or is being ended, because it was idle for long.
+    /// State of its hibernation for being idle.
     pub hibernation: Hibernation,
-    /// What waits for it.
+    /// Queue of messages for it.
     pub queue: Queue,
     /// Whether it waits for the end of a rate limit.
     pub parking: Parking,
 }
 
-/// What can happen to a worker.
+/// An input of the rules.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
-    /// Somebody sends a message.
+    /// A client sends a message.
     Send {
-        /// The id of the new turn.
+        /// Id of the new turn.
         turn_id: TurnId,
         /// Data of its `message.sent`.
         message: Value,
         /// Data of its `turn.started` without the turn's id.
         input: Value,
-        /// Who carries it out.
+        /// What executes the turn.
         by: By,
     },
-    /// Somebody sends a message that may wait.
+    /// A client sends a message that may be queued.
     Enqueue {
-        /// What.
+        /// The message and its turn.
         queued: Queued,
-        /// Where it goes.
+        /// Its position in the queue.
         urgency: Urgency,
-        /// So many may wait.
+        /// Maximum number of queued messages.
         most: usize,
     },
-    /// Somebody does not want a message sent that waits.
+    /// A client drops a queued message.
     DropQueued {
-        /// Which.
+        /// Turn of the message.
         turn_id: TurnId,
     },
-    /// Somebody gives a message that waits another place.
+    /// A client moves a queued message.
     MoveQueued {
-        /// Which.
+        /// Turn of the message.
         turn_id: TurnId,
-        /// Which place, from 1; behind the last is the last.
+        /// The new position, from 1. A larger one means the last.
         to: usize,
     },
-    /// Somebody has a paused queue go on.
+    /// A client resumes a paused queue.
     ResumeQueue,
-    /// Somebody adds to a message that waits.
+    /// A client appends text to a queued message.
     AppendQueued {
-        /// Which.
+        /// Turn of the message.
         turn_id: TurnId,
-        /// What.
+        /// The text to append.
         text: String,
     },
-    /// The task of the worker is to end.
+    /// The task of the worker must end.
     EndTask {
-        /// What it comes to.
+        /// How the task ends.
         ending: TaskEnding,
-        /// Why.
+        /// Why it must end.
         reason: String,
     },
-    /// Somebody decides a permission request.
+    /// A client decides a permission request.
     Decide {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
-        /// What.
+        /// The option that was chosen.
         choice: Choice,
-        /// A note.
+        /// Note of the owner.
         note: Option<String>,
     },
-    /// Hooks run for a permission request that nothing has decided: nothing is asked before they answer.
+    /// Hooks start for an undecided permission request, which is hidden until they have answered.
     HoldForHooks {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
     },
     /// The hooks of a permission request have answered.
     HooksAnswered {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
-        /// What follows.
+        /// The combined outcome of hooks and policy.
         outcome: HooksOutcome,
     },
     /// A rule of the owner decides a permission request.
     DecideByRule {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
-        /// What.
+        /// The option that was chosen.
         choice: Choice,
-        /// Which rule, as events tell of it.
+        /// The rule in the form of events.
         rule: Value,
     },
-    /// The agent has done what a rule of the owner denies.
+    /// The agent made a call that a rule of the owner denies.
     Violation {
-        /// In which turn; none if it was outside of any.
+        /// The turn of the call, if there was one.
         turn: Option<u64>,
-        /// What, and which rule, as events tell of it.
+        /// The call and the rule in the form of events.
         call: Value,
     },
-    /// A budget is used up for which the open turn is to be canceled.
+    /// An exhausted budget cancels the open turn.
     OverBudget {
-        /// Which.
+        /// The error that names the budget.
         error: Error,
     },
-    /// Journal: the agent says what its session has cost so far.
+    /// Journal: the agent reports the cost of its session so far.
     CostReported {
-        /// How much.
+        /// The cost since the start of the session.
         cost: Money,
     },
-    /// Somebody answers an elicitation.
+    /// A client answers an elicitation.
     Answer {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
-        /// With what.
+        /// The answer, already validated.
         reply: Reply,
     },
-    /// Something happens to its questions.
+    /// Another input about questions.
     Inbox(InboxInput),
-    /// Somebody cancels the turn.
+    /// A client cancels the turn.
     Cancel {
-        /// Why.
+        /// Why it is canceled.
         reason: String,
     },
-    /// Somebody stops the worker.
+    /// A client stops the worker.
     Stop,
-    /// Somebody stops it if nothing of it lives or is open, because it is to be removed.
+    /// A client stops the worker for its removal, if it has failed and has no runtime.
     Retire,
-    /// Somebody wants another runtime.
+    /// A client restarts the runtime.
     Restart {
-        /// Whether an open turn is canceled for it.
+        /// Whether this cancels an open turn.
         force: bool,
     },
-    /// Somebody has looked whether the budgets let the first message that waits have its turn.
+    /// The budgets were checked for the head of the queue.
     OpenQueued {
-        /// Why they do not.
+        /// The error if they do not allow the turn.
         refused: Option<Error>,
     },
-    /// Nothing of the worker was open for long, and its agent can restore its session.
+    /// The worker was idle for its timeout, and its agent can resume its session.
     Hibernate {
-        /// How long.
+        /// Length of the idle time.
         idle_seconds: u64,
     },
-    /// The runtime does not end for it: something is open.
+    /// The runtime refuses to hibernate, because something is open.
     HibernateRefused,
-    /// Somebody needs the agent of a worker that hibernates.
+    /// A client needs the agent of a hibernating worker.
     Wake,
-    /// Journal: the agent has a session. The first of a worker is new and has lost nothing.
+    /// Journal: the agent has a session. The first one of a worker is new and has lost nothing.
     Session {
-        /// How it came to be.
+        /// How the session was created.
         origin: SessionOrigin,
-        /// Whether an earlier one was lost.
+        /// Whether an earlier session was lost.
         context_lost: bool,
-        /// Why it was.
+        /// Why it was lost.
         context_lost_reason: Option<String>,
-        /// How long it took to be ready, where that is known.
+        /// Time from the wake-up to the session, in milliseconds.
         took_ms: Option<u64>,
     },
-    /// Journal: the agent could not be brought to a session.
+    /// Journal: the agent could not create a session.
     StartFailed {
-        /// Why.
+        /// Why it could not.
         error: Error,
     },
-    /// The system refused to start a runtime at all.
+    /// The system could not start a runtime.
     SpawnFailed {
-        /// Why.
+        /// Why it could not.
         error: Error,
     },
-    /// Journal: a prompt is about to be written.
+    /// Journal: a prompt is about to be sent.
     Dispatching {
-        /// The turn's number.
+        /// Number of the turn.
         turn: u64,
     },
-    /// A runtime was given a turn that is not stored: the database was replaced by an older one since.
+    /// A runtime has a turn that is not stored, because the database was replaced by an older copy.
     TurnRecovered {
-        /// The turn's number.
+        /// Number of the turn.
         turn: u64,
-        /// Its id.
+        /// Id of the turn.
         turn_id: TurnId,
     },
-    /// A runtime waits for the answer to a request of which nothing is stored, for the same reason.
+    /// A runtime has an open request that is not stored, for the same reason.
     ApprovalRecovered {
-        /// Our id of the request.
+        /// The daemon's id of the request.
         request_id: RequestId,
     },
-    /// Journal: the agent asks.
+    /// Journal: the agent asks for a permission.
     ApprovalRequested {
-        /// Our id of the request.
+        /// The daemon's id of the request.
         request_id: RequestId,
     },
-    /// Journal: the agent asks its user something.
+    /// Journal: the agent asks the user for input.
     ElicitationRequested {
-        /// Our id of the request.
+        /// The daemon's id of the request.
         request_id: RequestId,
     },
-    /// Journal: a request ended without an answer of ours.
+    /// Journal: a request ended without an answer of the daemon.
     ApprovalClosed {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
-        /// Why.
+        /// Why the request ended.
         reason: ApprovalClosedReason,
     },
-    /// Journal: our answer is about to be written.
+    /// Journal: an answer is about to be sent.
     AnswerWritten {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
     },
-    /// The runtime does not know the request that we answer.
+    /// The runtime does not know the answered request.
     AnswerRefused {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
     },
-    /// The runtime did not take the prompt; it was never written.
+    /// The runtime refused the prompt, which was not sent.
     PromptRefused {
-        /// The turn's number.
+        /// Number of the turn.
         turn: u64,
-        /// Why; `None` if the runtime is ending and another one may take it.
+        /// The error, or `None` if the runtime is ending and another one may take the turn.
         error: Option<Error>,
     },
     /// Journal: the cancel was taken.
     CancelRequested {
-        /// The turn's number.
+        /// Number of the turn.
         turn: u64,
-        /// Why.
+        /// Why it is canceled.
         reason: String,
     },
     /// Journal: the prompt ended.
     TurnEnd {
-        /// The turn's number.
+        /// Number of the turn.
         turn: u64,
-        /// How.
+        /// How the prompt ended.
         end: TurnEnd,
     },
     /// Journal: the agent's process ended.
     Ending,
-    /// Journal: the runtime was told to end, by us or by somebody else (SIGTERM).
+    /// Journal: the runtime was asked to end, by the daemon or by a signal.
     Terminating {
-        /// Why.
+        /// Why the runtime ends.
         reason: String,
     },
     /// The runtime's lock is free and its journal was read to the end.
     RuntimeGone {
         /// Whether its last record is the guard's proof.
         clean: bool,
-        /// Whether the machine was started anew since: then the end of the journal may be missing.
+        /// Whether the machine rebooted, so that the end of the journal may be missing.
         rebooted: bool,
     },
-    /// A runtime answered our hello; its journal was read up to what it said.
+    /// A runtime answered the hello, and its journal was read up to the position in the answer.
     Attached {
-        /// How far it is.
+        /// State of the runtime.
         link: Link,
-        /// The last turn that it took.
+        /// Number of the last turn that it took.
         last_turn: u64,
     },
-    /// Nothing that the worker started exists any more (the guard's lock is free too).
+    /// No process of the worker is left, and the guard's lock is free.
     NothingLeft,
-    /// Journal: a turn or a start failed, and the agent reports a rate limit for which the worker is parked.
+    /// Journal: a turn or a start failed for a rate limit that parks the worker.
     RateLimited {
-        /// The rate limit.
+        /// The reported rate limit.
         limit: Limit,
-        /// What failed: a [`Input::TurnEnd`] or a [`Input::StartFailed`].
+        /// The failure: a [`Input::TurnEnd`] or a [`Input::StartFailed`].
         input: Box<Input>,
     },
-    /// The time is over for which the worker is parked.
+    /// The time of the parking is over.
     ParkingOver,
 }
 
-/// What must be stored in the same transaction as the new state.
+/// A fact that is stored in the same transaction as the new state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
     /// A turn was opened.
     TurnOpened {
-        /// Its number.
+        /// Number of the turn.
         no: u64,
-        /// Its id.
+        /// Id of the turn.
         id: TurnId,
-        /// Who carries it out.
+        /// What executes the turn.
         carrier: Carrier,
     },
-    /// A message waits from now on: all of it is to be kept.
+    /// A message was queued. All of it must be kept.
     TurnQueued {
-        /// It.
+        /// The message and its turn.
         queued: Queued,
-        /// Whether before all others.
+        /// Whether it is the first one.
         first: bool,
     },
-    /// A message does not wait any more.
+    /// A message left the queue.
     TurnUnqueued {
-        /// The id of its turn.
+        /// Id of its turn.
         id: TurnId,
     },
-    /// What waits has another order: this one.
+    /// The queue has another order.
     QueueOrdered {
-        /// All of them.
+        /// All queued turns in order.
         turns: Vec<TurnId>,
     },
-    /// A message that waits is longer from now on.
+    /// Text was appended to a queued message.
     QueuedAppended {
-        /// The id of its turn.
+        /// Id of its turn.
         id: TurnId,
-        /// By this.
+        /// The text that was appended.
         text: String,
     },
-    /// The task of the worker ends by this, unless something else has ended it before.
+    /// The worker's task ends this way, unless another ending was stored before.
     TaskEnding(TaskEnding),
-    /// Why the present run of the worker's task ends early. The first reason counts.
+    /// Why the current run of the worker's task ends early. The first cause counts.
     TaskCause {
-        /// The reason.
+        /// The cause as an error.
         error: Error,
-        /// The turn that it is about, if it is about one: the run may have ended before a violation was noticed.
+        /// The turn of the cause, if any. The run may have ended before a violation was noticed.
         turn: Option<u64>,
     },
-    /// A turn was opened that waited: with the events `turn.started` and `message.sent`, made of what was kept.
+    /// A queued turn was opened. The store adds `turn.started` and `message.sent` from the queued
+    /// data.
     QueuedTurnOpened {
-        /// Its number.
+        /// Number of the turn.
         no: u64,
-        /// Its id.
+        /// Id of the turn.
         id: TurnId,
     },
-    /// The prompt of a turn is being written.
+    /// The prompt of a turn is being sent.
     TurnDispatching {
-        /// Its number.
+        /// Number of the turn.
         no: u64,
     },
-    /// Another runtime is started for a turn that was never sent.
+    /// Another runtime is started for a turn that was not sent.
     TurnRetried {
-        /// Its number.
+        /// Number of the turn.
         no: u64,
     },
-    /// A cancel of a turn was taken by us or by the runtime.
+    /// The daemon or the runtime took a cancel of a turn.
     TurnCancel {
-        /// Its number.
+        /// Number of the turn.
         no: u64,
-        /// The cancel.
+        /// Reason and state of the cancel.
         cancel: Cancel,
     },
-    /// The agent reports the tokens of a turn.
+    /// The agent reported the tokens of a turn.
     TurnUsed {
-        /// Its number.
+        /// Number of the turn.
         no: u64,
-        /// How many; `None` if the report names no number of tokens.
+        /// Total number of tokens, if the report has one.
         tokens: Option<u64>,
-        /// The report: numbers by name.
+        /// Reported numbers of tokens by name.
         counts: Value,
     },
-    /// A turn ended.
+    /// A turn has ended.
     TurnClosed {
-        /// Its number.
+        /// Number of the turn.
         no: u64,
-        /// How.
+        /// Final status of the turn.
         status: TurnStatus,
         /// Whether its prompt was sent.
         dispatched: Dispatched,
     },
-    /// A question is open. Its event is the record itself, or for a simulated turn the one before.
+    /// A question was opened. Its event is the record itself, or the event before for a simulated
+    /// turn.
     ApprovalOpened {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
-        /// What is waited for.
+        /// Permission request or elicitation.
         kind: QuestionKind,
-        /// The turn that asks.
+        /// Number of the asking turn.
         turn: Option<u64>,
     },
-    /// Hooks run for a question that is open: it is hidden.
+    /// Hooks run for an open question, which is hidden.
     ApprovalHeld {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
     },
     /// A hidden question is shown, with the event `approval.requested`.
     ApprovalReleased {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
     },
-    /// A permission request was decided.
+    /// A question was decided.
     ApprovalDecided {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
-        /// The option, or the action of an elicitation.
+        /// The chosen option, or the action of an elicitation.
         option_id: Option<String>,
-        /// What was filled in, as JSON text: to be kept until the request is over, and no longer.
+        /// Answered values as JSON text. Deleted when the question is closed.
         content: Option<Secret<String>>,
-        /// By the cancel of its turn.
+        /// Whether the cancel of its turn decided it.
         by_cancel: bool,
     },
-    /// A permission request is over.
+    /// A question was closed.
     ApprovalClosed {
-        /// Which.
+        /// Id of the request.
         request_id: RequestId,
-        /// How.
+        /// Final status of the question.
         status: ApprovalStatus,
     },
-    /// More about a question, or a rule that its decision became.
+    /// Another fact about a question, or a rule from its decision.
     Inbox(InboxFact),
     /// An event of the daemon.
     Event {
-        /// Its type.
+        /// Type of the event.
         event_type: EventType,
-        /// Its data.
+        /// Data of the event.
         data: Value,
-        /// The turn that it belongs to.
+        /// Number of its turn.
         turn: Option<u64>,
     },
     /// The error to show; `None` clears it.
     LastError(Option<Error>),
-    /// From now on the worker must not run.
+    /// The worker must not run any more.
     DesiredStop,
-    /// Something was used: to be added to the accounts that stand for the worker.
+    /// Usage to charge to the worker's accounts.
     Spent(Spent),
 }
 
 impl Worker {
-    /// A worker whose first runtime is to be started.
+    /// Returns a worker whose first runtime is to be started.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -474,13 +476,13 @@ impl Worker {
         }
     }
 
-    /// A worker that is to be started in debug mode: without a runtime, until a message needs one.
+    /// Returns a worker in debug mode, without a runtime until a message needs one.
     #[must_use]
     pub fn without_runtime() -> Self {
         Self { state: State::Idle, ..Self::new() }
     }
 
-    /// The id of the open turn, whoever carries it out.
+    /// Returns the id of the open turn, simulated or not.
     #[must_use]
     pub fn open_turn(&self) -> Option<&TurnId> {
         match &self.state {
@@ -489,8 +491,8 @@ impl Worker {
         }
     }
 
-    /// Whether the row of this worker is that of the other. What is known of a runtime, and whether the queue is looked after,
-    /// is in none.
+    /// Returns whether both workers have equal rows. The state of the runtime and the gate of the
+    /// queue are not stored.
     #[must_use]
     pub fn is_stored_like(&self, other: &Self) -> bool {
         let Self {
@@ -517,7 +519,7 @@ impl Worker {
             && (turns, paused) == (&other.queue.turns, &other.queue.paused)
     }
 
-    /// The open turn of the runtime.
+    /// Returns the open turn of the runtime.
     #[must_use]
     pub fn turn(&self) -> Option<&Turn> {
         match &self.state {
@@ -526,14 +528,14 @@ impl Worker {
         }
     }
 
-    /// The turn to which a permission request belongs that is made now. A turn that the runtime has not taken yet
-    /// asks nothing: the request was there before it, and outlives it.
+    /// Returns the turn of a question that is asked now. A turn that the runtime has not taken yet
+    /// asks nothing: the question was there before, and outlives the turn.
     #[must_use]
     pub fn asking_turn(&self) -> Option<u64> {
         self.turn().filter(|turn| turn.dispatching).map(|turn| turn.no)
     }
 
-    /// Whether its agent may be ended because it is idle: it is ready, and nothing of it is open.
+    /// Returns whether its idle agent may be ended: it is ready, and nothing is open.
     #[must_use]
     pub fn rests(&self) -> bool {
         self.state == State::Idle
@@ -543,7 +545,7 @@ impl Worker {
             && self.hibernation == Hibernation::None
     }
 
-    /// The state that users see. `waiting_approval` is derived from the open approvals.
+    /// Returns the public state. `waiting_approval` is derived from the open approvals.
     #[must_use]
     pub fn public_state(&self) -> WorkerState {
         match &self.state {
@@ -561,11 +563,11 @@ impl Worker {
         }
     }
 
-    /// What happens next.
+    /// Applies an input.
     ///
     /// # Errors
-    /// What a user did wrong, with its code; for an input of the journal that cannot be (a damaged or foreign
-    /// journal) `INTERNAL_ERROR`. The worker stays as it was.
+    /// The error of the client, with its code. `INTERNAL_ERROR` for an impossible input of a
+    /// damaged or foreign journal. The worker is unchanged.
     pub fn step(&self, input: Input) -> subagent_protocol::Result<Step> {
         super::step::step(self, input)
     }

@@ -1,4 +1,5 @@
-//! The accounts of a tree of workers: whatever is spent below is used above, and what is used up above holds below.
+//! Accounts of a tree of workers: usage is charged to all above, and exhausted budgets above apply
+//! below.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use subagent_protocol::ids::WorkerId;
 use crate::core::accounts::{Above, Accounts, may_give_work, may_open};
 use crate::core::budget::{Account, Spent};
 
-/// Workers, each but the roots below an earlier one.
+/// Workers. Each one except the roots is below an earlier one.
 struct Forest {
     parents: Vec<Option<usize>>,
     accounts: Vec<Account>,
@@ -71,7 +72,7 @@ fn tokens(limit: u64) -> Limits {
     Limits { tokens: Some(limit), ..Limits::default() }
 }
 
-/// A root with these limits, a task of it, and a task of that.
+/// Builds a root with these limits, its task, and a task of that task.
 fn chain(root: Limits) -> Forest {
     let none = Limits::default;
     Forest::new(&[(None, root), (Some(0), none()), (Some(1), none())], none())
@@ -193,7 +194,7 @@ fn forest() -> impl Strategy<Value = Vec<(Option<usize>, Limits)>> {
         .prop_map(move |workers| workers.into_iter().enumerate().map(above).collect())
 }
 
-/// A sum of what is shown.
+/// Sums up shown amounts.
 fn sum<'a>(all: impl Iterator<Item = &'a Account>, of: impl Fn(&Account) -> Used) -> (f64, u64) {
     all.map(of).fold((0.0, 0), |(sum, unreported), used| {
         (sum + used.used.as_f64().unwrap_or(0.0), unreported + used.unreported)
@@ -205,7 +206,7 @@ fn near(one: (f64, u64), other: (f64, u64)) -> bool {
 }
 
 proptest! {
-    /// Whatever is spent where: each account is the sum over what is below it, and whoever has one above that is used up is refused.
+    /// Each account is the sum of what is below it, and workers below an exhausted one are refused.
     #[test]
     fn m3_a_task_may_use_no_more_than_what_every_worker_above_it_has_left(
         workers in forest(),
@@ -213,7 +214,7 @@ proptest! {
         history in prop::collection::vec((any::<prop::sample::Index>(), spent(), 0i64..1_000), 0..60),
     ) {
         let mut forest = Forest::new(&workers, controller);
-        // What each would have used if there were no others.
+        // The usage of each worker without the others.
         let mut alone = vec![Account::default(); workers.len()];
         let mut told = Vec::new();
         let mut now = 0;

@@ -1,4 +1,4 @@
-//! Budgets: what is counted, what is told, and what follows.
+//! Budgets: counted usage, reported events, and consequences.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -244,7 +244,7 @@ fn limits() -> impl Strategy<Value = Limits> {
 }
 
 proptest! {
-    /// Of two workers of a controller, one limited and one not, whatever they spend and whenever.
+    /// For two workers of a controller, one limited and one not, with any usage at any time.
     #[test]
     fn whatever_is_spent_is_told_once_and_refused_for_good(
         own in limits(),

@@ -1,4 +1,4 @@
-//! What rules of the owner decide, and what follows when an agent does what they deny.
+//! Decisions by rules of the owner, and violations of them.
 
 use serde_json::{Value, json};
 use subagent_protocol::Code;
@@ -18,7 +18,7 @@ fn violation(turn: Option<u64>) -> Input {
     Input::Violation { turn, call: json!({"toolCallId": "1", "subject": "rm x", "rule": "execute(rm *)"}) }
 }
 
-/// A worker after these inputs.
+/// Returns a worker after these inputs.
 fn after(inputs: Vec<Input>) -> Worker {
     let start = Worker::without_runtime();
     inputs.into_iter().fold(start, |worker, input| worker.step(input).unwrap().worker)

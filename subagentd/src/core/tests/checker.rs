@@ -1,4 +1,4 @@
-//! A worker that is watched: every step is checked against what must always hold.
+//! A worker with checks: every step is checked against invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::core::inbox::{InboxFact, InboxInput};
 use crate::core::queue::Urgency;
 use crate::core::worker::{Action, By, Fact, Hibernation, Input, Link, Restart, State, Step, Worker};
 
-/// The changes that users may see. Those of the contract, and what is said about them in `docs/state-machines.md`.
+/// Returns whether a public state may follow another, by the contract and `docs/state-machines.md`.
 pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
     use WorkerState as W;
     from == to
@@ -30,7 +30,7 @@ pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
         }
 }
 
-/// Whether a person, or his rules, may decide permission requests by it.
+/// Returns whether the input may decide permission requests for the owner.
 fn decides(input: &Input) -> bool {
     matches!(
         input,
@@ -48,7 +48,7 @@ fn decides(input: &Input) -> bool {
     )
 }
 
-/// Whether a turn is begun that waited.
+/// Returns whether a queued turn was opened.
 fn opens_queued(step: &Step) -> bool {
     step.facts.iter().any(|fact| matches!(fact, Fact::QueuedTurnOpened { .. }))
 }
@@ -58,11 +58,11 @@ pub(crate) struct Checker {
     pub(crate) worker: Worker,
     pub(crate) rows: Rows,
     pub(super) shapes: BTreeSet<Shape>,
-    /// Turns whose `Dispatching` was seen.
+    /// Turns with a `Dispatching` record.
     dispatching: BTreeSet<u64>,
-    /// Turns whose `CancelRequested` was seen.
+    /// Turns with a `CancelRequested` record.
     cancel_requested: BTreeSet<u64>,
-    /// The open permission requests, and what a person decided.
+    /// The open permission requests, with their decisions.
     open: BTreeMap<RequestId, Option<Option<String>>>,
     stopped_events: usize,
 }
@@ -81,7 +81,7 @@ impl Checker {
         }
     }
 
-    /// The daemon is started anew and knows what is stored.
+    /// Restarts the daemon, which reads the stored state.
     pub(crate) fn reload(&mut self) {
         self.worker = self.rows.load();
     }
@@ -162,7 +162,7 @@ impl Checker {
         }
     }
 
-    /// A simulated turn and a runtime have nothing to do with each other.
+    /// Checks that simulated turns and runtimes do not affect each other.
     fn check_local(&self, input: &Input, step: &Step) {
         let simulated = matches!(input, Input::Send { by: By::Local | By::LocalAsking { .. }, .. });
         assert!(!simulated || step.actions.is_empty(), "a runtime is told of a simulated turn");
@@ -189,7 +189,7 @@ impl Checker {
 
     fn check_worker(&self, input: &Input, step: &Step) {
         let (from, to) = (self.worker.public_state(), step.worker.public_state());
-        // The store has missed what was in between.
+        // The store missed the states in between.
         let jumps = matches!(input, Input::TurnRecovered { .. })
             && matches!(to, WorkerState::Running | WorkerState::WaitingApproval);
         let goes_on = opens_queued(step)
@@ -222,7 +222,7 @@ impl Checker {
         );
     }
 
-    /// Nothing waits where it could be begun, and nothing is begun that somebody should look at first.
+    /// Checks that queued turns start when they can, and not before a required check.
     fn check_queue(&self, input: &Input, step: &Step) {
         let (before, queue) = (&self.worker.queue, &step.worker.queue);
         assert!(queue.paused.is_none() || !queue.turns.is_empty(), "nothing waits, and it is paused");
@@ -254,7 +254,7 @@ impl Checker {
         );
     }
 
-    /// Nothing that is open is ended for it, and nobody is told of a loss.
+    /// Checks that hibernation ends nothing that is open, and reports no loss.
     fn check_hibernation(&self, input: &Input, step: &Step) {
         let next = &step.worker;
         match next.hibernation {
@@ -306,7 +306,7 @@ impl Checker {
             Fact::TurnQueued { queued, .. } => {
                 let busy = !matches!(self.worker.state, State::Idle | State::Error);
                 let queue = &self.worker.queue;
-                // It is begun in the same step.
+                // The turn is opened in the same step.
                 let parked = self.worker.is_parked();
                 let waits = opens_queued(step) || queue.paused.is_some() || queue.gated || parked;
                 assert!(busy || waits, "it could be begun");
@@ -424,7 +424,7 @@ impl Checker {
         }
     }
 
-    /// The turn of an open permission request.
+    /// Returns the turn of an open permission request.
     fn turn_of(&self, request_id: &RequestId) -> Option<Option<u64>> {
         match &self.worker.state {
             State::Local(local) if local.request_id == *request_id => Some(Some(local.no)),
@@ -432,7 +432,7 @@ impl Checker {
         }
     }
 
-    /// The number and the id of the open turn, and whether a cancel of it may have been asked for.
+    /// Returns the number and id of the open turn, and whether it may have been canceled.
     fn open_turn(&self, step: &Step) -> (u64, TurnId, bool) {
         let opened = step.facts.iter().find_map(|fact| match fact {
             Fact::TurnOpened { no, id, .. } => Some((*no, id.clone(), false)),

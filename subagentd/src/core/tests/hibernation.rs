@@ -1,4 +1,4 @@
-//! Hibernation: nothing that is open is ended for it, nothing that is accepted meanwhile is lost.
+//! Hibernation ends nothing that is open, and loses nothing that is accepted meanwhile.
 
 use subagent_protocol::Code;
 use subagent_protocol::event::EventType;
@@ -27,7 +27,7 @@ fn terminating() -> Input {
     Input::Terminating { reason: "the worker was idle".to_owned() }
 }
 
-/// A worker that has a session, after these inputs, and the actions of the last.
+/// Returns a worker with a session after these inputs, and the actions of the last one.
 fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
     let mut checker = Checker::new();
     checker.worker.link = Link::Starting;
@@ -39,7 +39,7 @@ fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
     (checker, actions)
 }
 
-/// The events of a step, with their data.
+/// Returns the events of a step, with their data.
 fn events(checker: &Checker, input: &Input) -> Vec<(EventType, serde_json::Value)> {
     let facts = checker.worker.step(input.clone()).unwrap().facts;
     let event = |fact| match fact {
@@ -100,7 +100,7 @@ fn a_message_in_between_goes_to_the_next_runtime() {
     assert!(checker.worker.turn().is_some_and(|turn| !turn.retried), "the old one did not lose the message");
     assert_eq!(checker.step(&DIED).unwrap(), [Action::StartRuntime], "it has its second chance still");
     assert_eq!(checker.step(&session()).unwrap(), [Action::Prompt { turn: 1 }]);
-    // Or to this one, if it stays.
+    // If the runtime stays, it gets the message.
     let (_, actions) = after(&[IDLE, send(1), Input::HibernateRefused]);
     assert_eq!(actions, [Action::Prompt { turn: 1 }]);
 }
@@ -119,7 +119,7 @@ fn a_runtime_that_refuses_stays() {
     let (mut checker, actions) = after(&[IDLE, Input::HibernateRefused]);
     assert_eq!((actions, checker.worker.link), (vec![], Link::Ready));
     assert!(checker.worker.rests());
-    // One that dies then is lost, like any other.
+    // A runtime that dies then counts as lost.
     let (event_type, _) = events(&checker, &DIED).remove(0);
     assert_eq!(event_type, EventType::WorkerLost);
     checker.step(&DIED).unwrap();
@@ -190,14 +190,14 @@ fn another_daemon_says_it_again_or_leaves_it() {
         checker.worker.link = Link::Adopted;
         checker
     };
-    // It has not heard of it.
+    // The runtime did not get the command.
     let mut checker = adopted(&[IDLE]);
     assert_eq!(checker.step(&attached(Link::Ready)).unwrap(), [Action::Hibernate { last_turn: 3 }]);
-    // It has.
+    // The runtime got the command.
     let mut checker = adopted(&[IDLE]);
     assert_eq!(checker.step(&attached(Link::Ending)).unwrap(), []);
     assert_eq!(events(&checker, &GONE).remove(0).0, EventType::WorkerHibernated);
-    // It has not, and there is work.
+    // The runtime did not get the command, and there is work.
     let mut checker = adopted(&[IDLE, send(1)]);
     let attached = Input::Attached { link: Link::Ready, last_turn: 0 };
     assert_eq!(checker.step(&attached).unwrap(), [Action::Prompt { turn: 1 }]);

@@ -1,4 +1,4 @@
-//! Permission requests that wait for hooks: hidden, then decided or asked, once.
+//! Permission requests that wait for hooks: hidden, then decided or shown, once.
 
 use serde_json::json;
 use subagent_protocol::Code;
@@ -26,7 +26,7 @@ fn answered(outcome: HooksOutcome) -> Input {
     Input::HooksAnswered { request_id: request(1), outcome }
 }
 
-/// What hooks may come to.
+/// Returns the possible outcomes of hooks.
 pub(super) fn outcomes() -> [HooksOutcome; 3] {
     let choice = Choice { option_id: Some("allow".to_owned()), alias: None, decision: "allow".to_owned() };
     [HooksOutcome::Ask, denied(), HooksOutcome::ByRule { choice, rule: json!({"rule": "execute(ls *)"}) }]

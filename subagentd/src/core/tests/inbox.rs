@@ -1,4 +1,4 @@
-//! Decisions in the inbox: several at once, one that becomes a rule, one that nobody made in time.
+//! Decisions in the inbox: several at once, one that becomes a rule, and an expiry.
 
 use serde_json::{Value, json};
 use subagent_protocol::Code;
@@ -17,7 +17,7 @@ fn choice(option: &str) -> Choice {
     Choice { option_id: Some(option.to_owned()), alias: None, decision: option.to_owned() }
 }
 
-/// One of the inputs of the inbox, for generated histories.
+/// Returns one of the inbox inputs, for generated histories.
 pub(super) fn in_the_inbox(how: u8, request_id: RequestId, all: Vec<RequestId>) -> Input {
     let expired = |expiry| InboxInput::Expired { request_id: request_id.clone(), expiry };
     Input::Inbox(match how {
@@ -49,7 +49,7 @@ fn after(inputs: Vec<Input>) -> Worker {
     inputs.into_iter().fold(start, |worker, input| worker.step(input).unwrap().worker)
 }
 
-/// A turn that asks for so many permissions.
+/// Returns a worker whose turn asks for this number of permissions.
 fn asking(permissions: u8) -> Worker {
     let mut inputs = vec![send(1), Input::Dispatching { turn: 1 }];
     inputs.extend((1..=permissions).map(|no| Input::ApprovalRequested { request_id: request(no) }));
@@ -117,7 +117,7 @@ fn what_a_deadline_cancels_is_the_turn_that_asked() {
         matches!(&step.actions[..], [Action::Cancel { turn: 1, .. }]),
         "no answer that is there before the cancel"
     );
-    // What was asked outside of any turn ends none.
+    // A question from outside of a turn cancels no turn.
     let outside = after(vec![Input::ApprovalRequested { request_id: request(1) }]);
     let step = outside.step(in_the_inbox(4, request(1), vec![])).unwrap();
     assert_eq!(step.worker.state, State::Idle);

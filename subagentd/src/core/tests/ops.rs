@@ -1,10 +1,10 @@
-//! What may happen around the rules, in any order.
+//! Operations of the environment of the rules, in any order.
 
 use proptest::prelude::*;
 
 use crate::core::queue::Urgency;
 
-/// What happens next.
+/// One operation on the modeled world.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     Send,
@@ -23,26 +23,26 @@ pub(super) enum Op {
     },
     ResumeQueue,
     Cancel,
-    /// Its task is to end.
+    /// The task of the worker is ended.
     EndTask,
     Stop,
     Restart {
         force: bool,
     },
-    /// The worker was idle for long.
+    /// The idle timeout has passed.
     Hibernate,
-    /// Its agent is needed.
+    /// The agent of a hibernating worker is needed.
     Wake,
     Decide {
         which: usize,
         select: bool,
     },
-    /// All that waits is decided at once, or what waits first is decided for ever, or its time is over.
+    /// Decides all at once, decides the first with a standing rule, or lets it expire.
     Inbox {
         which: usize,
         how: u8,
     },
-    /// The runtime that is to be started is started, or the system refuses.
+    /// The wanted runtime is started, or the system refuses.
     Spawn {
         works: bool,
     },
@@ -57,19 +57,19 @@ pub(super) enum Op {
     TurnEnds {
         well: bool,
     },
-    /// The turn ends, or the start fails, for a rate limit: with a time of reset, or without.
+    /// A turn or a start fails for a rate limit, with or without a time of reset.
     Limited {
         known: bool,
     },
-    /// The time is over for which the worker is parked.
+    /// The time of the parking is over.
     ParkingOver,
     AgentExits,
-    /// The runtime ends without having been told by the daemon.
+    /// The runtime ends without a command of the daemon.
     EndsItself,
-    /// The guard proved that nothing is left; the runtime exits.
+    /// The guard proved that no process is left, and the runtime exits.
     Clean,
     Kill,
-    /// The daemon reads so many records.
+    /// The daemon reads this number of records.
     Read {
         records: usize,
     },
@@ -78,10 +78,10 @@ pub(super) enum Op {
     SeeDeath,
     GuardLockIsFree,
     Reconnect,
-    /// The daemon dies; if `after_commit`, right after the next commit, before anything is done about it.
+    /// The daemon dies. With `after_commit`, right after the next commit and before its actions.
     DaemonDies {
         after_commit: bool,
-        /// The next one is not answered by the runtime, until it connects anew.
+        /// The runtime does not answer the next daemon until it reconnects.
         unheard: bool,
     },
     Reboot {

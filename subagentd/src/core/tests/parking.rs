@@ -1,4 +1,5 @@
-//! Rate limits that park a worker: until when, what goes on afterwards, and what is never sent twice.
+//! Rate limits that park a worker: the end time, what continues afterwards, and what is never sent
+//! twice.
 
 use subagent_protocol::event::EventType;
 use subagent_protocol::rate_limit::{self, Reset};
@@ -21,7 +22,8 @@ const SESSION: Input = Input::Session {
 };
 const GONE: Input = Input::RuntimeGone { clean: true, rebooted: false };
 
-/// A worker is parked for a rate limit alone, nothing is sent twice for it, and both ends are told.
+/// Checks that only a rate limit parks a worker, that nothing is sent twice, and that both ends are
+/// reported.
 pub(super) fn check(before: &Worker, input: &Input, step: &Step) {
     let next = &step.worker;
     let told = |wanted| {
@@ -43,7 +45,7 @@ pub(super) fn check(before: &Worker, input: &Input, step: &Step) {
     if parks && let Some(turn) = before.turn() {
         let ends =
             step.facts.iter().any(|fact| matches!(fact, Fact::TurnClosed { no, .. } if *no == turn.no));
-        // What may have been sent is over; what provably was not is kept.
+        // A turn that may have been sent has ended. A turn that was provably not sent is kept.
         let Input::RateLimited { input, .. } = input else { panic!("{input:?}") };
         let starts = matches!(**input, Input::StartFailed { .. });
         assert_eq!(ends, turn.dispatching || !starts, "{input:?}");
@@ -79,7 +81,7 @@ fn after(inputs: &[Input]) -> Checker {
     checker
 }
 
-/// A worker whose turn runs, and a message that waits behind it.
+/// Returns a worker with a running turn and one queued message.
 fn at_work() -> Checker {
     after(&[SESSION, send(1), Input::Dispatching { turn: 1 }, enqueue(1, Urgency::Queued)])
 }

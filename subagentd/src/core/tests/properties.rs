@@ -1,4 +1,4 @@
-//! Histories that can be, and histories that cannot.
+//! Possible and impossible histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{mem, thread};
@@ -51,13 +51,13 @@ proptest! {
             if *reload {
                 checker.reload();
             }
-            // An error is as good as a step: the checker looks at both.
+            // The checker checks errors, too.
             let _ = checker.step(&named(input, u16::try_from(index).unwrap(), &checker.worker));
         }
     }
 }
 
-/// The same with an id that nothing else has, or of what waits first.
+/// Replaces the id by one that is unique, or by that of the first queued turn.
 fn named(input: &Input, index: u16, worker: &Worker) -> Input {
     let first = || worker.queue.turns.front().cloned().unwrap_or_else(|| queued_id(u16::MAX));
     match input {
@@ -148,12 +148,12 @@ fn end_task() -> Input {
     Input::EndTask { ending: TaskEnding::Cancelled, reason: "enough".to_owned() }
 }
 
-/// A turn that the store has never heard of.
+/// Returns a turn that the store does not know.
 fn recovered(turn: u64) -> Input {
     Input::TurnRecovered { turn, turn_id: turn_id(turn + 1_000) }
 }
 
-/// Every input with the few values that make a difference for a worker with at most two turns.
+/// Returns every input with the few values that matter for a worker with at most two turns.
 fn all_inputs() -> Vec<Input> {
     let mut inputs = vec![
         send(1),
@@ -238,12 +238,12 @@ fn all_inputs() -> Vec<Input> {
     inputs
 }
 
-/// Every state that a worker with at most two turns and one permission request can get into, by whatever inputs, and
-/// every input in each of them.
+/// Applies every input in every state that a worker with at most two turns and one permission
+/// request can reach.
 #[test]
 fn all_inputs_in_all_states() {
     let inputs = all_inputs();
-    // By their text, since most of what a worker is made of has no order.
+    // As text, because most parts of a worker have no order.
     let mut seen = BTreeSet::<String>::new();
     let mut shapes = BTreeSet::new();
     let mut level = vec![Checker::new()];
@@ -270,7 +270,7 @@ fn all_inputs_in_all_states() {
     assert!(shapes.iter().all(|shape| shape.state != "stopped" || shape.approvals == (false, false, false)));
 }
 
-/// Gives each of these states every input. Returns the states that this leads to and that are not yet `seen`.
+/// Applies every input to each of these states. Returns the new states that are not in `seen`.
 fn new_states(states: &[Checker], inputs: &[Input], seen: &BTreeSet<String>) -> BTreeMap<String, Checker> {
     let mut found = BTreeMap::new();
     for before in states {
@@ -286,11 +286,12 @@ fn new_states(states: &[Checker], inputs: &[Input], seen: &BTreeSet<String>) -> 
             {
                 continue;
             }
-            // An input that is refused changes nothing of the checker.
+            // A refused input does not change the checker.
             if checker.step(input).is_ok() {
                 let text = format!("{:?}", checker.worker);
                 let after = mem::replace(&mut checker, before.clone());
-                // Of what follows while it stays parked only the first step is looked at; the generated histories go on.
+                // Of the steps while a worker stays parked, only the first is explored. The
+                // generated histories cover the rest.
                 let goes_on = matches!(input, Input::RuntimeGone { .. });
                 if before.worker.is_parked() && after.worker.is_parked() && !goes_on {
                     continue;
@@ -304,7 +305,7 @@ fn new_states(states: &[Checker], inputs: &[Input], seen: &BTreeSet<String>) -> 
     found
 }
 
-/// Every row of the written table.
+/// Returns every row of the written table.
 fn expected_shapes() -> Vec<Shape> {
     let none = (false, false, false);
     let mut shapes: Vec<Shape> = ["starting", "idle", "local", "stopping", "error", "stopped"]
@@ -341,7 +342,8 @@ fn expected_shapes() -> Vec<Shape> {
     shapes
 }
 
-/// The model above would prove nothing if it never came to the states that matter.
+/// Checks that the generated histories reach every state of the table. Otherwise they would prove
+/// nothing.
 #[test]
 fn the_generated_histories_come_to_every_state() {
     let mut runner = TestRunner::deterministic();

@@ -1,4 +1,4 @@
-//! What waits: each rule once, in words.
+//! The queue: one test for each rule.
 
 use serde_json::json;
 use subagent_protocol::Code;
@@ -23,7 +23,7 @@ fn ready() -> Checker {
     checker
 }
 
-/// A worker whose agent works, and behind whose turn so many messages wait.
+/// Returns a worker with a running turn and this number of queued messages.
 fn busy(waiting: u16) -> Checker {
     let mut checker = ready();
     checker.step(&send(1)).unwrap();
@@ -62,12 +62,12 @@ fn what_waits_for_a_limited_worker_is_opened_only_by_a_look_at_its_budgets() {
     checker.step(&ends(2, true)).unwrap();
     checker.step(&look(Some(failure()))).unwrap();
     assert_eq!((checker.worker.queue.paused, waiting(&checker)), (Some(QueuePause::Budget), vec![2]));
-    // It stays so until somebody resumes it.
+    // The queue stays paused until a client resumes it.
     assert_eq!(checker.step(&look(None)), Ok(Vec::new()));
     assert_eq!(checker.step(&send(3)).unwrap_err(), Code::QueuePaused);
     assert_eq!(checker.step(&Input::ResumeQueue), Ok(Vec::new()));
     assert_eq!(checker.step(&look(None)), Ok(vec![Action::Prompt { turn: 3 }]));
-    // Nothing waits any more: there is nothing to refuse.
+    // The queue is empty, so there is nothing to refuse.
     checker.step(&look(Some(failure()))).unwrap();
     assert_eq!(checker.worker.queue.paused, None);
 }

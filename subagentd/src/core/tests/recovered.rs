@@ -1,4 +1,4 @@
-//! A runtime that knows more than the store, which was replaced by an older one.
+//! A runtime that knows more than the store, which was replaced by an older copy.
 
 use subagent_protocol::Code;
 use subagent_protocol::event::EventType;

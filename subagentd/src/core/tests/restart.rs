@@ -1,4 +1,4 @@
-//! Restarts that somebody asked for: the old runtime ends first, exactly one new one is started.
+//! Requested restarts: the old runtime ends first, and exactly one new one is started.
 
 use subagent_protocol::Code;
 use subagent_protocol::record::{SessionOrigin, TurnEnd};
@@ -31,7 +31,7 @@ fn terminating() -> Input {
     Input::Terminating { reason: "worker restarted by manager".to_owned() }
 }
 
-/// A worker that has a session, after these inputs, and the actions of the last.
+/// Returns a worker with a session after these inputs, and the actions of the last one.
 fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
     let mut checker = Checker::new();
     checker.worker.link = Link::Starting;
@@ -84,7 +84,7 @@ fn an_open_turn_stands_in_the_way_unless_it_may_be_canceled() {
     checker.step(&Input::TurnEnd { turn: 1, end }).unwrap();
     assert_eq!(status(&checker, 1), TurnStatus::Canceled);
     assert_eq!(checker.step(&GONE).unwrap(), [Action::StartRuntime]);
-    // The runtime may also die instead.
+    // The runtime may die instead.
     let (mut checker, _) = after(&running);
     checker.step(&FORCED).unwrap();
     assert_eq!(checker.step(&DIED).unwrap(), [Action::StartRuntime]);
@@ -128,7 +128,7 @@ fn a_message_in_between_goes_to_the_new_runtime() {
     assert!(checker.worker.turn().is_some_and(|turn| !turn.retried), "the old one did not lose the message");
     assert_eq!(checker.step(&session()).unwrap(), [Action::Prompt { turn: 1 }]);
     assert_eq!(checker.worker.restart, Restart::None);
-    // One that dies at once has the usual second chance, and the restart goes on with it.
+    // A new runtime that dies at once is retried as usual, and the restart continues.
     let (mut checker, _) = after(&[GENTLY, send(1), GONE]);
     assert_eq!(checker.step(&DIED).unwrap(), [Action::StartRuntime]);
     assert_eq!(checker.worker.restart, Restart::Begun);
@@ -146,13 +146,13 @@ fn a_runtime_that_was_not_heard_yet_may_have_the_prompt() {
         adopted(&mut checker);
         assert_eq!(checker.step(&order).unwrap(), std::slice::from_ref(&action), "{order:?}");
         assert_eq!(checker.worker.public_state(), WorkerState::Canceling);
-        // Its journal tells more than we have said: the cancel is said again to the turn that runs.
+        // The journal contains more than was sent: the cancel is sent again for the running turn.
         checker.step(&Input::Dispatching { turn: 1 }).unwrap();
         let attached = Input::Attached { link: Link::Ready, last_turn: 1 };
         assert_eq!(checker.step(&attached).unwrap(), [action], "{order:?}");
         checker.step(&DIED).unwrap();
         assert_eq!(status(&checker, 1), TurnStatus::Canceled);
-        // Or it was never given it.
+        // The runtime did not get the turn.
         let (mut checker, _) = after(&[send(1)]);
         adopted(&mut checker);
         checker.step(&order).unwrap();

@@ -1,4 +1,4 @@
-//! A model of the rows in which the store keeps a worker: what it writes for each fact, and what it reads back.
+//! A model of the store's rows of a worker: what each fact writes, and what is read back.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(crate) struct TurnRow {
 #[derive(Debug, Clone)]
 struct ApprovalRow {
     kind: QuestionKind,
-    /// Whether something that was filled in is kept.
+    /// Whether an answer's content is stored.
     content: bool,
     turn: Option<u64>,
     status: ApprovalStatus,
@@ -42,9 +42,9 @@ pub(crate) struct Rows {
     parking: Parking,
     pub(crate) turns: BTreeMap<u64, TurnRow>,
     approvals: BTreeMap<RequestId, ApprovalRow>,
-    /// What waits, and whether it is paused.
+    /// The queued turns, and whether the queue is paused.
     pub(crate) queue: Queue,
-    /// What waited once and does not any more, without having been begun.
+    /// Turns that left the queue without being opened.
     pub(crate) dropped: Vec<TurnId>,
     pub(crate) account: Account,
     time: i64,
@@ -87,7 +87,7 @@ impl Rows {
         (self.restart, self.hibernation) = (worker.restart, worker.hibernation);
         self.parking = worker.parking;
         self.queue.paused = worker.queue.paused;
-        // Not stored, and known to whoever looks after the worker.
+        // Not stored. The actor knows it.
         self.queue.gated = worker.queue.gated;
     }
 
@@ -179,17 +179,17 @@ impl Rows {
         }
     }
 
-    /// How far the permission requests are.
+    /// Returns the statuses of all questions.
     pub(crate) fn approvals(&self) -> impl Iterator<Item = (&RequestId, ApprovalStatus)> {
         self.approvals.iter().map(|(request_id, row)| (request_id, row.status))
     }
 
-    /// The questions of which what was filled in is kept.
+    /// Returns the questions with stored content.
     pub(crate) fn contents(&self) -> impl Iterator<Item = (&RequestId, ApprovalStatus)> {
         self.approvals.iter().filter(|(_, row)| row.content).map(|(request_id, row)| (request_id, row.status))
     }
 
-    /// Whether this turn was ever begun or dropped, or waits.
+    /// Returns whether this turn was opened or dropped, or is queued.
     pub(crate) fn knows(&self, id: &TurnId) -> bool {
         self.queue.position(id).is_some()
             || self.dropped.contains(id)
@@ -205,7 +205,7 @@ impl Rows {
         self.turns.get_mut(&no).expect("only what was opened is changed")
     }
 
-    /// What a daemon that was started anew knows of the worker.
+    /// Returns the worker as a restarted daemon reads it.
     pub(super) fn load(&self) -> Worker {
         let mut open = self.turns.iter().filter(|(_, row)| row.status == TurnStatus::Accepted);
         let found = open.next();

@@ -53,7 +53,8 @@ fn attached(link: Link, last_turn: u64) -> Input {
     Input::Attached { link, last_turn }
 }
 
-/// The worker after these inputs, each of which must be taken, and the actions of the last.
+/// Returns the worker after these inputs, and the actions of the last one. All inputs must be
+/// accepted.
 fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
     let mut checker = Checker::new();
     checker.worker.link = Link::Starting;
@@ -64,7 +65,7 @@ fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
     (checker, actions)
 }
 
-/// A worker whose first turn is with the agent.
+/// Returns the end of a runtime by a signal.
 fn told_to_end() -> Input {
     Input::Terminating { reason: "SIGTERM".to_owned() }
 }
@@ -89,13 +90,13 @@ fn only_what_is_over_can_be_retired() {
         assert_eq!(checker.worker, before);
     }
     let failed = || Input::StartFailed { error: failure() };
-    // Its runtime is on its way out, but not gone.
+    // The runtime is ending, but not gone.
     let (mut checker, _) = after(&[failed()]);
     assert_eq!(checker.step(&Input::Retire), Err(Code::InvalidWorkerState));
     let retired = [Input::Retire, Input::Retire, Input::NothingLeft, Input::Retire];
     let (checker, actions) = after(&with(vec![failed(), CLEAN], &retired));
     assert_eq!((checker.worker.state, actions), (State::Stopped, vec![]));
-    // One that is being stopped is waited for.
+    // A stopping worker is waited for.
     let (_, actions) = after(&with(running(), &[Input::Stop, Input::Retire]));
     assert_eq!(actions, vec![]);
 }
@@ -338,7 +339,7 @@ fn a_refusal_that_is_older_than_the_link_changes_nothing() {
 fn nothing_left_counts_only_without_a_runtime() {
     let (mut checker, _) = after(&[session(), Input::Stop, Input::NothingLeft]);
     assert_eq!(checker.worker.state, State::Stopping(None));
-    // A start that failed proves nothing: what an earlier agent left may be the reason.
+    // A failed start proves nothing: processes of an earlier agent may be the reason.
     checker.step(&Input::SpawnFailed { error: failure() }).unwrap();
     assert_eq!((&checker.worker.state, checker.worker.link), (&State::Stopping(None), Link::None));
     checker.step(&Input::NothingLeft).unwrap();
@@ -387,7 +388,7 @@ fn what_a_turn_leaves_open_ends_as_its_own_before_it() {
 
 #[test]
 fn what_was_asked_before_the_prompt_was_taken_outlives_the_turn() {
-    // The agent asks while the turn is accepted and its prompt on the way.
+    // The agent asks while the prompt of the accepted turn is on its way.
     let path = [session(), send(1), asks(), Input::Dispatching { turn: 1 }, answered()];
     let (mut checker, _) = after(&path);
     let (_, asked) = checker.worker.approvals.first_key_value().expect("the agent still waits");
@@ -415,7 +416,7 @@ fn what_was_asked_outside_of_a_turn_outlives_the_turn() {
         let asked = &checker.worker.approvals[&request(1)];
         assert_eq!((asked.turn, &asked.approval), (None, &Approval::Pending), "it can still be answered");
     }
-    // A cancel is of the turn; what the runtime makes of the other request is in its journal.
+    // A cancel concerns the turn. The journal reports what happens to the other request.
     let (mut checker, _) = after(&[session(), asks(), send(1), Input::Dispatching { turn: 1 }, cancel()]);
     assert_eq!(checker.worker.approvals[&request(1)].approval, Approval::Pending);
     let reason = ApprovalClosedReason::TurnCanceled;
@@ -423,7 +424,7 @@ fn what_was_asked_outside_of_a_turn_outlives_the_turn() {
     assert!(checker.worker.approvals.is_empty());
 }
 
-/// The events of a step, with what is in them of a text's field.
+/// Returns the events of a step, with one text field of their data.
 fn told(worker: &Worker, input: Input, field: &str) -> Vec<(EventType, String)> {
     let event = |fact| match fact {
         Fact::Event { event_type, data, .. } => {

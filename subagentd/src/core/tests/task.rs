@@ -1,4 +1,4 @@
-//! Tasks: each rule once, in words.
+//! Tasks: one test for each rule.
 
 use subagent_protocol::api::TaskStatus;
 use subagent_protocol::event::EventType;

@@ -1,4 +1,4 @@
-//! M6: what ends a prompt of a task by itself, whatever happens to the daemon that counts.
+//! Limits of a task's prompt (M6), for any deaths of the counting daemon.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn clock(runs: bool, at: i64) -> Spent {
     Spent::Clock { runs, at: Some(at) }
 }
 
-/// Of a worker that has run for nothing else.
+/// Returns the time of a worker that ran for nothing before the prompt.
 fn ran(account: &Account, now: i64) -> Ran {
     Ran::of(account, 0, now)
 }
@@ -57,14 +57,14 @@ fn time_is_that_of_the_prompt_and_not_of_the_one_before() {
     assert_eq!((meter.look(ran(2000)), meter.left(ran(2000))), (Some(TaskEnding::TimedOut), None));
 }
 
-/// What can happen while a prompt is open.
+/// An event while a prompt is open.
 #[derive(Debug, Clone)]
 enum Op {
     Step(u8),
     Pass(u16),
     Asks,
     IsAnswered,
-    /// The daemon dies, and another one reads what is stored.
+    /// The daemon dies, and another one reads the store.
     Dies,
 }
 
@@ -79,7 +79,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// Compared with a count and a stopwatch that nothing happens to.
+    /// Compares with a counter and a stopwatch that are never interrupted.
     #[test]
     fn a_prompt_ends_once_and_when_it_should(
         most_steps in 0u64..40,

@@ -1,5 +1,5 @@
-//! A model of what surrounds the rules: a runtime that keeps its own order and may die at any point, its journal and
-//! its socket, and a daemon that may be started anew between any two steps.
+//! A model of the environment of the rules: a runtime that keeps its own order and can die at any
+//! point, its journal and socket, and a daemon that can restart between any two steps.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -25,13 +25,13 @@ enum Phase {
     Ending,
 }
 
-/// A runtime that lives.
+/// A runtime that is alive.
 struct Runtime {
     phase: Phase,
     last_turn: u64,
     /// The open turn, and whether a cancel of it was taken.
     turn: Option<(u64, bool)>,
-    /// What the agent asked, and in which turn.
+    /// Open questions, with their turns.
     approvals: BTreeMap<RequestId, Option<u64>>,
     commands: VecDeque<Action>,
     replies: VecDeque<Input>,
@@ -41,23 +41,24 @@ pub(super) struct World {
     pub(super) checker: Checker,
     runtime: Option<Runtime>,
     journal: VecDeque<Input>,
-    /// The last runtime's last record is the guard's proof.
+    /// Whether the last runtime's last record is the guard's proof.
     clean: bool,
-    /// The store says that a runtime may live; its machine was started anew since.
+    /// Whether a runtime may be alive according to the store, and whether the machine rebooted
+    /// since.
     may_live: bool,
     rebooted: bool,
     start_wanted: bool,
-    /// And then whether the next daemon is not answered.
+    /// Whether the next daemon gets no answer.
     die_after_commit: Option<bool>,
-    /// The runtime has answered the daemon's hello, and takes what it says.
+    /// Whether the runtime has answered the daemon's hello and takes commands.
     heard: bool,
     asked: u8,
-    /// Messages that may have had to wait.
+    /// Number of messages that may have been queued.
     queued: u16,
-    /// Turns whose prompt a runtime took, and those where it took a cancel before the end.
+    /// Turns whose prompt a runtime took, and those whose cancel it took before the end.
     taken: BTreeSet<u64>,
     cancel_taken: BTreeSet<u64>,
-    /// Turns that ended well before anybody told the runtime to cancel or to end.
+    /// Turns that completed before the runtime got a cancel or terminate command.
     ended_well: BTreeSet<u64>,
 }
 
@@ -143,7 +144,7 @@ impl World {
             Op::DaemonDies { after_commit: false, unheard } => self.restart(*unheard),
             Op::Kill => self.runtime = None,
             Op::Reboot { lost } => {
-                // A clean end is not taken back: its records were synced with those of the guard.
+                // A clean end is durable, because its records were synced with those of the guard.
                 if self.runtime.take().is_some() {
                     self.journal.truncate(self.journal.len().saturating_sub(*lost));
                 }
@@ -165,7 +166,8 @@ impl World {
         self.check_truth();
     }
 
-    /// Lets everything come to its end: the runtime dies, and no other one can be started. Then the worker is stopped.
+    /// Ends everything: the runtime dies, and no other one can be started. Then the worker is
+    /// stopped.
     pub(super) fn finish(&mut self) {
         self.die_after_commit = None;
         self.apply(&Op::Kill);
@@ -174,9 +176,9 @@ impl World {
         self.apply(&Op::ParkingOver);
         self.apply(&Op::Spawn { works: false });
         if matches!(self.checker.worker.state, State::Local(_)) {
-            // Nothing but a person ends it.
+            // Only a client can end a simulated turn.
             self.apply(&Op::Cancel);
-            // What waited behind it comes no further.
+            // The message queued behind it gets no runtime.
             self.apply(&Op::Spawn { works: false });
         }
         assert_eq!(self.checker.worker.open_turn(), None, "an accepted turn has no end");
@@ -198,7 +200,7 @@ impl World {
         assert_eq!(self.checker.step(&send(99)), Err(Code::WorkerStopped));
     }
 
-    /// Lets everything go on undisturbed: each turn comes to its end, and a worker that is being stopped to its own.
+    /// Lets everything finish without disturbance: each turn ends, and a stopping worker stops.
     pub(super) fn settle(&mut self) {
         self.die_after_commit = None;
         self.apply(&Op::Reconnect);
@@ -227,7 +229,7 @@ impl World {
         }
     }
 
-    /// One that waits, if there is any.
+    /// Returns a queued turn, or an unknown one if the queue is shorter.
     fn waiting(&self, which: usize) -> TurnId {
         self.checker.worker.queue.turns.get(which).cloned().unwrap_or_else(|| queued_id(u16::MAX))
     }
@@ -236,7 +238,7 @@ impl World {
         matches!(self.checker.worker.state, State::Stopping(_))
     }
 
-    /// What runtimes did must agree with what is told about their turns.
+    /// Checks that the stored turns agree with what runtimes did.
     fn check_truth(&self) {
         for (no, row) in &self.checker.rows.turns {
             if row.status == TurnStatus::Accepted {
@@ -258,7 +260,7 @@ impl World {
 
     fn person(&mut self, input: Input) {
         if self.start_wanted {
-            // The daemon does what the rules want before it takes the next order.
+            // The daemon performs the actions of the rules before it takes the next order.
             return;
         }
         if let Ok(actions) = self.checker.step(&input) {
@@ -266,7 +268,7 @@ impl World {
         }
     }
 
-    /// Something that a person cannot do wrong: the rules must accept it.
+    /// Applies an input that the rules must accept.
     fn sure(&mut self, input: Input) {
         match self.checker.step(&input) {
             Ok(actions) => self.committed(actions),
@@ -335,7 +337,7 @@ impl World {
         else {
             return;
         };
-        // What the runtime wrote before it refused comes first.
+        // Records written before the refusal come first.
         self.read(usize::MAX);
         self.sure(reply);
     }
@@ -346,14 +348,14 @@ impl World {
         }
         self.read(usize::MAX);
         if !self.may_live {
-            // The daemon died while it read, and its successor has seen to it.
+            // The daemon died while it read, and its successor has handled the death.
             return;
         }
         self.may_live = false;
         self.sure(Input::RuntimeGone { clean: self.clean, rebooted: self.rebooted });
     }
 
-    /// Hello: the runtime forgets what it has not read of older connections.
+    /// Connects. The runtime forgets unread commands of older connections.
     fn connect(&mut self) {
         let Some(runtime) = &mut self.runtime else { return };
         self.heard = true;
@@ -369,7 +371,8 @@ impl World {
         self.sure(Input::Attached { link, last_turn });
     }
 
-    /// Another daemon. One that is not heard leaves a runtime with what the daemon before it has said.
+    /// Starts another daemon. If it is not heard, the runtime keeps the commands of the earlier
+    /// daemon.
     fn restart(&mut self, unheard: bool) {
         self.checker.reload();
         (self.start_wanted, self.die_after_commit, self.heard) = (false, None, false);
@@ -382,7 +385,7 @@ impl World {
             self.see_death();
         } else {
             match &self.checker.worker.state {
-                // It waits for the end of a rate limit.
+                // The turn waits for the end of a rate limit.
                 State::Turn(_) if self.checker.worker.holds_turn() => {}
                 State::Turn(turn) => {
                     assert!(!turn.dispatching && turn.cancel.is_none());
