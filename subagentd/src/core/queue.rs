@@ -63,7 +63,7 @@ pub enum Urgency {
     Steered,
     /// Last. An idle worker gets it unless the queue is paused or gated.
     Delivered,
-    /// Like [`Self::Delivered`], and resumes a paused queue.
+    /// Like `Delivered`, and resumes a paused queue.
     Resumed,
     /// First. An idle worker gets it after the check of a gated queue.
     Ahead,

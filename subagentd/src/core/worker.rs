@@ -187,7 +187,7 @@ pub enum Input {
     },
     /// The worker was idle for its timeout, and its agent can resume its session.
     Hibernate {
-        /// Length of the idle time.
+        /// Length of the idle time, in seconds.
         idle_seconds: u64,
     },
     /// The runtime refuses to hibernate, because something is open.

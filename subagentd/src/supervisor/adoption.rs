@@ -1,6 +1,6 @@
 //! Starts the actors of the stored workers when the daemon starts, a few at a time. Requested
-//! workers come first. Starting all at once would keep them, their runtimes and the first request
-//! from the processors.
+//! workers come first. If all started at once, they and their runtimes would compete with the first
+//! request for the processors.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,7 +17,7 @@ use crate::store::Durability;
 const LIMIT: Duration = Duration::from_secs(10);
 
 impl Supervisor {
-    /// Asks the agent to cancel a child session. Returns when the agent has accepted the request.
+    /// Asks the agent to cancel a child session. Returns when the agent has been notified.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.

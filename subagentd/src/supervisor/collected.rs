@@ -76,7 +76,7 @@ impl Collected {
         self.last = Last::From(length);
         match &mut self.text {
             Some(text) => text.push_str(&piece),
-            // The first chunk moves, because it may be long and all there is.
+            // The first chunk is moved, not copied, because it may be long.
             none => *none = Some(piece),
         }
     }

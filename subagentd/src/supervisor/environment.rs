@@ -1,6 +1,6 @@
 //! The environment of a worker's agent, kept for restarts in a file of mode 0600 beside the
-//! sockets, on a file system that does not survive a reboot. Removed when the worker stops. After a
-//! crash or an error, the daemon removes it when it ends or starts.
+//! sockets. The file system does not survive a reboot. Removed when the worker stops. After a crash
+//! or an error, the daemon removes it when it ends or starts.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -100,8 +100,8 @@ pub(super) fn read(path: &Path) -> Result<Kept> {
 }
 
 /// Removes files from the socket folder that belong to workers that are stopped or were never
-/// stored. Must run while no worker is being created (before requests are served, or after the
-/// store is closed), because a worker's environment is written before its row.
+/// stored. Call it only before requests are served or after the store is closed: the environment of
+/// a new worker is written before its row.
 pub(super) async fn remove_strays(shared: &Shared) {
     let files = match shared.setup.runtime_dir.worker_files() {
         Ok(files) if files.is_empty() => return,

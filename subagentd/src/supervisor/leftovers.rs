@@ -1,6 +1,6 @@
 //! Deletes files of removed workers, files in the state dir of unknown workers, and what a restore
-//! replaced. Must not touch files of a worker whose runtime or guard is alive, even if the store
-//! does not know it, nor the journal of an unknown worker: it may be the only copy.
+//! replaced. Must not touch files of a worker with a live runtime or guard, known or not. Must not
+//! touch the journal of an unknown worker: it may be the only copy.
 
 use std::fs;
 use std::io;

@@ -180,13 +180,13 @@ impl Supervisor {
         self.shared.guards()
     }
 
-    /// Counts the workers with a live runtime.
+    /// Watches the number of workers with a live runtime.
     #[must_use]
     pub fn live_workers(&self) -> watch::Receiver<usize> {
         self.shared.live()
     }
 
-    /// Counts the parked workers with queued work.
+    /// Watches the number of parked workers with queued work.
     #[must_use]
     pub fn parked_workers(&self) -> watch::Receiver<usize> {
         self.shared.parked.subscribe()

@@ -39,7 +39,7 @@ impl Supervisor {
         });
     }
 
-    /// Waits for labeling tasks that an earlier daemon started.
+    /// Waits in the background for labeling tasks that an earlier daemon started.
     pub(super) async fn take_up_titles(&self) -> Result<()> {
         let asked = self.shared.store.read(|connection| tasks::of_agent(connection, TITLE)).await?;
         for (row, task_id) in asked {

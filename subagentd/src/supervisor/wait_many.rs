@@ -1,6 +1,6 @@
-//! Waits for several workers at once: for events, or until none of them needs the caller to wait.
-//! Without event types, a wait checks states. It cannot miss a turn that ended before the wait. The
-//! event that led to the state is looked up afterwards.
+//! Waits for several workers at once: for events, or until they have no open turn or ask a
+//! question. Without event types, a wait checks states. It cannot miss a turn that ended before the
+//! wait. The event that led to the state is looked up afterwards.
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;

@@ -10,7 +10,7 @@ fn clock(runs: bool, at: i64) -> Spent {
     Spent::Clock { runs, at: Some(at) }
 }
 
-/// Returns the time of a worker that ran for nothing before the prompt.
+/// Returns the time of a prompt whose worker has not run before.
 fn ran(account: &Account, now: i64) -> Ran {
     Ran::of(account, 0, now)
 }

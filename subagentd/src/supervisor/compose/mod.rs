@@ -38,7 +38,7 @@ pub(super) struct Composed {
     pub(super) terms: TaskTerms,
     /// Whether the caller waits for the task.
     pub(super) mode: TaskMode,
-    /// Name of the definition, in the case of its file.
+    /// Name of the definition, as spelled in its file.
     pub(super) agent: Option<String>,
     /// Limits on tasks below the same root.
     pub(super) limits: TaskLimits,

@@ -104,7 +104,7 @@ pub(super) fn layer(layer: Option<PolicyLayer>, overrides: &TaskOverrides) -> Re
     if !allowed.is_empty() {
         layer.tools = allowed.iter().map(Rule::text).collect();
     }
-    // Appended to the definition's own layer, so that no other rule loosens it.
+    // Appended last to the definition's layer, so that no other rule loosens it.
     let denied = tools("disallowedTools", &overrides.disallowed_tools, Action::Deny)?;
     layer.rules.extend(denied.iter().map(travels));
     Ok(layer)

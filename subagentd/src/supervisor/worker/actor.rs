@@ -260,7 +260,7 @@ impl Actor {
             self.look_after_sleepers().await;
             self.look_after_questions().await;
             self.look_after_hooks();
-            // A reset may be older than the actor. Its timer would fire only after the first
+            // A reset may lie before the actor's start. Its timer would fire only after the first
             // message.
             self.unpark_if_due().await;
             let looked = self.look_at_budgets().await

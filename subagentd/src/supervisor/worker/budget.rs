@@ -45,7 +45,7 @@ pub(super) struct Budgets {
     stale: bool,
     /// When to check them again.
     pub(super) at: Option<Instant>,
-    /// Shared budgets that were exhausted at the last check.
+    /// Exhausted shared budgets that canceled others' turns at the last check.
     over: Vec<(Scope, Option<WorkerId>)>,
     /// Whether time on a shared budget was running at the last check.
     shares_time: bool,

@@ -13,7 +13,7 @@ use crate::core::worker::{State, stopped_for_good};
 pub(in crate::supervisor) struct ChildCancel {
     /// The agent's id of the session.
     pub(in crate::supervisor) session_id: String,
-    /// Answered when the agent got the request. Dropped if the runtime is lost before.
+    /// Answered when the agent has been notified. Dropped if the runtime is lost before.
     pub(in crate::supervisor) reply: oneshot::Sender<Result<()>>,
 }
 

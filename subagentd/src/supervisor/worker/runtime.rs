@@ -394,7 +394,7 @@ impl Actor {
             (Asked::Answer { .. }, Refusal::StorageFull) => self.say_again_later(),
             (Asked::Answer { request_id }, _) => self.apply(Input::AnswerRefused { request_id }).await,
             // The turn's end is missing in the journal, or the turn began after the command. The
-            // hello tells which.
+            // next hello shows which.
             (Asked::Cancel { turn }, Refusal::NoSuchTurn)
                 if self.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) =>
             {
