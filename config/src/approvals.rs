@@ -1,4 +1,4 @@
-//! How long permission requests and other questions wait: `approvals` of the config. Pure.
+//! Timeouts for permission requests and other questions: the key `approvals`. Pure.
 
 use std::time::Duration;
 
@@ -7,25 +7,24 @@ use serde_json::{Map, Value};
 use crate::check::{Checked, object, refuse, seconds, string};
 use crate::error::Place;
 
-/// What may happen when nobody answers in time.
+/// The action when an answer does not arrive in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unanswered {
-    /// The question is denied.
+    /// Deny the permission request.
     Deny,
-    /// Its turn is canceled.
+    /// Cancel the turn that asks.
     Cancel,
 }
 
-/// How long questions wait for an answer, and what happens then.
+/// The timeout for questions, and the action on timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Approvals {
-    /// How long; `None` is for ever.
+    /// The timeout; `None` waits without limit.
     pub timeout: Option<Duration>,
-    /// What happens then; `None` is what counts without a word.
+    /// The action on timeout; `None` uses the default.
     pub on_timeout: Option<Unanswered>,
 }
 
-/// The key `approvals`.
 pub(crate) fn approvals(root: &Map<String, Value>) -> Checked<Approvals> {
     let Some(given) = object(root.get("approvals"), || "approvals".to_owned())? else {
         return Ok(Approvals::default());
@@ -38,7 +37,7 @@ pub(crate) fn approvals(root: &Map<String, Value>) -> Checked<Approvals> {
         Some(word) => return refuse(place(), format!("says `{word}`; write deny or cancel")),
     };
     Ok(Approvals {
-        // As long as the least idle timeout: nobody answers faster.
+        // The minimum equals that of the idle timeout. A shorter time leaves no chance to answer.
         timeout: seconds(given.get("timeoutSeconds"), "approvals.timeoutSeconds", 0.1)?,
         on_timeout,
     })

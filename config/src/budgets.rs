@@ -1,6 +1,6 @@
-//! How much workers and controllers may use: the key `budgets`. Pure.
+//! Usage limits of workers and controllers: the key `budgets`. Pure.
 //!
-//! A key that is not known is refused here: a limit that is written down wrong must not be none.
+//! Unknown keys are errors: a misspelled limit must not mean "no limit".
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,41 +16,40 @@ use crate::policy::Position;
 
 const KEY: &str = "budgets";
 const KEYS: [&str; 6] = ["turns", "wallTimeSeconds", "tokens", "cost", "onLimit", "onUnknown"];
-/// What may follow when a budget is used up.
+/// The actions on an exhausted budget.
 pub const ON_LIMIT: [&str; 3] = ["refuse", "cancel", "warn"];
-/// What may follow when it is not known how much was used.
+/// The actions if the usage is unknown.
 pub const ON_UNKNOWN: [&str; 2] = ["refuse", "warn"];
-/// Nobody uses more, and the sum of two such numbers must exist.
+/// Maximum count. The sum of two counts must not overflow.
 const MOST_COUNT: u64 = 1_000_000_000_000_000;
 const MAX_COST: f64 = 1_000_000_000.0;
 
-/// How much may be used; what is absent is not limited.
+/// Usage limits; an absent one is unlimited.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Limits {
-    /// Turns.
+    /// Maximum number of turns.
     pub turns: Option<u64>,
-    /// The time in which turns are open and nobody is waited for.
+    /// Maximum time with an open turn, without the time that the turn waits for an answer.
     pub wall_time: Option<Duration>,
-    /// Tokens.
+    /// Maximum number of tokens.
     pub tokens: Option<u64>,
-    /// Cost, in the currency that agents report.
+    /// Maximum cost, in the currency that agents report.
     pub cost: Option<f64>,
-    /// One of [`ON_LIMIT`].
+    /// The action on an exhausted budget: one of [`ON_LIMIT`].
     pub on_limit: Option<&'static str>,
-    /// One of [`ON_UNKNOWN`].
+    /// The action on unknown usage: one of [`ON_UNKNOWN`].
     pub on_unknown: Option<&'static str>,
 }
 
-/// The limits of each worker that is started, and of each controller that is made.
+/// The default limits of new workers and controllers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Budgets {
-    /// Of a worker.
+    /// The limits of one worker.
     pub worker: Limits,
-    /// Of all workers of a controller together.
+    /// The limits of all workers of a controller together.
     pub controller: Limits,
 }
 
-/// The budgets of this document.
 pub(crate) fn budgets(root: &Map<String, Value>) -> Checked<Budgets> {
     let Some(given) = object(root.get(KEY), || KEY.to_owned())? else { return Ok(Budgets::default()) };
     known(given, KEY, &["worker", "controller"])?;
@@ -103,7 +102,7 @@ fn limits(budgets: &Map<String, Value>, scope: &str) -> Checked<Limits> {
     })
 }
 
-/// Where in the text the key stands that this place is about, if it is one of a budget and the text can be read in this way.
+/// Returns the position of this place in the text, if it is below `budgets` and the text can be parsed.
 pub(crate) fn position(text: &str, place: &Place) -> Option<Position> {
     let path = match place {
         Place::Field(field) => field.clone(),
@@ -126,7 +125,7 @@ struct Document {
     budgets: Keys<Keys<IgnoredAny>>,
 }
 
-/// The keys of a mapping, and what is below them.
+/// The keys of a mapping with their positions and values.
 struct Keys<T>(Vec<(Spanned<String>, T)>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Keys<T> {
@@ -144,7 +143,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for KeysOf<T> {
         f.write_str("a mapping")
     }
 
-    // What has no keys is not looked for below.
+    // A scalar has no keys.
     fn visit_unit<E>(self) -> Result<Keys<T>, E> {
         Ok(Keys(Vec::new()))
     }

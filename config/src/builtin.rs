@@ -1,6 +1,6 @@
-//! The launchers that are known without a file: the lowest layer of every config.
+//! The built-in launchers: the lowest layer of every config.
 //!
-//! They are those of the template. Where an agent's own program is in the PATH, it is started instead of `npx`.
+//! They equal those of the template. If the agent's own program is in the PATH, it replaces `npx`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,12 +13,11 @@ pub use crate::known::NAMES;
 use crate::launcher::find_program;
 use crate::model::{Launcher, Timeouts};
 
-/// An agent that is known by its name.
 struct Known {
     name: &'static str,
-    /// Its own program, and the arguments with which it speaks ACP.
+    /// The agent's own program, and its arguments for ACP.
     program: (&'static str, &'static [&'static str]),
-    /// The package that `npx` fetches; none if the agent is installed in another way.
+    /// The package for `npx`; `None` if the agent is installed in another way.
     package: Option<&'static str>,
 }
 
@@ -36,7 +35,7 @@ const KNOWN: [Known; 7] = [
     Known { name: "opencode", program: ("opencode", &["acp"]), package: None },
 ];
 
-/// The launchers that are known without a file, as the caller's PATH has them.
+/// Returns the built-in launchers. The caller's PATH decides between the agent's program and `npx`.
 #[must_use]
 pub fn launchers(env: &Environment) -> BTreeMap<String, Launcher> {
     KNOWN.iter().map(|known| (known.name.to_owned(), known.launcher(env))).collect()
@@ -45,7 +44,7 @@ pub fn launchers(env: &Environment) -> BTreeMap<String, Launcher> {
 impl Known {
     fn launcher(&self, env: &Environment) -> Launcher {
         let (program, args) = self.program;
-        // Relative entries of the PATH are the worker's: they do not decide which launcher this is.
+        // Relative PATH entries depend on the worker's folder, so they do not count here.
         let own = self.package.is_none_or(|_| find_program(program, Path::new("/"), env).is_ok());
         let (command, args, startup, initialize) = match self.package {
             Some(package) if !own => ("npx", [&["-y", package], args].concat(), 180, 150),
@@ -64,9 +63,9 @@ impl Known {
     }
 }
 
-/// Gives the launchers of a document that name no command what the built-in launcher of their name has.
+/// Fills missing keys of launcher entries without `command` from the built-in launcher of the same name.
 ///
-/// An entry with `args` or `backend` and without `command` is left as it is: its author had a program in mind.
+/// An entry with `args` or `backend` and no `command` is unchanged, because it means another program.
 pub(crate) fn complete(document: &mut Value, env: &Environment) {
     let entries = document.get_mut("launchers").and_then(Value::as_object_mut);
     for (name, entry) in entries.into_iter().flatten() {
@@ -86,7 +85,7 @@ fn complete_timeouts(entry: &mut Map<String, Value>, of: Timeouts) {
     if timeouts.is_null() {
         *timeouts = json!({});
     }
-    // A wrong type is left to the check.
+    // The check reports a wrong type.
     let Some(timeouts) = timeouts.as_object_mut() else { return };
     for (key, time) in written(of) {
         timeouts.entry(key).or_insert_with(|| time.as_secs().into());
@@ -102,7 +101,7 @@ fn written(of: Timeouts) -> impl Iterator<Item = (&'static str, Duration)> {
     all.into_iter().filter_map(|(key, time)| Some((key, time?)))
 }
 
-/// The built-in launchers as a config file would have them.
+/// Returns the built-in launchers in the form of a config file.
 pub(crate) fn document(env: &Environment) -> Value {
     let of = |(name, launcher): (String, Launcher)| {
         let timeouts: Map<String, Value> =

@@ -1,4 +1,4 @@
-//! A config file, damaged: a config or a located error, in bounded time and memory.
+//! Property tests: a damaged config file gives a config or a located error, in bounded time and memory.
 
 use std::path::Path;
 

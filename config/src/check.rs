@@ -1,7 +1,6 @@
-//! The primitives that every section of a config is checked with: types, texts and times. Pure.
+//! Primitive checks for all sections of a config: types, texts and times. Pure.
 //!
-//! Null is the same as absent for optional values. An error about a type never repeats the value,
-//! which may be a secret.
+//! Null equals absent for optional values. A type error never repeats the value, which may be a secret.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Place;
 
-/// A value that is rejected: where it is, and why.
+/// A rejected value: its place and the problem.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) place: Place,
@@ -19,10 +18,10 @@ pub(crate) struct Violation {
 
 pub(crate) type Checked<T> = Result<T, Violation>;
 
-/// The longest timeout that is accepted. Its sum with any clock value must be representable.
+/// Maximum timeout in seconds. Its sum with any clock value must be representable.
 pub(crate) const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
 
-/// Checks each entry of a mapping whose keys are names that the user chose.
+/// Checks each entry of a mapping with user-defined names as keys.
 pub(crate) fn named<T>(
     root: &Map<String, Value>,
     key: &str,
@@ -87,7 +86,7 @@ pub(crate) fn trimmed(value: Option<&Value>, place: impl Fn() -> Place) -> Check
     Ok(string(value, place)?.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned))
 }
 
-/// Reads the arguments of a program, under the key `args`.
+/// Reads `args`: the arguments of a program.
 pub(crate) fn args(holder: &Map<String, Value>, field: &str) -> Checked<Vec<String>> {
     let Some(items) = list(holder.get("args"), || Place::Field(field.to_owned()))? else {
         return Ok(Vec::new());
@@ -99,7 +98,7 @@ pub(crate) fn args(holder: &Map<String, Value>, field: &str) -> Checked<Vec<Stri
     checked.collect()
 }
 
-/// Reads the variables of a program, under the key `env`.
+/// Reads `env`: the environment variables of a program.
 pub(crate) fn env(holder: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String, String>> {
     let Some(entries) = object(holder.get("env"), || field.to_owned())? else { return Ok(BTreeMap::new()) };
     let checked = entries.iter().map(|(key, value)| {
@@ -112,7 +111,7 @@ pub(crate) fn env(holder: &Map<String, Value>, field: &str) -> Checked<BTreeMap<
     checked.collect()
 }
 
-/// Reads a number of seconds from `least` to a year; zero is rejected.
+/// Reads a number of seconds between `least` and a year. Zero is rejected.
 pub(crate) fn seconds(value: Option<&Value>, field: &str, least: f64) -> Checked<Option<Duration>> {
     let place = || Place::Field(field.to_owned());
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
@@ -124,14 +123,14 @@ pub(crate) fn seconds(value: Option<&Value>, field: &str, least: f64) -> Checked
     if number > LONGEST_SECONDS {
         return refuse(place(), "is longer than a year; leave it out to have the default");
     }
-    // Below half a nanosecond this rounds to zero.
+    // Values below half a nanosecond round to zero.
     match Duration::try_from_secs_f64(number) {
         Ok(duration) if !duration.is_zero() => Ok(Some(duration)),
         _ => refuse(place(), "must be more than 0 seconds"),
     }
 }
 
-/// Rejects a NUL: the system ends arguments and variables there, so the text cannot be passed on.
+/// Rejects NUL characters: the system terminates arguments and variables with NUL.
 pub(crate) fn without_nul(text: &str, place: impl Fn() -> Place) -> Checked<String> {
     if text.contains('\0') {
         refuse(place(), "must not contain a NUL character")
@@ -140,9 +139,9 @@ pub(crate) fn without_nul(text: &str, place: impl Fn() -> Place) -> Checked<Stri
     }
 }
 
-/// Rejects a value for its type.
+/// Rejects a value because of its type.
 pub(crate) fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checked<T> {
-    // The error names only the type: a misplaced value may be a secret.
+    // The error contains only the type, because a misplaced value may be a secret.
     let found = match found {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -154,7 +153,6 @@ pub(crate) fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checke
     refuse(place, format!("must be {expected}, not {found}"))
 }
 
-/// Rejects a value.
 pub(crate) fn refuse<T>(place: Place, problem: impl Into<String>) -> Checked<T> {
     Err(Violation { place, problem: problem.into() })
 }

@@ -1,5 +1,5 @@
-//! `<workspace>/.subagent/controller.json`: which controller a workspace last had. A hint only: it holds no secret,
-//! proves no ownership, and whoever reads it asks the daemon.
+//! `<workspace>/.subagent/controller.json`: the last controller of a workspace. The file is a hint: it
+//! holds no secret and proves no ownership. A reader must ask the daemon.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
@@ -14,26 +14,27 @@ use crate::error::ConfigError;
 use crate::markers::{CONTROLLER_FILE, DOT_SUBAGENT};
 use crate::write::{self, Replace};
 
-/// A hint has some hundred bytes; what is larger is something else.
+/// Maximum size of a hint in bytes. A real one has a few hundred.
 const MOST_BYTES: u64 = 64 * 1024;
 
 /// The content of the hint file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControllerHint {
-    /// Id of the controller; the only thing that is used on reading.
+    /// Id of the controller; the only field that is read back.
     pub controller_id: String,
-    /// Its label.
+    /// Label of the controller.
     pub label: String,
-    /// The workspace that it belongs to.
+    /// Key of the workspace.
     pub workspace_key: String,
 }
 
-/// Where the hint of a workspace lives.
+/// The path of a workspace's hint.
 pub fn path(workspace_root: &Path) -> PathBuf {
     workspace_root.join(DOT_SUBAGENT).join(CONTROLLER_FILE)
 }
 
-/// The controller id of a workspace's hint. A missing, unreadable, malformed or much too large file is no hint.
+/// Returns the controller id in a workspace's hint. A missing, unreadable, malformed or oversized file
+/// gives `None`.
 pub fn read_controller_id(workspace_root: &Path) -> Option<String> {
     let bytes = read(&path(workspace_root)).ok()?;
     let document: Value = serde_json::from_slice(&bytes).ok()?;
@@ -41,7 +42,7 @@ pub fn read_controller_id(workspace_root: &Path) -> Option<String> {
     Some(id.to_owned()).filter(|id| !id.is_empty())
 }
 
-/// At most one byte more than a hint may have, which is no JSON any more. A pipe of that name holds nobody up.
+/// Reads at most one byte more than the limit; a truncated hint is not valid JSON. A pipe does not block.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
     let mut bytes = Vec::new();
@@ -54,8 +55,8 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes the hint of a workspace, readable by its owner alone, and returns its path. The workspace must exist. What
-/// has the name of the file is replaced; a folder only if it is empty.
+/// Writes the hint of a workspace with mode 0600 and returns its path. The workspace must exist. An
+/// existing file is replaced; an existing folder of this name only if it is empty.
 pub fn write(workspace_root: &Path, hint: &ControllerHint) -> Result<PathBuf, ConfigError> {
     let path = path(workspace_root);
     let document = json!({
@@ -64,7 +65,7 @@ pub fn write(workspace_root: &Path, hint: &ControllerHint) -> Result<PathBuf, Co
         "label": hint.label,
         "workspaceKey": hint.workspace_key,
     });
-    // The alternate form of a JSON value is the pretty one, indented by two spaces.
+    // The alternate form (`#`) pretty-prints JSON with two spaces.
     let text = format!("{document:#}\n");
     let place = || write::atomically(&path, text.as_bytes(), 0o600, Replace::Yes);
     let placed = make_folder(&workspace_root.join(DOT_SUBAGENT)).and_then(|()| match place() {

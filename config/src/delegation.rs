@@ -1,6 +1,6 @@
-//! Whether agents may give tasks to other agents, and how many: the key `delegation`. Pure.
+//! Whether agents may delegate tasks, and the limits for it: the key `delegation`. Pure.
 //!
-//! A key that is not known is refused here: a limit that is written down wrong must not be another one.
+//! Unknown keys are errors: a misspelled limit must not be ignored.
 
 use serde_json::{Map, Value};
 use subagent_protocol::delegation::{MAX_LIMITS, TaskLimits};
@@ -11,7 +11,7 @@ use crate::error::Place;
 const KEY: &str = "delegation";
 const KEYS: [&str; 5] = ["maxDepth", "maxActive", "maxTasks", "taskTtlHours", "resultMaxTokens"];
 
-/// What the config says; none if workers may not delegate by themselves.
+/// Reads the key; `None` if workers may not delegate.
 pub(crate) fn delegation(root: &Map<String, Value>) -> Checked<Option<TaskLimits>> {
     let given = match root.get(KEY) {
         None | Some(Value::Null | Value::Bool(false)) => return Ok(None),

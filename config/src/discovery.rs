@@ -1,4 +1,4 @@
-//! Which config file a command uses, and loading it.
+//! Finds and loads the config files of a command.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,21 +12,21 @@ use crate::model::Config;
 use crate::policy::Rule;
 use crate::{builtin, file, layers, paths, workspace};
 
-/// Why a config file is the one.
+/// The rule that selected a config file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigSource {
-    /// `--config`.
+    /// The flag `--config` names it.
     Flag,
-    /// `SUBAGENT_CONFIG`.
+    /// The variable `SUBAGENT_CONFIG` names it.
     Variable,
-    /// `.subagent/config.yaml` of a folder.
+    /// `.subagent/config.yaml` of the working folder or a parent.
     Project,
     /// `~/.config/subagent/config.yaml`, whether it exists or not.
     User,
 }
 
 impl ConfigSource {
-    /// The word for it.
+    /// The word in output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -38,12 +38,12 @@ impl ConfigSource {
     }
 }
 
-/// One of the files that a config is made of.
+/// One layer of a config.
 #[derive(Clone, PartialEq)]
 pub struct ConfigFile {
     /// The file, absolute and without symbolic links.
     pub path: PathBuf,
-    /// Why it counts.
+    /// The rule that selected it.
     pub source: ConfigSource,
     pub(crate) text: String,
     pub(crate) document: Value,
@@ -51,39 +51,39 @@ pub struct ConfigFile {
 
 impl fmt::Debug for ConfigFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What the file says may be secret.
+        // The document may contain secrets.
         write!(f, "{} {}", self.source.as_str(), self.path.display())
     }
 }
 
-/// The rules of the user's own file, below those of a project.
+/// The permission rules of the user file below a project file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserRules {
-    /// The file.
+    /// The path of the user file.
     pub path: PathBuf,
-    /// Its rules.
+    /// The rules of the user file.
     pub rules: Vec<Rule>,
 }
 
-/// A config and where it is from.
+/// A config with its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedConfig {
-    /// What the files and the built-in launchers say together. Rules and hooks are those of `path` alone.
+    /// The merged config of all layers. Rules and hooks come from `path` alone.
     pub config: Config,
-    /// The uppermost file, absolute and without symbolic links as far as it exists.
+    /// The file of highest precedence, absolute and without symbolic links as far as it exists.
     pub path: PathBuf,
-    /// Why it is this one.
+    /// The rule that selected `path`.
     pub source: ConfigSource,
-    /// Whether there was a file.
+    /// Whether a file exists at `path`.
     pub loaded: bool,
-    /// All files, the lowest first.
+    /// The files in ascending order of precedence.
     pub files: Vec<ConfigFile>,
-    /// Rules of the user's own file where a project's file counts over it.
+    /// The rules of the user file, if a project file takes precedence over it.
     pub user_rules: Option<UserRules>,
 }
 
 impl LoadedConfig {
-    /// What is known without any file.
+    /// Returns the config without any file.
     #[must_use]
     pub fn built_in(env: &Environment) -> Self {
         Self {
@@ -96,13 +96,13 @@ impl LoadedConfig {
         }
     }
 
-    /// The file that says this of a launcher; none if it is built in.
+    /// Returns the file that defines this launcher; `None` if it is built in.
     #[must_use]
     pub fn file_of_launcher(&self, name: &str) -> Option<&ConfigFile> {
         self.files.iter().rev().find(|file| !file.document["launchers"][name].is_null())
     }
 
-    /// The user's own file, where a project's counts over it.
+    /// Returns the user file, if a project file takes precedence over it.
     #[must_use]
     pub fn user_file(&self) -> Option<&Path> {
         let [user, _] = self.files.as_slice() else { return None };
@@ -110,11 +110,13 @@ impl LoadedConfig {
     }
 }
 
-/// Finds and loads the config of a command: `--config` > `SUBAGENT_CONFIG` > the nearest `.subagent/config.yaml` from
-/// `--cwd` (or else the caller's working directory) upward over `~/.config/subagent/config.yaml`. A file that was named
-/// counts alone. The built-in launchers are below all of them.
+/// Finds and loads the config of a command. The order of precedence is `--config`, `SUBAGENT_CONFIG`, the
+/// nearest `.subagent/config.yaml` upward from `--cwd` (default: the caller's working directory), then
+/// `~/.config/subagent/config.yaml`. Only a project file is merged over the user file. Built-in launchers
+/// are the lowest layer.
 ///
-/// A file that was named must exist (`CONFIG_PARSE_ERROR`).
+/// # Errors
+/// `CONFIG_PARSE_ERROR`, also if a file of `--config` or `SUBAGENT_CONFIG` does not exist.
 pub fn load(
     config_flag: Option<&Path>,
     typed_cwd: Option<&Path>,
@@ -125,7 +127,7 @@ pub fn load(
     load_by(file::load, path, source, below, env)
 }
 
-/// The files that count for a command, the lowest first.
+/// Returns the files of a command, in ascending order of precedence.
 pub(crate) fn files(
     config_flag: Option<&Path>,
     typed_cwd: Option<&Path>,
@@ -143,11 +145,11 @@ pub(crate) fn files(
     Ok(files)
 }
 
-/// The same of regular files alone: a pipe or a device in the place of the file must not hold up its reader. `user` is
-/// the user's own file if `config` is that of a project over it.
+/// Loads the same config from known paths. Only regular files are read, because a pipe or a device would
+/// block the daemon. `user` is the user file below a project's `config`.
 ///
 /// # Errors
-/// As [`load`].
+/// Those of [`load`].
 pub fn load_regular(
     config: Option<&Path>,
     user: Option<&Path>,
@@ -197,11 +199,11 @@ fn load_by(
     Ok(loaded)
 }
 
-/// The config of a project over the user's.
+/// Merges the config of a project over the user's.
 fn over(project: Config, loaded: &LoadedConfig, user: &Config) -> Result<Config, ConfigError> {
     let documents: Vec<&Value> = loaded.files.iter().map(|file| &file.document).collect();
     let (mut merged, _) = layers::merge(&documents, Some(0));
-    // These are not of the document alone: they know their places in their files.
+    // These keys are not merged, because they carry positions in their files.
     for key in ["permissions", "hooks", "notify"] {
         merged.as_object_mut().map(|merged| merged.remove(key));
     }
@@ -214,7 +216,7 @@ fn over(project: Config, loaded: &LoadedConfig, user: &Config) -> Result<Config,
     })
 }
 
-/// The path of the config file of a command, whether it exists or not.
+/// Returns the path of a command's config file, which may not exist.
 pub fn locate(
     config_flag: Option<&Path>,
     typed_cwd: Option<&Path>,
@@ -231,21 +233,21 @@ pub fn locate(
     if let Some(folder) = markers::nearest(&start, std::slice::from_ref(&marker)) {
         return Ok((paths::resolve_absolute(&folder.join(marker)), ConfigSource::Project));
     }
-    // Without a home there is no such file; what is shown then is the name that it would have.
+    // Without a home, the path is shown with `~`.
     let path = user_path(env).unwrap_or_else(|| Path::new("~").join(USER_CONFIG).join(CONFIG_FILE));
     Ok((path, ConfigSource::User))
 }
 
 const USER_CONFIG: &str = ".config/subagent";
 
-/// The user's own config file, `~/.config/subagent/config.yaml`, whether it exists or not; none without a home.
+/// Returns `~/.config/subagent/config.yaml`, which may not exist; `None` without a home.
 #[must_use]
 pub fn user_path(env: &Environment) -> Option<PathBuf> {
     let home = env.home.as_ref()?;
     Some(paths::resolve_absolute(&home.join(USER_CONFIG).join(CONFIG_FILE)))
 }
 
-/// What `SUBAGENT_CONFIG` names.
+/// The path in `SUBAGENT_CONFIG`.
 pub(crate) fn variable_path(env: &Environment) -> Option<PathBuf> {
     env.var("SUBAGENT_CONFIG").map(|path| paths::resolve(Path::new(path), env))
 }
@@ -269,7 +271,8 @@ mod tests {
     }
 
     impl Place {
-        /// Folders `home`, `ws/sub` and `other`; each of these files is a config whose only launcher is its path.
+        /// Creates the folders `home`, `ws/sub` and `other`. Each config file has one launcher, named by
+        /// its path.
         fn new(files: &[&str]) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let base = dir.path().canonicalize().unwrap();
@@ -357,19 +360,19 @@ mod tests {
         assert_eq!(found.user_file(), Some(place.base.join(USER).as_path()));
         let file = |name: &str| found.file_of_launcher(name).map(|file| file.source);
         assert_eq!((file("codex"), file("kiro")), (Some(ConfigSource::User), None));
-        // The same again for tasks, by the paths alone.
+        // Tasks load the same config by its paths.
         let again = load_regular(Some(&found.path), found.user_file(), &place.env("")).unwrap();
         assert_eq!(again, found);
-        // A file that was named counts alone.
+        // A file of `--config` is not merged with others.
         let alone = load(Some(&found.path), None, &place.env("")).unwrap();
         assert_eq!((alone.config.budgets.worker.turns, alone.user_rules), (Some(9), None));
-        // A launcher of the project is not mixed with the user's.
+        // A project's launcher replaces the user's as a whole.
         write(project, "launchers: {codex: {env: {URL: x}}}");
         let found = load(None, None, &place.env("")).unwrap();
         let codex = &found.config.launchers["codex"];
         assert_eq!(codex.command, "npx");
         assert!(codex.env.keys().eq(["URL"]), "{:?}", codex.env.keys());
-        // The user's own file must be right, too.
+        // An invalid user file is an error too.
         write(USER, "launchers: 7");
         assert_eq!(
             load(None, None, &place.env("")).unwrap_err().details()["path"],

@@ -1,17 +1,17 @@
-//! The reference in the documentation is about this program: its example is accepted, and every key in it is known.
+//! Tests that docs/config.md matches the program: its example is valid and contains every known key.
 
 use serde_json::{Map, Value, json};
 
 use crate::{syntax, validate};
 
-/// The one YAML block of the reference.
+/// The YAML block of docs/config.md.
 fn example() -> Value {
     let text = include_str!("../../docs/config.md");
     let (_, block) = text.split_once("```yaml\n").unwrap();
     syntax::parse(block.split_once("```").unwrap().0).unwrap()
 }
 
-/// All keys that mean something, by the path to them; `*` is a name that the user chose.
+/// All known keys by path; `*` is a user-defined name.
 const KEYS: &[&str] = &[
     "launchers",
     "launchers.*.backend",
@@ -92,7 +92,7 @@ const KEYS: &[&str] = &[
     "defaults.isolation",
 ];
 
-/// The value at a path; `*` is the first entry.
+/// Returns the value at a path; `*` selects the first entry.
 fn at<'a>(document: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     path.split('.').try_fold(document, |value, key| {
         let object: &mut Map<String, Value> = value.as_object_mut()?;
@@ -110,7 +110,7 @@ fn the_example_is_accepted_and_complete() {
 
 #[test]
 fn every_key_of_the_example_is_known() {
-    // What is known is refused when its type is wrong; an unknown key would be ignored.
+    // A known key is an error with the wrong type; an unknown key would be ignored.
     for path in KEYS {
         let mut document = example();
         *at(&mut document, path).unwrap() = json!([{"no": "such value"}]);

@@ -1,4 +1,5 @@
-//! The caller's environment as a value, and what of it an agent inherits. Pure: nothing here looks at this process.
+//! The caller's environment as a value, and the part that an agent inherits. Pure: it never reads this
+//! process's own.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -6,12 +7,12 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What a command knows of its caller: variables, working directory, home.
+/// Variables, working directory and home of the caller.
 ///
-/// `Debug` shows the variables' names alone: their values may be secrets, and debug output ends up in logs.
+/// `Debug` shows only the names of variables: values may be secrets, and debug output goes to logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Environment {
-    /// The caller's variables.
+    /// The caller's variables, without a filter.
     pub vars: BTreeMap<OsString, OsString>,
     /// The caller's working directory, absolute.
     pub cwd: PathBuf,
@@ -20,21 +21,22 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// From variables and an absolute working directory. In a program: `std::env::vars_os()`, `current_dir()`.
+    /// Creates it from variables and an absolute working directory; see `std::env::vars_os()` and
+    /// `current_dir()`.
     pub fn new(vars: impl IntoIterator<Item = (OsString, OsString)>, cwd: impl Into<PathBuf>) -> Self {
         let vars: BTreeMap<_, _> = vars.into_iter().collect();
         let home = vars.get(OsStr::new("HOME")).map(PathBuf::from).filter(|home| home.is_absolute());
         Self { vars, cwd: cwd.into(), home }
     }
 
-    /// Takes this home (for example [`account_home`]) if `HOME` gave none.
+    /// Sets the home (for example [`account_home`]) if `HOME` gave none.
     #[must_use]
     pub fn or_home(mut self, fallback: impl FnOnce() -> Option<PathBuf>) -> Self {
         self.home = self.home.or_else(fallback);
         self
     }
 
-    /// A variable; empty counts as unset.
+    /// Returns a variable; an empty one counts as unset.
     pub fn var(&self, name: &str) -> Option<&OsStr> {
         self.vars.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
@@ -51,17 +53,18 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// The home directory of the account that this process runs as, from the user database.
+/// Returns the home directory of the process's account from the user database.
 pub fn account_home() -> Option<PathBuf> {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten()?;
     Some(user.dir).filter(|home| home.is_absolute())
 }
 
-/// The environment of an agent: the caller's variables without those that are about the caller itself, `PWD` set to
-/// the worker's working directory, and the launcher's `env` over all of it. Sorted by name, each name once.
+/// Returns the environment of an agent: the caller's variables without process-specific ones, `PWD` set to
+/// the worker's directory, then the launcher's `env`. Sorted by name; names are unique.
 ///
-/// What is removed: `SUBAGENT_*` (the owner's token is there), what systemd says to one process alone
-/// (`NOTIFY_SOCKET`, `LISTEN_*`, `INVOCATION_ID`, `JOURNAL_STREAM`), and a shell's notes (`_`, `SHLVL`, `OLDPWD`).
+/// Removed are `SUBAGENT_*` (includes the owner's token), systemd's variables for one process
+/// (`NOTIFY_SOCKET`, `LISTEN_*`, `INVOCATION_ID`, `JOURNAL_STREAM`), and those of a shell (`_`, `SHLVL`,
+/// `OLDPWD`).
 pub fn inherited_environment(
     caller: impl IntoIterator<Item = (OsString, OsString)>,
     launcher_env: &BTreeMap<String, String>,
@@ -74,7 +77,7 @@ pub fn inherited_environment(
     vars.into_iter().collect()
 }
 
-/// Whether a variable is about more than the process that has it, so that what that process starts may have it too.
+/// Whether child processes may inherit a variable: it is not about the process itself.
 pub fn passes_on(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     let about_caller = matches!(
@@ -84,7 +87,7 @@ pub fn passes_on(name: &OsStr) -> bool {
     !about_caller && !bytes.starts_with(b"SUBAGENT_") && !bytes.starts_with(b"LISTEN_")
 }
 
-/// The variables that are settings of the daemon. Every process that starts one hands them on.
+/// The variables that configure the daemon. Every process that starts a daemon passes them on.
 pub const DAEMON_SETTINGS: [&str; 7] = [
     "SUBAGENT_LOG",
     NO_AUTOSTART,
@@ -95,7 +98,7 @@ pub const DAEMON_SETTINGS: [&str; 7] = [
     "SUBAGENT_SABOTAGE",
 ];
 
-/// Forbids to start a daemon that was not asked for.
+/// Disables the automatic start of the daemon.
 pub const NO_AUTOSTART: &str = "SUBAGENT_NO_AUTOSTART";
 
 #[cfg(test)]

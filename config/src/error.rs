@@ -1,5 +1,5 @@
-//! Every way in which this crate can fail: one variant per failed operation, with the contract's code and details.
-//! It holds no wording for a terminal (hints, colours); the caller prints [`ConfigError::message`].
+//! All errors of this crate: one variant per failed operation, with its stable code and details. It
+//! contains no wording for a terminal (hints, colors); the caller prints [`ConfigError::message`].
 
 use std::fmt;
 use std::io;
@@ -11,122 +11,122 @@ use subagent_protocol::{Code, Error};
 use crate::known;
 use crate::policy::Position;
 
-/// A failure to find, read, understand or write what this crate is about. None of them is worth a blind retry.
+/// A failure to find, read, check or write a file of this crate. None of them is retryable.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// `--config` or `SUBAGENT_CONFIG` names a file that is not there.
+    /// `--config` or `SUBAGENT_CONFIG` names a missing file.
     #[error(
         "the config file {path} given by {origin} does not exist; correct the path, or create it with `subagent config init --path {path}`",
         path = path.display()
     )]
     ConfigMissing {
-        /// Absolute path that was asked for.
+        /// The absolute path of the missing file.
         path: PathBuf,
-        /// Who asked for it: `--config` or `SUBAGENT_CONFIG`.
+        /// The source of the path: `--config` or `SUBAGENT_CONFIG`.
         origin: &'static str,
     },
-    /// The config file exists and cannot be read.
+    /// The config file exists but is unreadable.
     #[error("cannot read the config file {}: {cause}", path.display())]
     ConfigUnreadable {
-        /// The file.
+        /// Path of the config file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: io::Error,
     },
     /// The config file is neither JSON nor YAML.
     #[error("{}{}: {problem}", path.display(), at(*line, *column))]
     ConfigSyntax {
-        /// The file.
+        /// Path of the config file.
         path: PathBuf,
-        /// What is wrong there.
+        /// The problem at this position.
         problem: String,
-        /// Line, counted from 1, where known.
+        /// Line from 1, if known.
         line: Option<u64>,
-        /// Column, counted from 1, where known.
+        /// Column from 1, if known.
         column: Option<u64>,
     },
-    /// The config file is well-formed, and a value in it is not acceptable.
+    /// The config file is well-formed but contains an invalid value.
     #[error("{}{}: {place} {problem}", path.display(), standing(*at))]
     ConfigInvalid {
-        /// The file.
+        /// Path of the config file.
         path: PathBuf,
-        /// Where in the document.
+        /// The place in the document.
         place: Place,
-        /// What is wrong there, as the end of a sentence that begins with the place.
+        /// The problem, worded to follow the place in a sentence.
         problem: String,
-        /// Where in the text, if it is a rule of `permissions` or a limit of `budgets`.
+        /// The position in the text, if it is known for this key.
         at: Option<Position>,
     },
-    /// `config init` would overwrite a file.
+    /// `config init` would overwrite an existing file.
     #[error("{} already exists; use --force to replace it, or --path to write elsewhere", path.display())]
     ConfigExists {
-        /// The file.
+        /// Path of the existing file.
         path: PathBuf,
     },
-    /// `config init` could not write its file.
+    /// `config init` failed to write its file.
     #[error("cannot write the config file {}: {cause}", path.display())]
     ConfigUnwritable {
-        /// The file.
+        /// Path of the config file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: io::Error,
     },
-    /// The user's config path is needed and no home directory is known.
+    /// The user's config path is needed, but the home directory is unknown.
     #[error("the home directory is unknown: set HOME, or name the file with --path")]
     HomeUnknown,
     /// `--scope` is neither `user` nor `project`.
     #[error("unknown scope `{scope}`; use `user` or `project`")]
     ScopeUnknown {
-        /// The text that was given.
+        /// The value of the option.
         scope: String,
     },
-    /// `--cwd` names no directory that can be entered.
+    /// `--cwd` is not an accessible directory.
     #[error("cannot use {} as working directory: {cause}", cwd.display())]
     CwdUnusable {
-        /// The path as resolved so far.
+        /// The path after resolution.
         cwd: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: io::Error,
     },
-    /// No workspace marker above the working directory.
+    /// The working directory and its parents have no workspace marker.
     #[error(
         "no workspace found in {} or above it (no .subagent folder with a config.yaml, controller.json or state in it, and no .git); go into a project, or name one with --cwd",
         cwd.display()
     )]
     WorkspaceRootNotFound {
-        /// Where the search began.
+        /// The folder where the search began.
         cwd: PathBuf,
     },
     /// The named launcher is not configured.
     #[error("launcher `{name}` is not configured; {}", known_launchers(known))]
     LauncherNotFound {
-        /// The name that was asked for.
+        /// The name that is not configured.
         name: String,
-        /// What is configured, sorted.
+        /// The configured names, sorted.
         known: Vec<String>,
     },
-    /// No launcher was named anywhere, and not exactly one agent is installed.
+    /// No launcher was named, and the number of installed agents is not one.
     #[error("no launcher was chosen: {}", not_chosen(installed, known))]
     LauncherNotChosen {
-        /// The launchers that can be started here, sorted.
+        /// The launchers whose agents are installed, sorted.
         installed: Vec<String>,
-        /// All launchers that are known.
+        /// The names of all launchers.
         known: Vec<String>,
     },
     /// The named role has no hint.
     #[error("role `{name}` has no hint in the config file; {}", known_names(known, "role"))]
     RoleHintNotFound {
-        /// The name that was asked for.
+        /// The name that has no hint.
         name: String,
-        /// What is configured, sorted.
+        /// The configured names, sorted.
         known: Vec<String>,
     },
     /// `controller.json` could not be written.
     #[error("cannot write the controller hint {}: {cause}", path.display())]
     ControllerHintUnwritable {
-        /// The file.
+        /// Path of the hint file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: io::Error,
     },
     /// The state directory cannot be created or written to.
@@ -135,54 +135,54 @@ pub enum ConfigError {
         state_dir.display()
     )]
     StateDirUnwritable {
-        /// The directory.
+        /// Path of the state directory.
         state_dir: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: io::Error,
     },
-    /// The state directory lies on a file system that cannot keep what the database and the locks promise.
+    /// The state directory is on a file system without reliable locks and shared memory.
     #[error(
         "the state directory {} is on {file_system}, where file locks and shared memory are not dependable; set SUBAGENT_STATE_DIR to a folder on a local disk",
         state_dir.display()
     )]
     StateDirUnsupportedFs {
-        /// The directory.
+        /// Path of the state directory.
         state_dir: PathBuf,
-        /// Name of the file system, for example `nfs`.
+        /// Name of the file system, such as `nfs`.
         file_system: &'static str,
     },
-    /// The socket directory is not safely ours.
+    /// Another user could control the socket directory.
     #[error("refusing to use the socket directory {}: {problem}", path.display())]
     RuntimeDirUnsafe {
-        /// The directory.
+        /// Path of the socket directory.
         path: PathBuf,
-        /// What is wrong with it and what to do.
+        /// The problem and its correction.
         problem: String,
     },
     /// The socket directory cannot be created or examined.
     #[error("cannot create the socket directory {}: {cause}", path.display())]
     RuntimeDirUnwritable {
-        /// The directory.
+        /// Path of the socket directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: io::Error,
     },
-    /// A socket path would not fit into the kernel's address structure.
+    /// A socket path exceeds the kernel's limit.
     #[error(
         "the socket path {} is longer than the {limit} bytes that the system allows; set XDG_RUNTIME_DIR to a shorter folder of yours",
         path.display()
     )]
     SocketPathTooLong {
-        /// The path that does not fit.
+        /// The path that is too long.
         path: PathBuf,
-        /// Most bytes that a path may have.
+        /// Maximum length in bytes.
         limit: usize,
     },
 }
 
 impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
-        // Each code is one of these; the message says what it is also without one.
+        // Every code of this crate parses. If one did not, the message would still explain the error.
         let code = Code::parse(error.code()).unwrap_or(Code::Internal);
         let mut of = Self::new(code, error.message());
         of.details = error.details();
@@ -194,7 +194,7 @@ impl From<ConfigError> for Error {
 }
 
 impl ConfigError {
-    /// The error of the system behind this one.
+    /// The error of the operating system, if there is one.
     fn cause(&self) -> Option<&io::Error> {
         match self {
             Self::ConfigUnreadable { cause, .. }
@@ -207,7 +207,7 @@ impl ConfigError {
         }
     }
 
-    /// The stable code of the error envelope.
+    /// The stable code for the error envelope.
     pub fn code(&self) -> &'static str {
         match self {
             Self::ConfigMissing { .. }
@@ -229,12 +229,12 @@ impl ConfigError {
         }
     }
 
-    /// The whole message, cause included: the same text as `Display`.
+    /// The whole message including the cause, as `Display` prints it.
     pub fn message(&self) -> String {
         self.to_string()
     }
 
-    /// The `details` of the error envelope; empty where there are none.
+    /// The `details` for the error envelope; may be empty.
     pub fn details(&self) -> Map<String, Value> {
         let mut details = Map::new();
         let mut put = |key: &str, value: Value| details.insert(key.to_owned(), value);
@@ -282,7 +282,7 @@ impl ConfigError {
             Self::WorkspaceRootNotFound { cwd } => {
                 put("cwd", text(cwd));
             }
-            // Both keys: `launcher show` and `launcher probe` of older versions named it differently.
+            // Older versions of `launcher show` and `launcher probe` use different keys.
             Self::LauncherNotFound { name, .. } => {
                 put("name", name.as_str().into());
                 put("launcher", name.as_str().into());
@@ -311,48 +311,48 @@ impl ConfigError {
     }
 }
 
-/// Where in a config document something is wrong.
+/// A place in a config document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A value of the wrong type, by its dotted path; `root` is the document itself.
+    /// A value by its dotted path; `root` is the document.
     Field(String),
     /// An element of a list.
     Element {
         /// Path of the list.
         field: String,
-        /// Position, counted from 0.
+        /// Index of the element from 0.
         index: usize,
     },
     /// An entry of a mapping whose keys the user chooses.
     Entry {
         /// Path of the mapping.
         field: String,
-        /// The key.
+        /// Key of the entry.
         key: String,
     },
     /// The `command` of a launcher.
     Command {
-        /// The launcher's name.
+        /// Name of the launcher.
         launcher: String,
     },
     /// A text field of a role hint.
     Hint {
-        /// The role's name.
+        /// Name of the role.
         role: String,
         /// The key inside the hint.
         key: &'static str,
     },
     /// One of a role hint's skills.
     Skill {
-        /// The role's name.
+        /// Name of the role.
         role: String,
-        /// Position, counted from 0.
+        /// Index of the skill from 0.
         index: usize,
     },
 }
 
 impl Place {
-    /// The same place, with other words for what is in the file.
+    /// Translates the paths of a place to those of another kind of file.
     pub(crate) fn map(self, words: impl Fn(String) -> String) -> Self {
         match self {
             Self::Field(field) => Self::Field(words(field)),
@@ -426,7 +426,7 @@ fn known_launchers(known: &[String]) -> String {
 }
 
 fn names_of(known: &[String]) -> String {
-    // Those of files come first: they are the caller's own.
+    // The user's own names come before the built-in ones.
     let (built_in, own): (Vec<&str>, Vec<&str>) =
         known.iter().map(String::as_str).partition(|name| known::NAMES.contains(name));
     format!("known: {}", [own, built_in].concat().join(", "))

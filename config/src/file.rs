@@ -1,4 +1,4 @@
-//! Reads one config file from disk: bytes to text to value to [`Config`], every failure with the file's path.
+//! Reads one config file into a [`Config`]. Every error contains the path of the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -18,51 +18,50 @@ use crate::hooks::FileHooks;
 use crate::model::Config;
 use crate::{budgets, hooks, notify, policy, regular, syntax, validate};
 
-/// Largest config file that is read, in bytes. It is written by hand; what is larger is another file.
+/// Maximum size of a config file in bytes.
 pub const MAX_BYTES: u64 = 1024 * 1024;
 
-/// How long the writer of a pipe may take before each piece, in seconds.
+/// Maximum time between two writes into a pipe, in seconds.
 const PIPE_SECONDS: u16 = 10;
 
-/// How many bytes of a file's own words an error quotes at one place.
+/// Maximum length of quoted file content in bytes.
 const MOST_QUOTED: usize = 400;
 
-/// A config file as it was written.
 pub(crate) struct Written {
-    /// Its text.
     pub(crate) text: String,
-    /// What the text says, not checked.
+    /// The parsed document, unchecked.
     pub(crate) document: Value,
 }
 
 /// Reads a config file. A pipe is read to its end, so that process substitution works.
 ///
-/// Everything that can go wrong, a missing file included, is a `CONFIG_PARSE_ERROR`.
+/// # Errors
+/// `CONFIG_PARSE_ERROR` for every failure, including a missing file.
 pub(crate) fn load(path: &Path) -> Result<Written, ConfigError> {
     let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
     written(path, read(path).map_err(unreadable)?)
 }
 
-/// The same of a regular file alone, for who must not be held up by whoever writes into a pipe.
+/// Reads a config file if it is regular, because a pipe could block the daemon.
 pub(crate) fn load_regular(path: &Path) -> Result<Written, ConfigError> {
     let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
     written(path, regular::open_to_read(path).and_then(all_of).map_err(unreadable)?)
 }
 
-/// Reads a file of another shape in the same way.
+/// Reads a file with another schema in the same way.
 pub(crate) fn load_with<T>(path: &Path, check: impl FnOnce(&Value) -> Checked<T>) -> Result<T, ConfigError> {
     let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
     let bytes = read(path).map_err(unreadable)?;
     parse_with(path, &bytes, check)
 }
 
-/// Checks the bytes of a config file; `path` only serves the error.
+/// Checks the bytes of a config file. `path` appears only in errors.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
     let Written { text, document } = written(path, bytes.to_vec())?;
     check(path, &text, &document)
 }
 
-/// Checks a document that was read from this text.
+/// Checks a document that was parsed from `text`.
 pub(crate) fn check(path: &Path, text: &str, document: &Value) -> Result<Config, ConfigError> {
     let mut config = located(path, text, validate::config(document))?;
     if let Some(rules) = config.permissions.take() {
@@ -73,7 +72,7 @@ pub(crate) fn check(path: &Path, text: &str, document: &Value) -> Result<Config,
     Ok(config)
 }
 
-/// Puts places and the file's hash to hooks that were read from these bytes.
+/// Adds positions and the file's hash to hooks that were parsed from `bytes`.
 fn place_hooks(hooks: &mut FileHooks, bytes: &[u8]) {
     if !hooks.entries.is_empty() {
         hooks.locate(&keys::of(str::from_utf8(bytes).unwrap_or_default()));
@@ -81,7 +80,7 @@ fn place_hooks(hooks: &mut FileHooks, bytes: &[u8]) {
     }
 }
 
-/// Reads only the hooks of a config file; other keys of it are not checked.
+/// Reads only the hooks of a config file; other keys are not checked.
 pub(crate) fn load_hooks(path: &Path) -> Result<FileHooks, ConfigError> {
     let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
     let bytes = regular::open_to_read(path).and_then(all_of).map_err(unreadable)?;
@@ -120,7 +119,7 @@ fn written(path: &Path, bytes: Vec<u8>) -> Result<Written, ConfigError> {
     }
 }
 
-/// Says where in the text something is wrong.
+/// Adds the position in the text to a violation.
 fn located<T>(path: &Path, text: &str, checked: Checked<T>) -> Result<T, ConfigError> {
     checked.map_err(|found| ConfigError::ConfigInvalid {
         path: path.to_owned(),
@@ -134,7 +133,7 @@ fn located<T>(path: &Path, text: &str, checked: Checked<T>) -> Result<T, ConfigE
     })
 }
 
-/// What is in a file may be of any length; an error that quotes it is for people.
+/// Truncates text from a file, which can have any length.
 fn brief(mut text: String) -> String {
     if text.len() > MOST_QUOTED {
         text.truncate(text.floor_char_boundary(MOST_QUOTED));
@@ -144,7 +143,7 @@ fn brief(mut text: String) -> String {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // At once, also where nobody writes into a pipe.
+    // Opens without blocking, even for a pipe that has no writer.
     let mut file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK | O_NOCTTY).open(path)?;
     if file.metadata()?.is_file() {
         return all_of(file);
@@ -167,7 +166,7 @@ fn no_larger(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads what somebody writes into a pipe, as long as something comes.
+/// Reads a pipe until it ends or stays silent for `seconds`.
 fn read_pipe(pipe: &mut File, seconds: u16, bytes: &mut Vec<u8>) -> io::Result<()> {
     let most = usize::try_from(MAX_BYTES).unwrap_or(usize::MAX);
     let mut chunk = [0; 16 * 1024];

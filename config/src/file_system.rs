@@ -1,26 +1,26 @@
-//! Which file systems cannot keep a state dir. The one place in this crate that knows Linux from other systems.
+//! Detects file systems that cannot hold a state dir. Only this file of the crate is specific to Linux.
 
 use std::path::Path;
 
-/// The name of the file system below this existing path if it cannot be used: one over a network or passed through
-/// from elsewhere, where locks may not hold and shared memory (SQLite's WAL index) may not be shared. What cannot be
-/// examined counts as usable: the database and the locks fail with errors of their own.
+/// Returns the name of the file system of an existing path if it is unsuitable: network and pass-through
+/// file systems have unreliable locks and cannot share memory (SQLite's WAL index). A path that cannot be
+/// examined counts as usable: the database and the locks report their own errors.
 #[cfg(target_os = "linux")]
 pub(crate) fn unsupported(path: &Path) -> Option<&'static str> {
     let kind = nix::sys::statfs::statfs(path).ok()?.filesystem_type();
-    // The type's width and sign differ by platform; the number itself always has 32 bits.
+    // Type and sign differ by platform; the number always has 32 bits.
     let magic = u32::try_from(i128::from(kind.0) & 0xffff_ffff).ok()?;
     unsupported_name(magic)
 }
 
-/// Other systems have no such numbers, and nothing is refused there.
+/// Other systems have no such numbers. Nothing is refused there.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn unsupported(_path: &Path) -> Option<&'static str> {
     None
 }
 
-/// The numbers are those of `statfs(2)` and of the file systems' own headers. Everything else passes: local disks,
-/// tmpfs, overlayfs, eCryptfs.
+/// Numbers are from `statfs(2)` and the file systems' headers. All others pass: local disks, tmpfs,
+/// overlayfs, eCryptfs.
 #[cfg(target_os = "linux")]
 fn unsupported_name(magic: u32) -> Option<&'static str> {
     Some(match magic {

@@ -1,6 +1,6 @@
-//! `<state dir>/launchers/NAME.json`: what the agent of a launcher said of itself when it was last asked.
+//! `<state dir>/launchers/NAME.json`: the result of an agent's last ACP handshake, by launcher.
 //!
-//! A note only: whoever reads it learns what was true then. What cannot be read, or is about another command, is none.
+//! It is a cache: an unreadable file, or one for another command, counts as absent.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -15,18 +15,18 @@ use crate::write::{self, Replace};
 
 /// The folder in the state dir.
 pub const FOLDER: &str = "launchers";
-/// An agent that says more of itself gets no note: all notes are read to list the launchers.
+/// Maximum size of a cached handshake in bytes; `launcher list` reads all of them.
 const MOST_BYTES: usize = 1024 * 1024;
-/// A longer name of a launcher gets no file.
+/// Maximum length of a launcher name in bytes; longer names are not cached.
 const MOST_NAME_BYTES: usize = 100;
 
-/// Where the note about a launcher lies; `None` for a name that no file can have.
+/// Returns the path of a launcher's cached handshake; `None` if the name is unsuitable for a file.
 #[must_use]
 pub fn path(state_dir: &Path, name: &str) -> Option<PathBuf> {
     if name.is_empty() || name.len() > MOST_NAME_BYTES {
         return None;
     }
-    // Names are free words: what could lead elsewhere, or be hidden, is spelled out; at most 300 bytes never come up.
+    // Names are free text. Characters that could leave the folder or hide the file are escaped.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let mut file = String::new();
     for byte in name.bytes() {
@@ -36,11 +36,11 @@ pub fn path(state_dir: &Path, name: &str) -> Option<PathBuf> {
             file.push_str(&format!("%{byte:02x}"));
         }
     }
-    // A name in the system has 255 bytes at most.
+    // A file name has at most 255 bytes.
     (file.len() <= 240).then(|| state_dir.join(FOLDER).join(format!("{file}.json")))
 }
 
-/// What is noted of a launcher as it is configured now.
+/// Returns the cached handshake if the launcher's command is unchanged.
 #[must_use]
 pub fn read(state_dir: &Path, name: &str, launcher: &Launcher) -> Option<Value> {
     let bytes = regular::read(&path(state_dir, name)?).ok()?;
@@ -49,10 +49,10 @@ pub fn read(state_dir: &Path, name: &str, launcher: &Launcher) -> Option<Value> 
     same.then(|| note["handshake"].take()).filter(Value::is_object)
 }
 
-/// Notes it, readable by its owner alone. The state dir must exist.
+/// Writes the handshake with mode 0600. The state dir must exist.
 ///
 /// # Errors
-/// The system's; `InvalidFilename` for a name that no file can have; `FileTooLarge`.
+/// `InvalidFilename` for an unsuitable name, `FileTooLarge`, or the error of the system.
 pub fn write(state_dir: &Path, name: &str, launcher: &Launcher, handshake: &Value) -> io::Result<()> {
     let path = path(state_dir, name).ok_or(io::ErrorKind::InvalidFilename)?;
     let note = json!({
@@ -72,10 +72,10 @@ pub fn write(state_dir: &Path, name: &str, launcher: &Launcher, handshake: &Valu
     write::atomically(&path, text.as_bytes(), 0o600, Replace::Yes)
 }
 
-/// Forgets it: something has changed that it depends on.
+/// Deletes the cached handshake after a change that invalidates it.
 pub fn forget(state_dir: &Path, name: &str) {
     if let Some(path) = path(state_dir, name) {
-        // What is not there is forgotten.
+        // A missing file is not an error.
         let _ = std::fs::remove_file(path);
     }
 }

@@ -1,4 +1,4 @@
-//! How long an agent may be idle before it is ended: `idleTimeout` of a launcher, and `--idle-timeout`. Pure.
+//! The idle time after which an agent is stopped: `idleTimeout` of a launcher, and `--idle-timeout`. Pure.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 use crate::check::{Checked, LONGEST_SECONDS, mismatch, refuse};
 use crate::error::Place;
 
-/// What stands for no end at all.
+/// The word that disables the timeout.
 const NEVER: &str = "never";
-/// A shorter time would end an agent while somebody types.
+/// Minimum in seconds. A shorter time would stop an agent while the user types.
 const LEAST_SECONDS: f64 = 0.1;
 
-/// Reads `never`, a number of seconds, or one with a unit; `None` is never.
+/// Reads `never`, a number of seconds, or a number with a unit. `None` means never.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why the text is invalid.
 pub fn timeout(text: &str) -> Result<Option<Duration>, String> {
     let text = text.trim();
     if text == NEVER {
@@ -45,7 +45,7 @@ fn bounded(seconds: f64) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// The key `idleTimeout` of a launcher.
+/// Reads the key `idleTimeout` of a launcher.
 pub(crate) fn of_launcher(launcher: &Map<String, Value>, field: &str) -> Checked<Option<Duration>> {
     let place = || Place::Field(format!("{field}.idleTimeout"));
     let checked = match launcher.get("idleTimeout") {

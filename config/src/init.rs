@@ -1,4 +1,4 @@
-//! `config init`: which file, and writing the template there.
+//! `config init`: selects the file and writes the template.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -13,17 +13,18 @@ use crate::template::TEMPLATE;
 use crate::write::{Replace, atomically};
 use crate::{discovery, paths, workspace};
 
-/// For whom a config file is.
+/// The projects to which a config file applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// All projects of this user.
     User,
-    /// One project.
+    /// Only the project of this folder.
     Project,
 }
 
 impl Scope {
-    /// From `--scope`: `user` or `project`, in any case, blanks around it ignored; else `INVALID_ARGUMENT`.
+    /// Parses `--scope`: `user` or `project`. Case and surrounding blanks are ignored. Else
+    /// `INVALID_ARGUMENT`.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         match text.trim().to_lowercase().as_str() {
             "user" => Ok(Self::User),
@@ -32,7 +33,7 @@ impl Scope {
         }
     }
 
-    /// The word for it.
+    /// The word in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -41,28 +42,29 @@ impl Scope {
     }
 }
 
-/// What to do with a file that is there already.
+/// The action for an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// Fail with `CONFIG_ALREADY_EXISTS`.
+    /// Fail with `CONFIG_ALREADY_EXISTS` (default).
     Keep,
-    /// Overwrite it (`--force`).
+    /// Overwrite the file (`--force`).
     Replace,
 }
 
-/// What `config init` did.
+/// The result of `config init`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Initialized {
     /// The file, absolute and without symbolic links.
     pub path: PathBuf,
-    /// The scope that was asked for.
+    /// The scope of the request.
     pub scope: Scope,
-    /// Whether there was a file before.
+    /// Whether a file existed before.
     pub overwritten: bool,
 }
 
-/// The file that `config init` writes: `--path`, else for a project `.subagent/config.yaml` in exactly `--cwd` (or the
-/// caller's working directory), else for the user `SUBAGENT_CONFIG` or `~/.config/subagent/config.yaml`.
+/// Returns the file for `config init`: `--path`; else for a project `.subagent/config.yaml` in exactly
+/// `--cwd` (default: the caller's working directory); else for the user `SUBAGENT_CONFIG` or
+/// `~/.config/subagent/config.yaml`.
 pub fn target(
     path: Option<&Path>,
     scope: Scope,
@@ -83,18 +85,18 @@ pub fn target(
     }
 }
 
-/// Writes the template to a [`target`], parents included, at once or not at all. A replaced file's permissions stay,
-/// and so does a link: what it leads to is written.
+/// Writes the template to a [`target`] atomically and creates its parents. A replaced file keeps its
+/// permissions. If the file is a symbolic link, its target is written.
 pub fn init(path: PathBuf, scope: Scope, existing: Existing) -> Result<Initialized, ConfigError> {
     write(path, scope, existing, TEMPLATE)
 }
 
-/// The template without the launchers that are built in, and with this default launcher.
+/// Returns the template with this default launcher and without the built-in launchers.
 #[must_use]
 pub fn with_default(launcher: &str) -> String {
     const AFTER_LAUNCHERS: &str = "# What agents may do without asking you";
     let rest = TEMPLATE.find(AFTER_LAUNCHERS).and_then(|at| TEMPLATE.get(at..)).unwrap_or_default();
-    // A JSON text is a YAML text, and quotes every name.
+    // JSON is valid YAML, and quotes every name.
     let named = format!("  launcher: {}\n", Value::from(launcher));
     format!(
         "# Configuration of subagent; `subagent config show --origin` shows what counts, `subagent config check` problems.\n\
@@ -103,7 +105,7 @@ pub fn with_default(launcher: &str) -> String {
     )
 }
 
-/// The same with another text.
+/// Writes another text in the same way.
 pub fn write(
     mut path: PathBuf,
     scope: Scope,
@@ -116,7 +118,7 @@ pub fn write(
             Err(cause) => return Err(ConfigError::ConfigUnwritable { path, cause }),
         };
     }
-    // Of the name itself: a link that leads nowhere is something of the user's too.
+    // Examines the link itself: a dangling link is also a file of the user.
     let before = path.symlink_metadata().ok();
     if before.is_some() && existing == Existing::Keep {
         return Err(ConfigError::ConfigExists { path });
@@ -135,7 +137,7 @@ pub fn write(
     }
     match atomically(&path, text.as_bytes(), mode, replace) {
         Ok(()) => Ok(Initialized { path, scope, overwritten: before.is_some() }),
-        // Somebody was quicker.
+        // Another process created the file first.
         Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Err(ConfigError::ConfigExists { path }),
         Err(cause) => Err(ConfigError::ConfigUnwritable { path, cause }),
     }

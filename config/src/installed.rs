@@ -1,4 +1,4 @@
-//! Whether the agent of a launcher is installed. Looks at files, starts nothing.
+//! Detects whether the agent of a launcher is installed. Reads files; must not start programs.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,19 +9,19 @@ use crate::error::ConfigError;
 use crate::launcher::{self, ResolvedLauncher};
 use crate::model::{Config, Launcher};
 
-/// Whether an agent can be started, and what has to be fetched for it.
+/// Whether an agent can be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Presence {
-    /// Its program is here.
+    /// Its program is installed.
     Available,
-    /// Only `npx` is here; it would fetch this package.
+    /// Only `npx` is installed; it would fetch this package.
     Fetchable(String),
-    /// Its program is not here.
+    /// Its program is not installed.
     Missing,
 }
 
 impl Presence {
-    /// The word for it.
+    /// The word in output.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Presence {
 pub struct Fetch {
     program: String,
     package: String,
-    /// Whether it is known that the package is not here.
+    /// Whether the package is known to be absent.
     is_missing: bool,
 }
 
@@ -48,7 +48,8 @@ impl fmt::Display for Fetch {
     }
 }
 
-/// What the program of this launcher fetches for a worker in `cwd`, as far as its command line says.
+/// Returns the package that the launcher's program fetches for a worker in `cwd`, as its command line
+/// shows.
 #[must_use]
 pub fn fetch(
     launcher: &Launcher,
@@ -70,7 +71,7 @@ pub fn fetch(
     Some(Fetch { program: program.to_owned(), package, is_missing })
 }
 
-/// Whether the agent of this launcher is installed for a worker in `cwd`.
+/// Returns whether the agent of this launcher is installed, for a worker in `cwd`.
 #[must_use]
 pub fn presence(launcher: &Launcher, resolved: &ResolvedLauncher, cwd: &Path, env: &Environment) -> Presence {
     let Some(program) = &resolved.exec_path else { return Presence::Missing };
@@ -86,7 +87,7 @@ pub fn presence(launcher: &Launcher, resolved: &ResolvedLauncher, cwd: &Path, en
     }
 }
 
-/// All launchers of a config, and whether their agents are installed.
+/// Returns all launchers of a config with their presence.
 #[must_use]
 pub fn all<'a>(config: &'a Config, cwd: &Path, env: &Environment) -> Vec<(&'a str, Presence)> {
     let of = |(name, launcher): (&'a String, &Launcher)| {
@@ -96,10 +97,10 @@ pub fn all<'a>(config: &'a Config, cwd: &Path, env: &Environment) -> Vec<(&'a st
     config.launchers.iter().map(of).collect()
 }
 
-/// The launcher that is taken where none is named: the only one that is installed, else the only one that can be fetched.
+/// Returns the launcher for a command that names none: the only installed one, else the only fetchable one.
 ///
 /// # Errors
-/// `LAUNCHER_NOT_FOUND` without details.
+/// `LAUNCHER_NOT_FOUND` with the installed launchers if there are several or none.
 pub fn only<'a>(config: &'a Config, cwd: &Path, env: &Environment) -> Result<&'a str, ConfigError> {
     let all = all(config, cwd, env);
     sole(all.iter().map(|(name, presence)| (*name, presence))).map_err(|several| {
@@ -110,10 +111,10 @@ pub fn only<'a>(config: &'a Config, cwd: &Path, env: &Environment) -> Result<&'a
     })
 }
 
-/// The only launcher that is installed, else the only one that can be fetched.
+/// Returns the only installed launcher, else the only fetchable one.
 ///
 /// # Errors
-/// Those between which a person has to choose; none if no agent can be started.
+/// The candidates of an ambiguous choice; empty if no agent can be started.
 pub fn sole<'a, 'p>(all: impl Iterator<Item = (&'a str, &'p Presence)>) -> Result<&'a str, Vec<&'a str>> {
     let (mut available, mut fetchable) = (Vec::new(), Vec::new());
     for (name, presence) in all {
@@ -130,7 +131,7 @@ pub fn sole<'a, 'p>(all: impl Iterator<Item = (&'a str, &'p Presence)>) -> Resul
     }
 }
 
-/// The package that `npx` runs, and the version that is asked for.
+/// Returns the package that `npx` runs, and its requested version.
 fn package(args: &[String]) -> Option<(&str, Option<&str>)> {
     let mut args = args.iter().map(String::as_str);
     let spec = loop {
@@ -145,14 +146,14 @@ fn package(args: &[String]) -> Option<(&str, Option<&str>)> {
     // The first character may be the `@` of a scope.
     let at = spec.char_indices().skip(1).find(|(_, char)| *char == '@').map(|(at, _)| at);
     let (name, version) = at.map_or((spec, None), |at| (&spec[..at], Some(&spec[at + 1..])));
-    // A path, an address or a repository is fetched in other ways.
+    // npm fetches paths, URLs and repositories in other ways.
     let is_name = !name.is_empty() && !name.starts_with(['.', '/']) && !name.contains([':', '\\']);
     (is_name && !name.contains("..")).then_some((name, version))
 }
 
-/// The package that `uvx` runs.
+/// Returns the package that `uvx` runs.
 fn uv_package(args: &[String]) -> Option<&str> {
-    /// Flags whose value is the next word.
+    /// Flags that take a value.
     const WITH_VALUE: &[&str] = &[
         "-p",
         "--python",
@@ -175,7 +176,8 @@ fn uv_package(args: &[String]) -> Option<&str> {
     }
 }
 
-/// Where `npx` finds packages without fetching them: above the folder, beside the programs of the PATH, in its cache.
+/// Returns where `npx` finds packages without a download: parent folders, folders beside the PATH, and its
+/// cache.
 fn folders(npx: &Path, path: &OsStr, cwd: &Path, env: &Environment) -> Vec<PathBuf> {
     const MODULES: &str = "node_modules";
     let mut found: Vec<PathBuf> = cwd.ancestors().map(|folder| folder.join(MODULES)).collect();
@@ -192,7 +194,7 @@ fn folders(npx: &Path, path: &OsStr, cwd: &Path, env: &Environment) -> Vec<PathB
     found
 }
 
-/// Whether a package is in this folder, in the version that is asked for. A range or a tag needs the registry.
+/// Whether a folder contains a package in the requested version. Ranges and tags need the registry.
 fn has(folder: &Path, version: Option<&str>) -> bool {
     let file = folder.join("package.json");
     match version {

@@ -1,5 +1,5 @@
-//! The names of the launchers that are known without a file. It depends on nothing: errors list them.
+//! The names of the built-in launchers. The module depends on nothing, because errors list these names.
 
-/// The names, sorted.
+/// Names of the built-in launchers, sorted.
 pub const NAMES: [&str; 7] =
     ["claude-code", "cline", "codex", "gemini", "github-copilot", "kiro", "opencode"];

@@ -1,4 +1,4 @@
-//! What program a launcher's command line means, here and now. Looks at the file system, starts nothing.
+//! Resolves a launcher's command line to a program. Reads the file system; must not start programs.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -10,19 +10,19 @@ use crate::environment::Environment;
 use crate::model::Launcher;
 use crate::paths;
 
-/// Where programs are searched when no `PATH` is set at all: what the system's own search does.
+/// The search path if `PATH` is unset, as the operating system uses it.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// A launcher taken apart and looked up.
+/// A launcher with its command line split and its program located.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedLauncher {
-    /// The launcher's name in the config file.
+    /// Name of the launcher in the config.
     pub name: String,
-    /// How to talk to it.
+    /// The protocol of the agent.
     pub backend_kind: String,
-    /// The command as configured.
+    /// The command line as configured.
     pub command: String,
-    /// The arguments as configured.
+    /// The additional arguments as configured.
     pub args: Vec<String>,
     /// The program: the first word of the command.
     pub effective_command: String,
@@ -32,34 +32,34 @@ pub struct ResolvedLauncher {
     pub command_was_tokenized: bool,
     /// Whether the program can be started.
     pub available: bool,
-    /// The program's real path, all symbolic links resolved: what to show.
+    /// The program's path without symbolic links, for display.
     pub resolved_path: Option<PathBuf>,
-    /// The program's absolute path with its own name: what to start. Version managers put links in the PATH whose
-    /// name decides what the program behind them does.
+    /// The program's absolute path with its own name, for execution. Version managers put links into the
+    /// PATH, and their program reads the name of the link.
     pub exec_path: Option<PathBuf>,
-    /// Names of the variables that the launcher sets, sorted.
+    /// Names of the launcher's variables, sorted.
     pub env_keys: Vec<String>,
-    /// Why it is not available.
+    /// The reason if the program is unavailable.
     pub problem: Option<LauncherProblem>,
 }
 
-/// Why a program cannot be started; `Display` is a whole sentence.
+/// The reason why a program cannot be started; `Display` gives a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LauncherProblem {
-    /// There is nothing at this path.
+    /// No file has this path.
     NoSuchFile(PathBuf),
-    /// No folder of the PATH has a program of this name.
+    /// No folder in the PATH contains the program.
     NotInPath {
-        /// The name.
+        /// Name of the program.
         command: String,
         /// The PATH that was searched.
         path: String,
     },
-    /// It is there, and this user may not execute it.
+    /// The user may not execute the file.
     NotExecutable(PathBuf),
-    /// It is a directory.
+    /// The path is a directory.
     IsDirectory(PathBuf),
-    /// It is a pipe, a socket or a device.
+    /// The path is a pipe, a socket or a device.
     NotAFile(PathBuf),
 }
 
@@ -79,10 +79,10 @@ impl fmt::Display for LauncherProblem {
     }
 }
 
-/// Takes a launcher's command apart and looks its program up as it would be started in `worker_cwd` (absolute).
+/// Splits a launcher's command and locates its program, for a start in `worker_cwd` (absolute).
 ///
-/// A command with a `/` is a path, relative to `worker_cwd`, `~` being the caller's home. Any other is searched in the
-/// PATH of the launcher's own `env`, else in the caller's.
+/// A command with a `/` is a path relative to `worker_cwd`; `~` is the caller's home. Any other command is
+/// searched in the PATH of the launcher's `env`, or else in the caller's.
 pub fn resolve(name: &str, launcher: &Launcher, worker_cwd: &Path, env: &Environment) -> ResolvedLauncher {
     let mut words = words(&launcher.command, worker_cwd, env);
     let command_was_tokenized = words.len() > 1;
@@ -109,14 +109,15 @@ pub fn resolve(name: &str, launcher: &Launcher, worker_cwd: &Path, env: &Environ
     }
 }
 
-/// The words of a command line, at least one. A line that no shell could split, or that as a whole is the path of a
-/// program (a folder's name may have spaces), is one word.
+/// Splits a command line into at least one word. The line stays one word if a shell could not split it, or
+/// if all of it is the path of a program (folder names may contain spaces).
 fn words(command: &str, worker_cwd: &Path, env: &Environment) -> Vec<String> {
     let whole = || vec![command.trim().to_owned()];
     if command.contains('/') && check(&at(command.trim(), worker_cwd, env)).is_ok() {
         return whole();
     }
-    // In a config file a `#` begins no comment. Nothing else here means what a NUL does, which no command can hold.
+    // `#` does not begin a comment in a config file. A NUL replaces it during the split, because no command
+    // contains one.
     match shell_words::split(&command.replace('#', "\0")) {
         Ok(words) if words.first().is_some_and(|first| !first.is_empty()) => {
             words.iter().map(|word| word.replace('\0', "#")).collect()
@@ -135,11 +136,11 @@ fn look_up(
     search(command, own, worker_cwd, env)
 }
 
-/// The program that a word means to a worker in `worker_cwd` whose whole environment is `env`, with the rules of
-/// [`resolve`].
+/// Locates a program with the rules of [`resolve`], for a worker in `worker_cwd` with the environment
+/// `env`.
 ///
 /// # Errors
-/// Why it cannot be started.
+/// The reason why the program cannot be started.
 pub fn find_program(command: &str, worker_cwd: &Path, env: &Environment) -> Result<PathBuf, LauncherProblem> {
     search(command, None, worker_cwd, env)
 }
@@ -156,7 +157,7 @@ fn search(
     let path = own_path.or_else(|| env.var("PATH")).unwrap_or(OsStr::new(DEFAULT_PATH));
     let mut problem = None;
     for folder in std::env::split_paths(path) {
-        // An empty or relative entry means the folder in which the program will be started.
+        // An empty or relative entry is relative to the program's working folder.
         match check(&worker_cwd.join(folder).join(command)) {
             Ok(found) => return Ok(found),
             Err(LauncherProblem::NotExecutable(file)) => {
@@ -175,7 +176,7 @@ fn at(command: &str, worker_cwd: &Path, env: &Environment) -> PathBuf {
     worker_cwd.join(paths::expand_home(Path::new(command), env))
 }
 
-/// The path itself if it is a program that this user may start.
+/// Returns the path if it is a program that this user may start.
 fn check(path: &Path) -> Result<PathBuf, LauncherProblem> {
     let path = path.to_owned();
     match std::fs::metadata(&path) {

@@ -1,4 +1,4 @@
-//! The command rule, case by case, on programs made for it.
+//! Tests of command resolution with generated programs.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,8 @@ struct Place {
 }
 
 impl Place {
-    /// Folders `bin`, `home`, `ws` (the worker's) and `cli` (the caller's), with these files, executable.
+    /// Creates the folders `bin`, `home`, `ws` (of the worker) and `cli` (of the caller) with these
+    /// executable files.
     fn new(programs: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();

@@ -1,39 +1,39 @@
-//! Config files over each other, key by key: the project's over the user's over what is built in. Pure.
+//! Merges config files by key: project over user over built-in. Pure.
 //!
-//! A project file comes with a clone. It adds to the user's file and chooses between what is there; it loosens no limit and
-//! takes back no `false` of the user, and a launcher or server of the user is never mixed with parts of the project's.
+//! A project file comes with a clone, so it is untrusted. It can add entries and select existing ones. It
+//! cannot loosen a limit, reset the user's `false`, or change parts of the user's launchers and servers.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Which of the files an entry is from, by the path to it.
+/// The file of each entry, by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origins(BTreeMap<Vec<String>, usize>);
 
 impl Origins {
-    /// The number of the file that says this, or what it is part of.
+    /// Returns the index of the file that sets this entry or its nearest parent.
     pub(crate) fn of(&self, path: &[String]) -> Option<usize> {
         (0..=path.len()).rev().find_map(|end| self.0.get(path.get(..end)?).copied())
     }
 }
 
-/// How the values of a key are put over each other.
+/// The merge rule of a key.
 #[derive(Clone, Copy)]
 enum How {
-    /// The upper one counts.
+    /// The upper value replaces the lower.
     Replace,
-    /// Each entry of the mapping is one piece.
+    /// Each entry of the mapping is replaced as a whole.
     Entries,
-    /// Each key below counts by itself.
+    /// Each key of the mapping is merged by its own rule.
     Keys,
-    /// Each key below, and the stricter limit of both counts.
+    /// Each key of the mapping is merged; the stricter limit counts.
     Limits,
-    /// The same; it may be `true` or `false`, and `false` stays.
+    /// As `Limits`; the value may also be a boolean, and `false` cannot be reset.
     Switch,
-    /// The entries of both, one after the other.
+    /// The entries of both files, the lower first.
     Both,
-    /// That of the user's own file alone.
+    /// Only the user file counts.
     UserOnly,
 }
 
@@ -49,8 +49,8 @@ fn how(key: &str) -> How {
     }
 }
 
-/// Puts documents over each other, the lowest first, and says which one each entry is from. `user` is the number of the
-/// user's own file.
+/// Merges documents in ascending order of precedence, and returns the origin of each entry. `user` is the
+/// index of the user file.
 pub(crate) fn merge(documents: &[&Value], user: Option<usize>) -> (Value, Origins) {
     let mut merged = Map::new();
     let mut origins = Origins::default();
@@ -75,7 +75,7 @@ fn put(
     number: usize,
     origins: &mut BTreeMap<Vec<String>, usize>,
 ) {
-    // Null is the same as absent.
+    // Null equals absent.
     if value.is_null() && merged.get(key).is_some() {
         return;
     }
@@ -108,7 +108,7 @@ fn put(
                 lower.push(value.clone());
             }
         }
-        // The user's `deny` stays; see `policy` for what counts of rules that overlap.
+        // A user's `deny` cannot be replaced. `policy` decides between overlapping rules.
         (How::Both, Some(Value::String(word)), _) if word == "deny" => {}
         (How::Limits, Some(lower), upper) if !is_stricter(key, upper, lower) => {}
         (How::Switch, Some(Value::Bool(false)), _)
@@ -121,7 +121,7 @@ fn put(
     }
 }
 
-/// Whether a limit of a project is stricter than the user's.
+/// Whether a project's limit is stricter than the user's.
 fn is_stricter(key: &str, upper: &Value, lower: &Value) -> bool {
     let words: &[&str] = match key {
         "onLimit" => &["warn", "refuse", "cancel"],

@@ -1,8 +1,7 @@
-//! What the user writes (config file, launchers, roles) and where things live (workspace, state dir, sockets).
+//! User configuration (config file, launchers, roles) and paths (workspace, state dir, sockets).
 //!
-//! Architecture invariants: this crate does not know the daemon, prints nothing, starts nothing and never looks at
-//! the process's own environment or working folder. Whatever comes from there is handed in as an [`Environment`],
-//! so a daemon can resolve things in the name of its caller, and tests are hermetic.
+//! The crate does not know the daemon, prints nothing and starts nothing. It must not read the process's
+//! environment or working folder: callers pass an [`Environment`], so the daemon can act for its caller.
 
 pub mod agents;
 pub mod approvals;

@@ -1,29 +1,29 @@
-//! The files and folders that make a folder a workspace, and which of them count.
+//! Workspace markers: the files and folders that make a folder a workspace.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Folder of ours in a workspace.
+/// Name of our folder in a workspace.
 pub(crate) const DOT_SUBAGENT: &str = ".subagent";
-/// The config file in [`DOT_SUBAGENT`], and in the user's config folder.
+/// Name of the config file in [`DOT_SUBAGENT`] and in the user's config folder.
 pub(crate) const CONFIG_FILE: &str = "config.yaml";
-/// The controller hint in [`DOT_SUBAGENT`].
+/// Name of the controller hint in [`DOT_SUBAGENT`].
 pub(crate) const CONTROLLER_FILE: &str = "controller.json";
-/// The state dir in [`DOT_SUBAGENT`].
+/// Name of the state dir in [`DOT_SUBAGENT`].
 pub(crate) const STATE: &str = "state";
 
-/// The nearest of this folder and its parents that holds one of these paths.
+/// Returns the nearest of this folder and its parents that contains one of these paths.
 pub(crate) fn nearest<'a>(start: &'a Path, markers: &[PathBuf]) -> Option<&'a Path> {
     start.ancestors().find(|folder| markers.iter().any(|marker| counts(folder, marker)))
 }
 
-/// A marker counts if it exists, unless somebody else put it into a folder where everybody may write: a config file
-/// names programs to run, and whoever works below `/tmp` did not choose the one that a stranger left there.
+/// Ignores a marker that another user created in a world-writable folder. A config file names programs to
+/// run, and a stranger could leave one in `/tmp`.
 fn counts(folder: &Path, marker: &Path) -> bool {
     if std::fs::metadata(folder.join(marker)).is_err() {
         return false;
     }
-    // The owner of the entry in the folder itself; a link's own owner, not its target's.
+    // Uses the owner of the entry in the folder: of a link, not of its target.
     let Some(entry) = marker.components().next() else { return false };
     match (std::fs::metadata(folder), std::fs::symlink_metadata(folder.join(entry))) {
         (Ok(folder), Ok(entry)) => !is_planted(folder.mode(), entry.uid(), nix::unistd::geteuid().as_raw()),
@@ -46,7 +46,7 @@ mod tests {
         assert!(is_planted(0o041_777, 1001, 0));
         assert!(!is_planted(0o041_777, 1000, 1000));
         assert!(!is_planted(0o041_777, 0, 1000));
-        // A checkout that belongs to another user is common in containers.
+        // In containers, checkouts often belong to another user.
         assert!(!is_planted(0o040_755, 1000, 0));
         assert!(!is_planted(0o040_775, 1000, 1001));
     }

@@ -1,6 +1,6 @@
-//! MCP servers that an agent gets for its sessions, in the shape that `.mcp.json` files have. Pure.
+//! MCP servers for an agent's sessions, in the format of `.mcp.json`. Pure.
 //!
-//! `Debug` and errors show names alone: commands, addresses and values may hold secrets.
+//! `Debug` and errors contain only names: commands, URLs and values may contain secrets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,25 +10,25 @@ use serde_json::{Map, Value};
 use crate::check::{Checked, args, env, mapping, named, object, refuse, required_string, string};
 use crate::error::Place;
 
-/// How a server is reached. Texts may hold `${NAME}` and `${NAME:-default}`.
+/// The transport of a server. Texts may contain `${NAME}` and `${NAME:-default}`.
 #[derive(Clone, PartialEq, Eq)]
 pub enum McpServer {
-    /// A program that the agent starts.
+    /// A local program that the agent starts.
     Stdio {
-        /// The program.
+        /// The program to start.
         command: String,
-        /// Its arguments.
+        /// Arguments of the program.
         args: Vec<String>,
-        /// Variables for it.
+        /// Environment variables of the program.
         env: BTreeMap<String, String>,
     },
-    /// A server that runs already.
+    /// A server that is already running.
     Remote {
-        /// `http` or `sse`.
+        /// The transport: `http` or `sse`.
         transport: &'static str,
-        /// Its address.
+        /// URL of the server.
         url: String,
-        /// What is sent with every request.
+        /// Headers of every request.
         headers: BTreeMap<String, String>,
     },
 }
@@ -44,10 +44,10 @@ impl fmt::Debug for McpServer {
 }
 
 impl McpServer {
-    /// The same with all variables replaced.
+    /// Returns the server with all variables expanded.
     ///
     /// # Errors
-    /// The name of one that is not set.
+    /// The name of an unset variable.
     pub fn expanded(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
         let one = |text: &String| expand(text, lookup);
         let all = |map: &BTreeMap<String, String>| {
@@ -66,7 +66,7 @@ impl McpServer {
     }
 }
 
-/// Reads the key `mcpServers` of a launcher, or of a whole document if `field` is empty.
+/// Reads the key `mcpServers` of a launcher, or of the document if `field` is empty.
 pub(crate) fn servers(holder: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String, McpServer>> {
     let field = if field.is_empty() { "mcpServers".to_owned() } else { format!("{field}.mcpServers") };
     named(holder, "mcpServers", &field, |name, value| server(&format!("{field}.{name}"), value))
@@ -110,7 +110,7 @@ fn headers(server: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String,
     Ok(headers)
 }
 
-/// Replaces `${NAME}` and `${NAME:-default}`. What is no such thing stays as it is.
+/// Expands `${NAME}` and `${NAME:-default}`. Other text is unchanged.
 pub(crate) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut expanded = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! The config file as typed data. Pure; how it is read is in `file`, what is acceptable in `validate`.
+//! The config file as typed data. Pure; `file` reads it, and `validate` checks it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,48 +21,48 @@ use crate::sandbox::{Choice, Profile};
 use crate::session::SessionOptions;
 use crate::worktrees::{Isolation, Worktrees};
 
-/// The only backend kind there is: an agent that speaks the Agent Client Protocol on its stdin and stdout.
+/// The only backend kind: an agent that speaks the Agent Client Protocol over stdin and stdout.
 pub const ACP_STDIO: &str = "acp-stdio";
 /// Role of a worker when neither the caller nor the config names one.
 pub const DEFAULT_ROLE: &str = "default";
 
-/// A whole config file. An absent file is `Config::default()`.
+/// A complete config. An absent file is `Config::default()`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
-    /// The agents that can be started, by name.
+    /// The launchers by name.
     pub launchers: BTreeMap<String, Launcher>,
     /// MCP servers for the agents of all launchers, by name.
     pub mcp_servers: BTreeMap<String, McpServer>,
-    /// What agents may do without asking; none if the file says nothing of it.
+    /// The permission rules; `None` if the file has no `permissions`.
     pub permissions: Option<Vec<Rule>>,
-    /// How long questions of agents wait.
+    /// Timeouts for permission requests and other questions.
     pub approvals: Approvals,
-    /// How much workers and controllers may use.
+    /// Usage limits of workers and controllers.
     pub budgets: Budgets,
-    /// Whether agents may give tasks to others, and how many; none: only where somebody says so.
+    /// Limits of delegation; `None` if workers may delegate only where a definition or a command allows it.
     pub delegation: Option<TaskLimits>,
-    /// Whether workers without a label are named after their first message.
+    /// Whether workers without a label get a title from their first message.
     pub titles: bool,
-    /// Commands that run before or after what a worker does.
+    /// Commands that run before or after actions of a worker.
     pub hooks: FileHooks,
-    /// Whom to notify of what. Only the user's own file counts.
+    /// Notification targets. Only those of the user file count.
     pub notify: Vec<Sink>,
-    /// What tokens cost, for agents that do not report it. Only the user's own file counts.
+    /// Token prices for agents that report no cost. Only those of the user file count.
     pub prices: Prices,
-    /// How worktrees are made and landed.
+    /// How worktrees are created and merged back.
     pub worktrees: Worktrees,
-    /// Languages that hold for every role.
+    /// Default languages of all roles.
     pub role_defaults: RoleDefaults,
-    /// What the manager should know about each role, by name.
+    /// The hints for the manager by role.
     pub role_hints: BTreeMap<String, RoleHint>,
-    /// Sandboxes, by name.
+    /// The sandbox profiles by name.
     pub sandboxes: BTreeMap<String, Profile>,
-    /// What is taken when a command names no launcher or role.
+    /// The defaults for commands that name no launcher or role.
     pub defaults: Defaults,
 }
 
 impl Config {
-    /// The launcher of this name, or `LAUNCHER_NOT_FOUND`.
+    /// Returns the launcher of this name, or `LAUNCHER_NOT_FOUND`.
     pub fn launcher(&self, name: &str) -> Result<&Launcher, ConfigError> {
         self.launchers.get(name).ok_or_else(|| ConfigError::LauncherNotFound {
             name: name.to_owned(),
@@ -70,7 +70,7 @@ impl Config {
         })
     }
 
-    /// The hint for this role, or `ROLE_HINT_NOT_FOUND`.
+    /// Returns the hint for this role, or `ROLE_HINT_NOT_FOUND`.
     pub fn role_hint(&self, name: &str) -> Result<&RoleHint, ConfigError> {
         self.role_hints.get(name).ok_or_else(|| ConfigError::RoleHintNotFound {
             name: name.to_owned(),
@@ -81,43 +81,43 @@ impl Config {
 
 /// How to start one kind of agent.
 ///
-/// `Debug` shows the names of `env` alone: the values may be secrets, and debug output ends up in logs.
+/// `Debug` shows only the names of `env`: values may be secrets, and debug output goes to logs.
 #[derive(Clone, PartialEq)]
 pub struct Launcher {
-    /// How to talk to it; any text is read, only [`ACP_STDIO`] can be started.
+    /// The protocol of the agent. Any text is accepted; only [`ACP_STDIO`] can be started.
     pub backend_kind: String,
-    /// The command line as written, never blank; see `launcher` for how it is taken apart.
+    /// The command line as written, never blank; `launcher` splits it.
     pub command: String,
     /// Arguments after those in `command`.
     pub args: Vec<String>,
-    /// Variables that are set for the agent over what it inherits. May hold secrets.
+    /// Variables that override inherited ones. Values may be secrets.
     pub env: BTreeMap<String, String>,
-    /// Deadlines of the agent.
+    /// Timeouts of the agent.
     pub timeouts: Timeouts,
-    /// The way to log in that is taken where nobody chooses one.
+    /// The default authentication method.
     pub auth_method: Option<String>,
-    /// Whether the tools with which its agent gives tasks have a prefix, for one that gives them none.
+    /// Whether to prefix the names of the task tools, for an agent that adds no prefix itself.
     pub prefix_tools: bool,
-    /// What is chosen of its sessions.
+    /// Session options such as model and mode.
     pub options: SessionOptions,
-    /// MCP servers for its agent, by name; they win over those of the whole config.
+    /// MCP servers of the agent by name; they override those of the config.
     pub mcp_servers: BTreeMap<String, McpServer>,
-    /// After so long without an open turn its agent is ended, until it is needed again; `None` is never.
+    /// Idle time without an open turn after which the agent is stopped; `None` means never.
     pub idle_timeout: Option<Duration>,
-    /// What happens when a turn fails for a rate limit; `None` is `park`.
+    /// The action when a turn hits a rate limit; `None` means `park`.
     pub on_rate_limit: Option<OnRateLimit>,
-    /// So many messages may wait for one of its workers.
+    /// Maximum number of queued messages per worker.
     pub queue_limit: Option<u32>,
-    /// Its models, by how good they are: what a definition of an agent may ask for.
+    /// Models by tier, for agent definitions.
     pub tiers: BTreeMap<Tier, String>,
-    /// Where its agents work.
+    /// The working folder: shared, or a worktree.
     pub isolation: Option<Isolation>,
-    /// What its agent may reach; none: as `defaults` says.
+    /// The sandbox; `None` uses the one of `defaults`.
     pub sandbox: Option<Choice>,
 }
 
 impl Launcher {
-    /// A launcher that speaks ACP over stdio, with default deadlines.
+    /// Creates a launcher for ACP over stdio with default timeouts.
     pub fn new(command: impl Into<String>) -> Self {
         Self {
             backend_kind: ACP_STDIO.to_owned(),
@@ -162,18 +162,18 @@ impl fmt::Debug for Launcher {
     }
 }
 
-/// Deadlines of one launcher.
+/// Timeouts of one launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the start of the process to a session; at least a second.
+    /// From process start to the session; at least one second.
     pub startup: Duration,
-    /// From the start of the process to its answer to `initialize`; `None` is as long as `startup`.
+    /// From process start to the response to `initialize`; `None` equals `startup`.
     pub initialize: Option<Duration>,
-    /// One request for a session; `None` is as long as `startup`.
+    /// One request for a session; `None` equals `startup`.
     pub session: Option<Duration>,
-    /// Longest turn; `None` is no limit.
+    /// Maximum duration of a turn; `None` is unlimited.
     pub turn: Option<Duration>,
-    /// How long a cancelled turn may take to end by itself.
+    /// Time after which a canceled turn that has not ended is aborted.
     pub cancel_grace: Duration,
 }
 
@@ -189,7 +189,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Languages that hold for every role without its own.
+/// Languages of all roles without their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleDefaults {
     /// Language in which the manager writes to workers.
@@ -204,33 +204,33 @@ impl Default for RoleDefaults {
     }
 }
 
-/// What the manager should know about one role.
+/// The manager's hint for one role.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RoleHint {
-    /// Launcher to take for this role.
+    /// The launcher for this role.
     pub preferred_launcher: Option<String>,
-    /// Overrides [`RoleDefaults::prompt_language`].
+    /// Language for this role instead of [`RoleDefaults::prompt_language`].
     pub prompt_language: Option<String>,
-    /// Overrides [`RoleDefaults::response_language`].
+    /// Language for this role instead of [`RoleDefaults::response_language`].
     pub response_language: Option<String>,
-    /// When to delegate to this role, in free words.
+    /// When to delegate to this role, as free text.
     pub delegation_hint: Option<String>,
     /// Skills that a worker of this role should use.
     pub recommended_skills: Vec<String>,
 }
 
-/// What is taken when a command names nothing.
+/// Defaults for commands without a launcher or role.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Defaults {
-    /// Launcher for roles without a preferred one.
+    /// The launcher for roles without a preferred one.
     pub launcher: Option<String>,
-    /// Role of a worker that is started without one.
+    /// The role of a worker that is started without one.
     pub role: Option<String>,
-    /// Where agents work.
+    /// The working folder: shared, or a worktree.
     pub isolation: Option<Isolation>,
-    /// What agents of launchers may reach that do not say.
+    /// The sandbox of launchers without their own.
     pub sandbox: Option<Choice>,
-    /// All other keys, as they were written.
+    /// All other keys as written.
     pub other: Map<String, Value>,
 }
 

@@ -1,4 +1,4 @@
-//! Whom to notify of what: `notify` of the user's config file. Pure.
+//! Notification targets: the key `notify` of the user's config file. Pure.
 
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -11,11 +11,11 @@ use crate::mcp::expand;
 use crate::policy::Position;
 use crate::webhook_url;
 
-/// The occasions of an entry without `on`.
+/// The default occasions; detached turns add `done`.
 const DEFAULT: [Occasion; 4] =
     [Occasion::Question, Occasion::Failed, Occasion::Lost, Occasion::SchedulePaused];
 
-/// What can be in `on`.
+/// The valid occasions in `on`.
 const OCCASIONS: [Occasion; 8] = [
     Occasion::Question,
     Occasion::Done,
@@ -27,32 +27,33 @@ const OCCASIONS: [Occasion; 8] = [
     Occasion::SchedulePaused,
 ];
 
-/// One entry of `notify`. Texts of `to` may hold `${NAME}` and `${NAME:-default}`.
+/// One entry of `notify`. Texts of `to` may contain `${NAME}` and `${NAME:-default}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sink {
-    /// Its name in `notify list` and `notify log`.
+    /// Name in `notify list` and `notify log`.
     pub name: String,
-    /// Which occasions it is for.
+    /// The occasions that trigger it.
     pub on: On,
-    /// Which workers it is for, by their tags; all of them if it is absent.
+    /// Tag selector for workers; `None` selects all.
     pub selector: Option<String>,
-    /// How much it says.
+    /// The amount of detail in its text.
     pub detail: Detail,
-    /// Where it goes.
+    /// The target of the notification.
     pub to: Target,
 }
 
-/// The occasions that an entry is for.
+/// The occasions of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum On {
-    /// Without `on`: questions, failures, lost workers, and ends of turns that no command waits for.
+    /// The default: questions, failures, lost workers, and ends of turns that no command waits for.
     Default,
-    /// Those in `on`.
+    /// The occasions listed in `on`.
     These(Vec<Occasion>),
 }
 
 impl On {
-    /// Whether the entry is for this occasion of a worker. `is_detached` says whether no command waits for its turns.
+    /// Whether this occasion triggers the entry. `is_detached` tells whether no command waits for the
+    /// worker's turns.
     pub fn includes(&self, occasion: Occasion, is_detached: impl FnOnce() -> bool) -> bool {
         match self {
             Self::These(these) => these.contains(&occasion),
@@ -60,7 +61,7 @@ impl On {
         }
     }
 
-    /// The occasions that it is for with every worker.
+    /// The occasions that trigger it for every worker.
     #[must_use]
     pub fn listed(&self) -> &[Occasion] {
         match self {
@@ -70,40 +71,40 @@ impl On {
     }
 }
 
-/// Where a notification goes.
+/// The channel of a notification.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Target {
     /// The desktop, through `notify-send`.
     Desktop,
     /// The bell of the user's terminals.
     Bell,
-    /// A line for `sh -c`, which gets the notification as JSON on its standard input.
+    /// A command line for `sh -c`. It reads the notification as JSON from stdin.
     Command(String),
-    /// A URL.
+    /// An HTTP request to a URL.
     Webhook {
-        /// Where.
+        /// The URL of the webhook.
         url: String,
-        /// What the body looks like.
+        /// The format of the body.
         format: Format,
-        /// What signs it.
+        /// The key that signs the body.
         secret: Option<String>,
-        /// Whether `http` to other machines is allowed.
+        /// Whether `http` to remote machines is allowed.
         insecure: bool,
     },
 }
 
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // URLs and secrets stay out of logs.
+        // URLs and secrets must not appear in logs.
         f.write_str(self.as_str())
     }
 }
 
 impl Target {
-    /// The same with variables in the place of `${NAME}` and `${NAME:-default}`; `command` is left to its shell.
+    /// Expands `${NAME}` and `${NAME:-default}`. The shell expands those of `command`.
     ///
     /// # Errors
-    /// What is wrong: the name of a variable that is not set, or a URL that is not allowed. No value is in it.
+    /// The name of an unset variable, or the reason why a URL is refused; never a value.
     pub fn resolved(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
         let Self::Webhook { url, format, secret, insecure } = self else { return Ok(self.clone()) };
         let expanded = |text: &str| {
@@ -117,7 +118,7 @@ impl Target {
         Ok(Self::Webhook { url, format: *format, secret, insecure: *insecure })
     }
 
-    /// The word for it in the config.
+    /// The word in the config.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -132,7 +133,7 @@ impl Target {
 const KEYS: [&str; 10] =
     ["name", "on", "where", "to", "url", "format", "secret", "insecure", "command", "detail"];
 
-/// Where the key of a place is in a file whose keys these are; the first key of the entry for one that is missing.
+/// Returns the position of a place; for a missing key, that of the entry's first key.
 pub(crate) fn position(keys: &Keys, place: &Place) -> Option<Position> {
     let field = match place {
         Place::Field(field) => field.clone(),
@@ -150,7 +151,6 @@ pub(crate) fn position(keys: &Keys, place: &Place) -> Option<Position> {
     }
 }
 
-/// The key `notify`.
 pub(crate) fn sinks(root: &Map<String, Value>) -> Checked<Vec<Sink>> {
     let entries = list(root.get("notify"), || Place::Field("notify".to_owned()))?;
     let mut sinks: Vec<Sink> = Vec::new();
@@ -214,10 +214,10 @@ fn sink(entry: &Value, index: usize) -> Checked<Sink> {
     Ok(Sink { name, on, selector, detail, to })
 }
 
-/// Maximum length of a name.
+/// Maximum length of a name in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Tells entries without a name apart, also when their order changes.
+/// Identifies an unnamed entry independently of its order.
 fn fingerprint(entry: &Value) -> String {
     Sha256::digest(entry.to_string()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -270,7 +270,7 @@ fn target(given: &Map<String, Value>, at: &impl Fn(&str) -> String) -> Checked<T
             return refuse(Place::Field(at("to")), problem);
         }
     };
-    // One with variables is checked when it is used.
+    // A URL with variables is checked on use.
     if let Target::Webhook { url, insecure, .. } = &target
         && !url.contains("${")
         && let Err(problem) = webhook_url::check(url, *insecure)

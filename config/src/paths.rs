@@ -1,4 +1,4 @@
-//! How a path that a user typed becomes an absolute one.
+//! Resolves paths that a user typed to absolute ones.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -7,10 +7,10 @@ use nix::errno::Errno;
 
 use crate::environment::Environment;
 
-/// How many links are followed, as many as the system does.
+/// Maximum number of links to follow, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// `~` and `~/x` by the caller's home; `~user` and everything else as it is.
+/// Expands `~` and `~/x` to the caller's home. `~user` and other paths are unchanged.
 pub(crate) fn expand_home(path: &Path, env: &Environment) -> PathBuf {
     match (path.strip_prefix("~"), &env.home) {
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.clone(),
@@ -19,12 +19,13 @@ pub(crate) fn expand_home(path: &Path, env: &Environment) -> PathBuf {
     }
 }
 
-/// A typed path made absolute against the caller's working directory, with symbolic links resolved as far as it exists.
+/// Resolves a typed path against the caller's working directory, without symbolic links as far as it
+/// exists.
 pub(crate) fn resolve(path: &Path, env: &Environment) -> PathBuf {
     resolve_absolute(&env.cwd.join(expand_home(path, env)))
 }
 
-/// As [`resolve`], for a path that is absolute already.
+/// As [`resolve`], for an absolute path.
 pub(crate) fn resolve_absolute(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
@@ -32,7 +33,7 @@ pub(crate) fn resolve_absolute(path: &Path) -> PathBuf {
     let mut resolved = PathBuf::new();
     for component in path.components() {
         match component {
-            // What exists is already free of links here, so its parent is the textual one.
+            // The existing prefix has no links, so its textual parent is the real one.
             Component::ParentDir => {
                 resolved.pop();
             }
@@ -48,7 +49,7 @@ pub(crate) fn resolve_absolute(path: &Path) -> PathBuf {
     resolved
 }
 
-/// Where an absolute path leads when it names a link, also one that leads nowhere.
+/// Returns the target of an absolute path that names a link, even a dangling one.
 pub(crate) fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut end = resolve_absolute(path);
     for _ in 0..MOST_LINKS {
@@ -60,7 +61,7 @@ pub(crate) fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     Err(Errno::ELOOP.into())
 }
 
-/// A directory that can be entered, absolute and without links.
+/// Returns the path of an accessible directory, absolute and without links.
 pub(crate) fn directory(path: &Path) -> io::Result<PathBuf> {
     let real = path.canonicalize()?;
     if real.is_dir() { Ok(real) } else { Err(io::ErrorKind::NotADirectory.into()) }

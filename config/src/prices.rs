@@ -1,6 +1,6 @@
-//! What tokens cost: the key `prices`. Pure.
+//! Token prices: the key `prices`. Pure.
 //!
-//! An unknown key is refused here: a price that is misspelled must not be 0.
+//! Unknown keys are errors: a misspelled price must not be 0.
 
 use std::collections::BTreeMap;
 
@@ -11,32 +11,31 @@ use crate::error::Place;
 
 const KEY: &str = "prices";
 const KEYS: [&str; 5] = ["input", "output", "cachedRead", "cachedWrite", "currency"];
-/// The currency of a price that names none.
+/// The currency of prices without one.
 const CURRENCY: &str = "USD";
-/// The highest price of a million tokens.
+/// Maximum price of a million tokens.
 const MAX_PRICE: f64 = 1_000_000.0;
-/// Maximum length of the name of a currency.
+/// Maximum length of a currency in characters.
 const MAX_CURRENCY_CHARS: usize = 16;
 
-/// What a million tokens cost.
+/// Prices per million tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Price {
-    /// Tokens that the model reads.
+    /// Price of input tokens.
     pub input: f64,
-    /// Tokens that the model writes, thoughts included.
+    /// Price of output tokens, including thoughts.
     pub output: f64,
-    /// Tokens that are read from the cache.
+    /// Price of tokens read from the cache.
     pub cached_read: f64,
-    /// Tokens that are written to the cache.
+    /// Price of tokens written to the cache.
     pub cached_write: f64,
-    /// Of what.
+    /// The currency of these prices.
     pub currency: String,
 }
 
-/// Prices by the name of a model, or of a launcher for a model that is not known.
+/// Prices by model, or by launcher for unknown models.
 pub type Prices = BTreeMap<String, Price>;
 
-/// The prices of this document.
 pub(crate) fn prices(root: &Map<String, Value>) -> Checked<Prices> {
     named(root, KEY, KEY, price)
 }

@@ -1,4 +1,4 @@
-//! All that is wrong with a config, not only the first problem: for `config check`.
+//! Finds all problems of a config, for `config check`.
 
 use std::path::{Path, PathBuf};
 
@@ -12,34 +12,34 @@ use crate::error::ConfigError;
 use crate::unknown::UnknownKey;
 use crate::{builtin, file, notify, unknown, validate};
 
-/// Something that a file must not say.
+/// A problem of a config file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// The line, counted from 1, where known.
+    /// Line from 1, if known.
     pub line: Option<u64>,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
 }
 
-/// What a check of all files that count has found.
+/// The result of checking all files of a command.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// The files, the lowest first.
+    /// The files in ascending order of precedence.
     pub files: Vec<(PathBuf, ConfigSource)>,
-    /// What keeps a file from being used.
+    /// Problems that make a file unusable.
     pub problems: Vec<Problem>,
-    /// Keys that mean nothing.
+    /// Keys without a meaning.
     pub unknown: Vec<UnknownKey>,
-    /// Names that nothing has, with their places.
+    /// References to undefined names.
     pub dangling: Vec<Problem>,
 }
 
-/// Checks the files that count for a command.
+/// Checks the files of a command.
 ///
 /// # Errors
-/// `CONFIG_PARSE_ERROR` for a named file that is missing, `INVALID_ARGUMENT` for the folder.
+/// `CONFIG_PARSE_ERROR` if a named file is missing, `INVALID_ARGUMENT` for an invalid folder.
 pub fn of_command(
     config_flag: Option<&Path>,
     typed_cwd: Option<&Path>,
@@ -80,7 +80,7 @@ fn line(keys: &Keys, at: &[String]) -> Option<u64> {
     keys.of(&at.iter().map(String::as_str).collect::<Vec<_>>()).map(|at| at.line)
 }
 
-/// Launchers that are named and that no file has.
+/// Returns references to undefined launchers.
 fn dangling(documents: &[(PathBuf, Value, Keys)]) -> Vec<Problem> {
     let is_known = |name: &str| {
         builtin::NAMES.contains(&name)
@@ -104,14 +104,14 @@ fn dangling(documents: &[(PathBuf, Value, Keys)]) -> Vec<Problem> {
     found
 }
 
-/// All violations of a document, each with the keys that lead to it.
+/// Returns all violations of a document with their paths.
 fn violations(document: &Value) -> Vec<(Vec<String>, Violation)> {
     let mut found = Vec::new();
     below(document, &mut Vec::new(), &mut found);
     found
 }
 
-/// Checks one value by itself, and what is in it by itself where it is wrong: a check stops at the first problem.
+/// Checks a value separately, and its parts if it is invalid, because a check stops at the first violation.
 fn below(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, Violation)>) {
     let Err(violation) = validate::config(&alone(value, path)) else { return };
     let before = found.len();
@@ -125,7 +125,7 @@ fn below(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, Vi
     }
 }
 
-/// A document that holds this value alone; a launcher has a command besides.
+/// Returns a document with only this value. A launcher also gets a command, which is required.
 fn alone(value: &Value, path: &[String]) -> Value {
     path.iter().enumerate().rev().fold(value.clone(), |value, (depth, key)| {
         let mut holder = Map::new();

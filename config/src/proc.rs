@@ -1,7 +1,7 @@
-//! What `/proc` says about processes: who started whom, since when, in which session. Linux only.
+//! Reads processes from `/proc`: parents, start times and sessions. Linux only.
 //!
-//! Must not signal anything or remember an answer. Every answer may be old as soon as it is read; where that matters, the
-//! functions here read again until two answers agree.
+//! Must not signal processes or cache results. A result may be outdated at once; where that matters,
+//! functions read again until two results agree.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -9,42 +9,41 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// Longer than `/proc/PID/stat` gets up to the field that is needed last (22 of 52).
+/// More than the size of `/proc/PID/stat` up to field 22 of 52.
 const STAT_BYTES: usize = 1024;
 
-/// The longest chain of parents that is followed. Longer ones are an error: somebody wants us to walk for ever.
+/// Maximum length of a chain of parents; a longer chain is an error, since an attacker could extend it.
 const MOST_ANCESTORS: usize = 4096;
 
-/// The name that every guard process has.
+/// The name of every guard process.
 const GUARD_NAME: &str = "subagent-guard";
 
-/// How often a walk is begun again because a process ended under it.
+/// Maximum number of walks that are repeated because a process exited.
 const MOST_WALKS: usize = 16;
 
-/// One process at one moment.
+/// The state of one process at the time of reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// The process id.
+    /// The id of the process.
     pub pid: i32,
-    /// The parent; 0 for the first process and for one whose parent is outside of this pid namespace.
+    /// The parent's id; 0 for the first process, and for a parent outside of this pid namespace.
     pub parent: i32,
-    /// The session, named by the pid of its leader (who may have ended).
+    /// The session id: the pid of its leader, which may have exited.
     pub session: i32,
-    /// Clock ticks since boot: with the pid the identity of the process.
+    /// Start time in clock ticks since boot. Pid and start time identify the process.
     pub start_time: u64,
-    /// The process name, at most 15 bytes; what is not UTF-8 is replaced.
+    /// The process name, at most 15 bytes; invalid UTF-8 is replaced.
     pub name: String,
-    /// True for a process that has ended and waits for its parent to notice.
+    /// Whether the process is a zombie.
     pub ended: bool,
-    /// True for a process that a signal or a debugger has stopped: it does nothing until it is told to go on.
+    /// Whether a signal or a debugger has stopped the process.
     pub stopped: bool,
 }
 
 /// Reads one process.
 ///
 /// # Errors
-/// [`is_gone`] is true for the error if there is no such process or it is hidden from us; `InvalidData` for an unknown
-/// format.
+/// [`is_gone`] holds if the process does not exist or is hidden; `InvalidData` for an unknown format.
 pub fn process(pid: i32) -> io::Result<Process> {
     read(pid, &open(pid)?)
 }
@@ -61,53 +60,52 @@ fn read(pid: i32, stat: &File) -> io::Result<Process> {
     })
 }
 
-/// When a process was started, in clock ticks since boot.
+/// Returns the start time of a process in clock ticks since boot.
 ///
 /// # Errors
-/// As [`process`].
+/// Those of [`process`].
 pub fn start_time(pid: i32) -> io::Result<u64> {
     process(pid).map(|found| found.start_time)
 }
 
-/// Whether a process is there and stopped.
+/// Whether a process exists and is stopped.
 #[must_use]
 pub fn is_stopped(pid: i32) -> bool {
     process(pid).is_ok_and(|found| found.stopped)
 }
 
-/// The process itself, its parent, and so on up to the first one that is visible.
+/// Returns the process, its parent, and so on up to the first visible one.
 ///
-/// A parent that ends while we read makes its children somebody else's; then the walk begins again, so that each link
-/// of the answer was true while it was read. Ancestors that are hidden from us (`hidepid`) end the chain.
+/// If a parent exits during the walk, its children get another parent. The walk then starts again, so that
+/// each link was true when it was read. Hidden ancestors (`hidepid`) end the chain.
 ///
 /// # Errors
-/// As [`process`] for `pid` itself; `Interrupted` if the chain never stood still.
+/// Those of [`process`] for `pid`; `Interrupted` if the chain changes too often.
 pub fn ancestors(pid: i32) -> io::Result<Vec<Process>> {
     ancestors_of(process(pid)?, &mut process)
 }
 
-/// Reads the ancestors of one process after the other. Those that were read last it keeps open: what has the same ancestors,
-/// as all that one shell starts, is placed without opening them again. An open one is the same process or none any more; its
-/// number cannot come to mean another.
+/// Reads the ancestors of many processes. It keeps the files of recent ones open, because processes of one
+/// shell share their ancestors. An open file stays bound to its process, even if the pid is reused.
 #[derive(Debug)]
 pub struct Reader {
-    /// By pid; the one that was read last is the last.
+    /// Open files by pid, the most recent last.
     kept: VecDeque<(i32, File)>,
     max_kept: usize,
 }
 
 impl Reader {
-    /// A reader that keeps at most `max_kept` processes open.
+    /// Creates a reader that keeps at most `max_kept` processes open.
     #[must_use]
     pub const fn keeping(max_kept: usize) -> Self {
         Self { kept: VecDeque::new(), max_kept }
     }
 
-    /// [`ancestors`] of a process that was read before; it is read again only where what was read is not enough. Whether it
-    /// still lives is for the caller to find out.
+    /// Returns the [`ancestors`] of a process that was read before. It is read again only if necessary. The
+    /// caller must check that it is still alive.
     ///
     /// # Errors
-    /// As [`ancestors`].
+    /// Those of [`ancestors`].
     pub fn ancestors_of(&mut self, first: Process) -> io::Result<Vec<Process>> {
         ancestors_of(first, &mut |pid| self.process(pid))
     }
@@ -117,7 +115,7 @@ impl Reader {
         let again = kept.and_then(|(_, stat)| Some((read(pid, &stat).ok()?, stat)));
         let (found, stat) = match again {
             Some(again) => again,
-            // It has ended, and the number may be another's by now.
+            // The process exited, and its pid may be reused.
             None => {
                 let stat = open(pid)?;
                 (read(pid, &stat)?, stat)
@@ -148,7 +146,7 @@ fn ancestors_of(
     ))
 }
 
-/// One walk; `None` if something changed under it.
+/// Walks once; `None` if a process changed.
 fn walk(
     first: Process,
     process: &mut impl FnMut(i32) -> io::Result<Process>,
@@ -161,9 +159,8 @@ fn walk(
             Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::PermissionDenied => None,
             Err(error) => return Err(error),
         };
-        // The number may have been given to another process between the two reads: only if the child still has the
-        // same parent afterwards, that parent was the one that was read. But such a process would be younger than the
-        // child: what lives and is older is the parent.
+        // The pid may be reused between the two reads. A child with the same parent afterwards, and a
+        // parent that is alive and older than the child, prove that the right process was read.
         let older =
             parent.as_ref().is_some_and(|parent| !parent.ended && parent.start_time < child.start_time);
         let unchanged = older
@@ -184,10 +181,10 @@ fn walk(
     Ok(Some(chain))
 }
 
-/// The leader of the session of this process, or this process itself if the leader has ended.
+/// Returns the leader of this process's session, or this process if the leader exited.
 ///
 /// # Errors
-/// As [`process`].
+/// Those of [`process`].
 pub fn session_leader() -> io::Result<Process> {
     let own = process(pid_of_this_process())?;
     match process(own.session) {
@@ -197,31 +194,31 @@ pub fn session_leader() -> io::Result<Process> {
     }
 }
 
-/// Whether this process is an agent or was started by one: a guard is among its ancestors. Also where that cannot be
-/// found out: who may not do something below a guard may not do it there either.
+/// Whether this process is an agent or a descendant of one: a guard is among its ancestors. Also true if
+/// this cannot be determined, so that restrictions apply.
 #[must_use]
 pub fn is_below_guard() -> bool {
     is_below_guard_of(pid_of_this_process())
 }
 
-/// The same of another process.
+/// Same as [`is_below_guard`] for another process.
 #[must_use]
 pub fn is_below_guard_of(pid: i32) -> bool {
     let chain = ancestors(pid);
     !chain.is_ok_and(|chain| chain.iter().skip(1).all(|ancestor| ancestor.name != GUARD_NAME))
 }
 
-/// What to do where [`is_of_this_namespace`] fails.
+/// Advice for a failure of [`is_of_this_namespace`].
 pub const FOREIGN_ADVICE: &str = "Mount the /proc of this pid namespace, as `unshare --mount-proc` does, \
     or do without a pid namespace of its own (`--pid=host`, no `--unshare-pid`).";
 
-/// Makes sure that the numbers of `/proc` are those of this process. It can be of another pid namespace, where they mean
-/// others: a container that was given the `/proc` of its host, `unshare --pid` without `--mount-proc`.
+/// Checks that `/proc` belongs to the pid namespace of this process. It does not in a container with the
+/// host's `/proc`, or after `unshare --pid` without `--mount-proc`.
 ///
 /// # Errors
-/// If it is, or if it cannot be read.
+/// `/proc` is foreign or unreadable.
 pub fn is_of_this_namespace() -> io::Result<()> {
-    // For a process that it does not have, the kernel has no such link either.
+    // The kernel provides no such link for a process outside of the namespace.
     let unread = |error: io::Error| {
         let message =
             format!("/proc/self cannot be read; no /proc, or one of another pid namespace? {error}");
@@ -235,15 +232,15 @@ pub fn is_of_this_namespace() -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidData, message))
 }
 
-/// The id of this boot: pids and start times of another one mean nothing.
+/// Returns the id of this boot. Pids and start times of another boot have no meaning.
 ///
 /// # Errors
-/// When `/proc` cannot be read.
+/// `/proc` is unreadable.
 pub fn boot_id() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned())
 }
 
-/// True for the answers that `/proc` has for a process that is not there.
+/// Whether an error of `/proc` means that the process does not exist.
 #[must_use]
 pub fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32)
@@ -255,7 +252,7 @@ fn pid_of_this_process() -> i32 {
 
 fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     let open = text.iter().position(|byte| *byte == b'(')?;
-    // The name may contain anything; the fields after it are numbers, and the state's letter.
+    // The name may contain any character, so the other fields follow the last parenthesis.
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
     let mut fields = std::str::from_utf8(text.get(close + 1..)?).ok()?.split_ascii_whitespace();
@@ -263,7 +260,7 @@ fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     let (ended, stopped) = (matches!(state, "Z" | "X"), matches!(state, "T" | "t"));
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    // After field 6, the session: field 22 is the 16th from here.
+    // Session is field 6, so field 22 is the 16th from here.
     let start_time = fields.nth(15)?.parse().ok()?;
     Some(Process { pid, parent, session, start_time, name, ended, stopped })
 }
@@ -296,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_child_is_below_us_and_we_are_below_our_parent() {
-        // `cat` waits for our end of its pipe, then ends.
+        // `cat` waits for the end of its input.
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let chain = ancestors(pid).unwrap();
@@ -336,7 +333,7 @@ mod tests {
         child.wait().unwrap();
         assert!(is_gone(&reader.process(pid).unwrap_err()));
         assert!(reader.kept.is_empty());
-        // The number of this process, kept of one that is no more.
+        // An open file of an exited process under the pid of this one.
         let own = pid_of_this_process();
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         reader.kept.push_back((own, open(i32::try_from(child.id()).unwrap()).unwrap()));

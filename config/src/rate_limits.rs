@@ -1,4 +1,4 @@
-//! What happens when a turn fails for a rate limit of the model's provider: `onRateLimit` of a launcher. Pure.
+//! The action when the model's provider limits the rate: `onRateLimit` of a launcher. Pure.
 
 use serde_json::{Map, Value};
 use subagent_protocol::state::OnRateLimit;
@@ -9,7 +9,6 @@ use crate::error::Place;
 /// The values of `onRateLimit` and `--on-rate-limit`.
 pub const ON_RATE_LIMIT: [&str; 2] = [OnRateLimit::Park.as_str(), OnRateLimit::Fail.as_str()];
 
-/// The key `onRateLimit` of a launcher.
 pub(crate) fn of_launcher(launcher: &Map<String, Value>, field: &str) -> Checked<Option<OnRateLimit>> {
     let place = || Place::Field(format!("{field}.onRateLimit"));
     let Some(word) = trimmed(launcher.get("onRateLimit"), place)? else { return Ok(None) };

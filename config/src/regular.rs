@@ -1,5 +1,4 @@
-//! Files of the state dir, which are opened by their names. Anything may have such a name, also a pipe, which nobody must
-//! be held up by.
+//! Opens regular files of the state dir. A pipe or device under such a name must not block the caller.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
@@ -8,13 +7,13 @@ use std::path::Path;
 
 use nix::libc::{ENXIO, O_NOCTTY, O_NONBLOCK};
 
-/// The small files that are read as a whole have some hundred bytes; what is larger than this is something else.
+/// Maximum size of a file that is read as a whole, in bytes. Real ones have a few hundred.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Opens a regular file at once. `flags` are the system's, besides those of the options.
+/// Opens a regular file without blocking. `flags` are added to those of the options.
 ///
 /// # Errors
-/// What the system says; `InvalidInput` for anything but a file.
+/// The error of the system; `InvalidInput` if it is not a regular file.
 pub fn open(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result<File> {
     opened(path, options, flags).map(|(file, _)| file)
 }
@@ -22,7 +21,7 @@ pub fn open(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result<Fi
 fn opened(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result<(File, Metadata)> {
     let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file; move it away");
     let file = match options.custom_flags(flags | O_NONBLOCK | O_NOCTTY).open(path) {
-        // A pipe that nobody reads, or a socket.
+        // A pipe without a reader, or a socket.
         Err(error) if error.raw_os_error() == Some(ENXIO) => return Err(no_file()),
         opened => opened?,
     };
@@ -30,10 +29,10 @@ fn opened(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result<(Fil
     if metadata.is_file() { Ok((file, metadata)) } else { Err(no_file()) }
 }
 
-/// Opens a regular file to read it.
+/// Opens a regular file for reading.
 ///
 /// # Errors
-/// As [`open`].
+/// Those of [`open`].
 pub fn open_to_read(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true), 0)
 }
@@ -41,13 +40,13 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
 /// Reads a small regular file.
 ///
 /// # Errors
-/// As [`open`]; `FileTooLarge`.
+/// Those of [`open`]; `FileTooLarge`.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let (file, metadata) = opened(path, OpenOptions::new().read(true), 0)?;
     if metadata.len() > MOST_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    // Otherwise it would be read in small pieces.
+    // Avoids repeated growth of the buffer.
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
     file.take(MOST_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)

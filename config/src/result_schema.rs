@@ -1,38 +1,36 @@
-//! JSON Schemas of results, and the JSON in a message that is held against one. Nothing is fetched for it.
+//! Validates the JSON in a result against a JSON Schema. Must not fetch referenced schemas.
 //!
-//! A schema that somebody gives on the command line is held against a result in his own process. That of a definition, and
-//! what an agent says, come from others and are looked at by the daemon: [`ResultSchema::bounded`] takes none that is large,
-//! and its patterns take no more time than their text is long. How long the rest takes is not bounded here, and both call
-//! themselves for what lies in each other: whoever checks has [`STACK_BYTES`] and does not wait for ever.
+//! Untrusted schemas go through [`ResultSchema::bounded`]. Validation recurses and its time is not limited:
+//! callers need [`STACK_BYTES`] and a timeout.
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Value, json};
 
-/// The largest schema of a definition, in bytes as JSON, and how deep its parts may lie in each other.
+/// Maximum size of a definition's schema as JSON in bytes, and its maximum nesting.
 pub const MOST_SCHEMA_BYTES: usize = 32 * 1024;
 const MOST_SCHEMA_DEPTH: usize = 64;
-/// A pattern of a definition that needs more memory is refused.
+/// Maximum memory of a compiled pattern in a definition's schema, in bytes.
 const MOST_PATTERN_MEMORY: usize = 64 * 1024;
-/// More than what the deepest schema, led from part to part, takes with the deepest JSON.
+/// Enough stack for the deepest schema, with references, and the deepest JSON.
 pub const STACK_BYTES: usize = 256 * 1024 * 1024;
-/// More errors of a result are not listed ...
+/// Maximum number of reported errors.
 const MOST_ERRORS: usize = 20;
-/// ... and no more is said of each, in characters.
+/// Maximum length of a reported error in characters.
 const MOST_ERROR_CHARS: usize = 500;
 
-/// What leads from part to part. Beside it, what is not evaluated takes a time that doubles with each step.
+/// References. With `unevaluated*`, the time doubles with each reference.
 const LEADS: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// A schema that can be held against something.
+/// A compiled JSON Schema.
 #[derive(Debug)]
 pub struct ResultSchema(Validator);
 
-/// Why something is no schema.
+/// The reason why a value is not a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoSchema {
-    /// Where in it, as a JSON pointer; empty: its top.
+    /// The place as a JSON pointer; empty for the root.
     pub at: String,
-    /// What is wrong there.
+    /// Description of the problem.
     pub error: String,
 }
 
@@ -43,28 +41,28 @@ impl std::fmt::Display for NoSchema {
     }
 }
 
-/// What came of a check.
+/// The result of a validation.
 #[derive(Debug, PartialEq)]
 pub struct Checked {
     /// The JSON in the message; null if there is none.
     pub result: Value,
-    /// What is wrong with it: `{message, path}`; none if it is right.
+    /// The errors as `{message, path}`; empty if the result is valid.
     pub errors: Vec<Value>,
 }
 
 impl ResultSchema {
-    /// Reads a schema.
+    /// Compiles a trusted schema.
     ///
     /// # Errors
-    /// What is no schema, or leads to a place outside of it.
+    /// The value is not a schema, or refers to another document.
     pub fn of(schema: &Value) -> Result<Self, NoSchema> {
         jsonschema::options().offline().build(schema).map(Self).map_err(NoSchema::of)
     }
 
-    /// The same, of one that others have written.
+    /// Compiles an untrusted schema.
     ///
     /// # Errors
-    /// Also what is too large, and a pattern that cannot be carried out in a time that its text bounds.
+    /// Those of [`ResultSchema::of`], a schema that is too large, or a pattern without a linear time bound.
     pub fn bounded(schema: &Value) -> Result<Self, NoSchema> {
         let too = |error: String| NoSchema { at: String::new(), error };
         if is_deeper(schema, MOST_SCHEMA_DEPTH) {
@@ -87,7 +85,7 @@ impl ResultSchema {
             .unwrap_or_else(|why| Err(too(why)))
     }
 
-    /// Holds a message against it.
+    /// Validates the JSON in a message.
     #[must_use]
     pub fn check(&self, message: &str) -> Checked {
         let result = match json_of(message) {
@@ -99,7 +97,7 @@ impl ResultSchema {
                 };
             }
         };
-        // To list what is wrong takes memory for each step; to say whether something is does not.
+        // Listing errors takes memory per step; a plain check does not.
         if self.0.is_valid(&result) {
             return Checked { result, errors: Vec::new() };
         }
@@ -120,7 +118,7 @@ impl NoSchema {
     }
 }
 
-/// Whether one of these is a key somewhere.
+/// Whether one of the keys occurs at any depth.
 fn has_key(value: &Value, keys: &[&str]) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| has_key(item, keys)),
@@ -131,10 +129,10 @@ fn has_key(value: &Value, keys: &[&str]) -> bool {
     }
 }
 
-/// Does it on a stack that is large enough.
+/// Runs a function on a thread with [`STACK_BYTES`] of stack.
 ///
 /// # Errors
-/// When there is none, or it fails.
+/// The thread cannot start, or panics.
 pub fn with_stack<T: Send>(read: impl FnOnce() -> T + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let reader = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, read);
@@ -144,7 +142,7 @@ pub fn with_stack<T: Send>(read: impl FnOnce() -> T + Send) -> Result<T, String>
     })
 }
 
-/// Whether the parts lie deeper in each other than so.
+/// Whether the nesting is deeper than `most`.
 fn is_deeper(value: &Value, most: usize) -> bool {
     let Some(left) = most.checked_sub(1) else { return true };
     match value {
@@ -154,7 +152,7 @@ fn is_deeper(value: &Value, most: usize) -> bool {
     }
 }
 
-/// The JSON in a message: the whole of it, or its only fenced block, or the only one that is marked `json`.
+/// Returns the JSON in a message: all of it, its only fenced block, or its only block marked `json`.
 fn json_of(message: &str) -> Result<Value, String> {
     let whole = match serde_json::from_str(message.trim()) {
         Ok(value) => return Ok(value),

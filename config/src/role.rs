@@ -1,16 +1,19 @@
-//! Which role and which launcher a new worker gets. Pure.
+//! Selects role and launcher of a new worker. Pure.
 
 use crate::error::ConfigError;
 use crate::model::{Config, DEFAULT_ROLE, Launcher};
 
-/// The role of a new worker: the given one (free text) > `defaults.role` > `default`. Blank counts as not given.
+/// Returns the role of a new worker: the given one (free text), `defaults.role`, or `default`. A blank role
+/// counts as absent.
 pub fn choose_role<'a>(config: &'a Config, given: Option<&'a str>) -> &'a str {
     present(given).or(config.defaults.role.as_deref()).unwrap_or(DEFAULT_ROLE)
 }
 
-/// The launcher of a new worker: the given one > the role's `preferredLauncher` > `defaults.launcher`.
+/// Returns the launcher of a new worker: the given one, the role's `preferredLauncher`, or
+/// `defaults.launcher`.
 ///
-/// Fails with `LAUNCHER_NOT_FOUND` if nothing names one (no details) or the name is not configured.
+/// # Errors
+/// `LAUNCHER_NOT_FOUND` if no launcher is named (no details) or the name is unknown.
 pub fn choose_launcher<'a>(
     config: &'a Config,
     given: Option<&'a str>,

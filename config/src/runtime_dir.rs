@@ -1,8 +1,7 @@
-//! The folder of the sockets: short enough for the kernel, and nobody's but ours. Only the daemon makes paths here;
-//! clients read them from its `daemon.json`.
+//! The folder of the sockets: short enough for the kernel and accessible only to its user.
 //!
-//! Two shells of one user may have different `XDG_RUNTIME_DIR`s. As long as files of workers lie in a folder, the next
-//! daemon uses that one, whoever starts it: otherwise it would find neither their sockets nor their environments.
+//! Only the daemon creates paths here; clients read them from its `daemon.json`. A folder with files of
+//! workers stays in use, even if `XDG_RUNTIME_DIR` changes.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -18,21 +17,21 @@ use crate::error::ConfigError;
 use crate::regular;
 use crate::state_identity::StateIdentity;
 
-/// Most bytes that the path of a unix socket may have: the kernel's 108, one of them for the final NUL.
+/// Maximum length of a unix socket path in bytes: the kernel's 108 without the final NUL.
 pub const SOCKET_PATH_LIMIT: usize = 107;
 
-/// Length of the longest file name made here: a 16 digit hash, `-`, a worker id (`w_` and 10 digits), `.sock`.
+/// Length of the longest file name: a 16-digit hash, `-`, a worker id (`w_` and 10 digits), `.sock`.
 const LONGEST_NAME: usize = 16 + 1 + 12 + 5;
 
-/// File of the state dir with the path of the folder that its last daemon has used.
+/// File in the state dir with the path of the last daemon's folder.
 pub const REMEMBERED: &str = "socket-folder";
 
-/// Whether a file in the folder is called as the socket of a daemon is.
+/// Whether a file name is that of a daemon's socket.
 fn is_daemon_socket(name: &[u8]) -> bool {
     name.strip_suffix(b".sock").is_some_and(|hash| hash.len() == 16 && hash.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// The folder of the sockets of one state dir; it exists, is a folder of ours, and nobody else can enter it.
+/// The socket folder of one state dir. It exists, belongs to this user and is not accessible to others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeDir {
     folder: PathBuf,
@@ -40,11 +39,12 @@ pub struct RuntimeDir {
 }
 
 impl RuntimeDir {
-    /// Chooses, makes and verifies the folder: the one where files of this state dir's workers are (of the last daemon's,
-    /// and the next two), else `$XDG_RUNTIME_DIR/subagent`, else `/tmp/subagent-<uid>`.
+    /// Selects, creates and verifies the folder: the one that contains files of this state dir's workers
+    /// (candidates are the last daemon's folder and the next two), else `$XDG_RUNTIME_DIR/subagent`, else
+    /// `/tmp/subagent-<uid>`.
     ///
-    /// `XDG_RUNTIME_DIR` is passed over if it is not an absolute path of a folder of ours, too long, or not UTF-8 (the
-    /// paths here are told in JSON). `state_dir` is absolute, with its links resolved.
+    /// `XDG_RUNTIME_DIR` is ignored if it is not an absolute path of a folder of this user, is too long, or
+    /// is not UTF-8 (paths are sent as JSON). `state_dir` is absolute and without links.
     pub fn prepare(env: &Environment, state_dir: &Path) -> Result<Self, ConfigError> {
         let uid = nix::unistd::geteuid().as_raw();
         let (xdg, tmp) = (env.var("XDG_RUNTIME_DIR").map(Path::new), Path::new("/tmp"));
@@ -54,7 +54,7 @@ impl RuntimeDir {
         }
     }
 
-    /// The folder where files of workers are, if it is fit for use.
+    /// Returns the folder that contains files of workers, if it is usable.
     fn in_use(xdg: Option<&Path>, tmp: &Path, uid: u32, state_dir: &Path) -> Option<Self> {
         let in_xdg = xdg.filter(|xdg| is_own_folder(xdg, uid)).map(|xdg| xdg.join("subagent"));
         let folders = [remembered(state_dir), in_xdg, Some(tmp.join(format!("subagent-{uid}")))];
@@ -87,8 +87,9 @@ impl RuntimeDir {
         Ok(dir)
     }
 
-    /// The folders that may hold files of this state dir: the one that its daemon has announced, the one of its last
-    /// daemon, the one that would be chosen here and now, and the one in `/tmp` if such files are there. Looks only; none is made or verified.
+    /// Returns the folders that may contain files of this state dir: the one that its daemon announced, the
+    /// one of its last daemon, the one that would be selected now, and the one in `/tmp` if it has such
+    /// files. Creates and verifies nothing.
     pub fn existing(env: &Environment, announced: Option<&Path>, state_dir: &Path) -> Vec<Self> {
         let uid = nix::unistd::geteuid().as_raw();
         let in_xdg = in_xdg(env, uid);
@@ -111,8 +112,8 @@ impl RuntimeDir {
         found
     }
 
-    /// The sockets of daemons of this user, of whatever state dir, in the folders where they are looked for here and now.
-    /// Looks only; whether somebody listens is not known.
+    /// Returns the sockets of this user's daemons, for any state dir, in the standard folders. A socket may
+    /// have no listener.
     pub fn daemon_sockets(env: &Environment) -> Vec<PathBuf> {
         let uid = nix::unistd::geteuid().as_raw();
         let in_xdg = in_xdg(env, uid);
@@ -128,17 +129,17 @@ impl RuntimeDir {
         found
     }
 
-    /// The folder itself.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.folder
     }
 
-    /// The socket of the daemon.
+    /// Path of the daemon's socket.
     pub fn daemon_socket(&self) -> PathBuf {
         self.folder.join(format!("{}.sock", self.hash))
     }
 
-    /// The socket of a worker's runtime. Fails with `SOCKET_PATH_TOO_LONG` only for an id longer than ours are.
+    /// Path of the socket of a worker's runtime. Fails with `SOCKET_PATH_TOO_LONG` only for an overlong id.
     pub fn worker_socket(&self, worker_id: &str) -> Result<PathBuf, ConfigError> {
         let path = self.folder.join(format!("{}-{worker_id}.sock", self.hash));
         if path.as_os_str().len() > SOCKET_PATH_LIMIT {
@@ -147,15 +148,15 @@ impl RuntimeDir {
         Ok(path)
     }
 
-    /// The file that keeps a worker's environment for restarts. Whoever writes it makes it 0600.
+    /// Path of the file with a worker's environment for restarts. The writer must create it with mode 0600.
     pub fn worker_environment(&self, worker_id: &str) -> PathBuf {
         self.folder.join(format!("{}-{worker_id}.env", self.hash))
     }
 
-    /// The sockets and environments of this state dir's workers that lie here, each with its worker's id, sorted.
+    /// Returns the sockets and environment files of this state dir's workers with the worker ids, sorted.
     ///
     /// # Errors
-    /// Those of reading the folder.
+    /// The folder is unreadable.
     pub fn worker_files(&self) -> io::Result<Vec<(String, PathBuf)>> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
@@ -175,15 +176,15 @@ impl RuntimeDir {
     }
 }
 
-/// 16 hex digits that stand for a state dir. SHA-256, which the project has anyway, because the name must be the same
-/// in every version of the program (the standard library's hasher promises nothing of the kind).
+/// Returns 16 hex digits that identify a state dir. SHA-256, because the name must not change between
+/// versions, unlike the hash of the standard library.
 pub fn hash(state_dir: &Path) -> String {
     let digest = Sha256::digest(state_dir.as_os_str().as_bytes());
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the names of the files of a state dir begin with. A copy never has the names of its original, also when it takes
-/// the original's path: that one's runtimes may still use them.
+/// Returns the prefix of this state dir's file names. A copy never uses the names of its original, even at
+/// the same path, because the original's runtimes may still use them.
 fn names(state_dir: &Path) -> String {
     match StateIdentity::read(state_dir).filter(|identity| identity.copy_of.is_some()) {
         Some(copy) => hash(&state_dir.join(copy.folder.id)),
@@ -191,10 +192,10 @@ fn names(state_dir: &Path) -> String {
     }
 }
 
-/// The folder that the last daemon of this state dir has used, if that was written down.
+/// Returns the folder that the last daemon of this state dir recorded.
 fn remembered(state_dir: &Path) -> Option<PathBuf> {
     let path = PathBuf::from(OsString::from_vec(regular::read(&state_dir.join(REMEMBERED)).ok()?));
-    // Whatever else is written there is no folder of ours.
+    // Any other recorded path is not a folder of ours.
     let ours = |name: &str| name == "subagent" || name.starts_with("subagent-");
     let named = path.file_name().and_then(|name| name.to_str()).is_some_and(ours);
     (path.is_absolute() && named).then_some(path)
@@ -204,7 +205,7 @@ fn fits(folder: &Path) -> bool {
     folder.as_os_str().len() + 1 + LONGEST_NAME <= SOCKET_PATH_LIMIT
 }
 
-/// After `su` the variable is still the other user's; using it would lock that user out.
+/// After `su` the variable names the previous user's folder; using it would lock that user out.
 fn is_own_folder(path: &Path, uid: u32) -> bool {
     path.is_absolute() && std::fs::metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == uid)
 }
@@ -218,7 +219,7 @@ fn make(folder: &Path) -> Result<(), ConfigError> {
     }
 }
 
-/// The folder in `XDG_RUNTIME_DIR`, if that is this user's own.
+/// Returns the folder in `XDG_RUNTIME_DIR`, if it belongs to this user.
 fn in_xdg(env: &Environment, uid: u32) -> Option<PathBuf> {
     let xdg = env.var("XDG_RUNTIME_DIR").map(Path::new).filter(|xdg| is_own_folder(xdg, uid))?;
     Some(xdg.join("subagent"))
@@ -226,7 +227,7 @@ fn in_xdg(env: &Environment, uid: u32) -> Option<PathBuf> {
 
 fn verify(folder: &Path, uid: u32) -> Result<(), ConfigError> {
     let path = || folder.to_owned();
-    // Of the name itself: a link that somebody else placed could lead anywhere.
+    // Examines the link itself: another user's link could lead anywhere.
     let found = std::fs::symlink_metadata(folder)
         .map_err(|cause| ConfigError::RuntimeDirUnwritable { path: path(), cause })?;
     let problem = if found.is_symlink() {
@@ -261,7 +262,7 @@ mod tests {
 
     impl Place {
         fn new() -> Self {
-            // Not below TMPDIR, which may be too long for a socket.
+            // TMPDIR may be too long for a socket path.
             let dir = tempfile::tempdir_in("/tmp").unwrap();
             let (tmp, xdg) = (dir.path().join("tmp"), dir.path().join("xdg"));
             fs::create_dir(&tmp).unwrap();
@@ -297,7 +298,8 @@ mod tests {
         let place = Place::new();
         let dir = place.prepare(None).unwrap();
         let name = |path: PathBuf| path.strip_prefix(place.in_tmp()).unwrap().to_str().unwrap().to_owned();
-        // Fixed: another version must find the same files. From `printf /ws/.subagent/state | sha256sum`.
+        // Constant, because another version must find the same files. From `printf /ws/.subagent/state |
+        // sha256sum`.
         assert_eq!(name(dir.daemon_socket()), "942cb00159a8d10b.sock");
         assert_eq!(name(dir.worker_socket("w_0123456789").unwrap()), "942cb00159a8d10b-w_0123456789.sock");
         assert_eq!(name(dir.worker_environment("w_0123456789")), "942cb00159a8d10b-w_0123456789.env");
@@ -362,7 +364,7 @@ mod tests {
         assert_eq!(in_use(&elsewhere).as_deref(), Some(other.path()));
         fs::write(first.worker_socket("w_0000000001").unwrap(), "").unwrap();
         assert_eq!(in_use(&elsewhere).as_deref(), Some(first.path()), "it is the last one's");
-        // What others can enter is not used, wherever it is written.
+        // A folder that others can enter is not used, even if it is recorded.
         fs::set_permissions(first.path(), Permissions::from_mode(0o755)).unwrap();
         assert_eq!(in_use(&elsewhere).as_deref(), Some(other.path()));
         for text in ["relative/subagent", "", "/none", place.xdg.to_str().unwrap()] {

@@ -1,6 +1,6 @@
-//! Profiles of sandboxes as they are written: `sandboxes`, `sandbox` of a launcher, of `defaults` and of a definition. Pure.
+//! Reads sandbox profiles: `sandboxes`, and `sandbox` of launchers, `defaults` and definitions. Pure.
 //!
-//! A key that is not known is refused: an agent must not reach more because of a slip of the pen.
+//! Unknown keys are errors: a misspelled key must not widen access.
 
 use serde_json::{Map, Value};
 use subagent_protocol::sandbox::{FileSystem, Network};
@@ -9,26 +9,26 @@ use crate::check::{Checked, list, mapping, mismatch, refuse, required_string, wi
 use crate::error::Place;
 
 const KEYS: [&str; 5] = ["filesystem", "write", "read", "hide", "network"];
-/// The name of having none.
+/// The name for no sandbox.
 pub const NONE: &str = "none";
 
-/// What a file says of a sandbox. What is absent is the default, or in a definition not narrower.
+/// A sandbox profile. An absent field is the default; in a definition it adds no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// How the files of the workspace are shared.
+    /// Sharing mode of the workspace.
     pub filesystem: Option<FileSystem>,
-    /// What may be written besides.
+    /// Paths that are writable in addition to the workspace.
     pub write: Option<Vec<String>>,
-    /// What may be read.
+    /// Readable paths; `None` uses the default.
     pub read: Option<Vec<String>>,
-    /// What may not.
+    /// Paths that are hidden.
     pub hide: Option<Vec<String>>,
-    /// Which network there is.
+    /// The permitted network access.
     pub network: Option<Reach>,
 }
 
 impl Profile {
-    /// Whether it takes anything away: `shared_rw` alone is what every agent has.
+    /// Whether the profile limits anything; `shared_rw` alone equals no sandbox.
     #[must_use]
     pub fn confines(&self) -> bool {
         let shares_all = Self { filesystem: Some(FileSystem::SharedRw), ..Self::default() };
@@ -36,32 +36,32 @@ impl Profile {
     }
 }
 
-/// Which network there is.
+/// The permitted network access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// As this says.
+    /// A mode of network access.
     Of(Network),
-    /// These hosts and ports.
+    /// Only these hosts and ports.
     Hosts(Vec<String>),
 }
 
-/// The sandbox of a launcher, or of `defaults`.
+/// The sandbox of a launcher or of `defaults`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// One of this name: of `sandboxes`, or a mode of files.
+    /// A name: of `sandboxes`, or a sharing mode.
     Named(String),
-    /// One of its own.
+    /// A profile without a name.
     Own(Profile),
 }
 
-/// All words for modes of files.
+/// Returns all words for sharing modes, for messages.
 #[must_use]
 pub fn files_words() -> String {
     let words = FileSystem::ALL.iter().map(|mode| mode.as_str());
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The key `sandboxes`: profiles by name.
+/// Reads an entry of `sandboxes`.
 pub(crate) fn named(name: &str, value: &Value) -> Checked<Profile> {
     let place = || Place::Entry { field: "sandboxes".to_owned(), key: name.to_owned() };
     if FileSystem::parse(name).is_some() || name == NONE {
@@ -70,7 +70,7 @@ pub(crate) fn named(name: &str, value: &Value) -> Checked<Profile> {
     profile(value, &format!("sandboxes.{name}"))
 }
 
-/// The key `sandbox` of a launcher or of `defaults`: a name, or a profile.
+/// Reads `sandbox` of a launcher or of `defaults`: a name or a profile.
 pub(crate) fn choice(holder: &Map<String, Value>, field: &str) -> Checked<Option<Choice>> {
     let field = format!("{field}.sandbox");
     match holder.get("sandbox") {
@@ -83,7 +83,7 @@ pub(crate) fn choice(holder: &Map<String, Value>, field: &str) -> Checked<Option
     }
 }
 
-/// One profile.
+/// Reads a profile and rejects unknown keys.
 pub(crate) fn profile(value: &Value, field: &str) -> Checked<Profile> {
     let given = mapping(value, || field.to_owned())?;
     if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
@@ -99,7 +99,7 @@ pub(crate) fn profile(value: &Value, field: &str) -> Checked<Profile> {
     })
 }
 
-/// The key `filesystem`, of a profile or of a definition.
+/// Reads `filesystem` of a profile or definition.
 pub(crate) fn filesystem(value: Option<&Value>, field: &str) -> Checked<Option<FileSystem>> {
     let place = || Place::Field(field.to_owned());
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };

@@ -1,6 +1,6 @@
-//! What a launcher says of the sessions of its agent: mode, model, config options. Pure.
+//! Session options of a launcher: mode, model, config options. Pure.
 //!
-//! Whether an agent has them is known to the agent alone: here only their form is looked at.
+//! Only the form is checked; only the agent knows which values it supports.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use serde_json::{Map, Value};
 use crate::check::{Checked, mismatch, object, refuse, trimmed};
 use crate::error::Place;
 
-/// What is chosen of a session.
+/// The selected session options.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SessionOptions {
-    /// The id of a session mode.
+    /// Id of the session mode.
     pub mode: Option<String>,
-    /// The id of a model.
+    /// Id of the model.
     pub model: Option<String>,
-    /// Values of config options by the options' ids; each a text, true or false.
+    /// Config options by id; each value is a text or a boolean.
     pub config_options: BTreeMap<String, Value>,
 }
 
-/// The keys `mode`, `model` and `configOptions` of a launcher.
+/// Reads `mode`, `model` and `configOptions` of a launcher.
 pub(crate) fn options(launcher: &Map<String, Value>, field: &str) -> Checked<SessionOptions> {
     let get = |key: &str| trimmed(launcher.get(key), || Place::Field(format!("{field}.{key}")));
     let list = format!("{field}.configOptions");

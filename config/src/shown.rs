@@ -1,4 +1,4 @@
-//! The config as all files together make it, for people: `config show`. Secrets are hidden.
+//! The merged config for display by `config show`. Secrets must not appear in it.
 
 use std::path::PathBuf;
 
@@ -8,31 +8,31 @@ use crate::agents::keys::{self, Keys};
 use crate::environment::Environment;
 use crate::{LoadedConfig, builtin, layers};
 
-/// What stands for a secret.
+/// Placeholder for a secret.
 pub const HIDDEN: &str = "<set>";
 
-/// One value, and where it is from.
+/// One value with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The keys that lead to it.
+    /// Path of keys to the value.
     pub path: Vec<String>,
-    /// The value; secrets are hidden.
+    /// The value; secrets are replaced.
     pub value: Value,
     /// `built-in`, `user`, `project`, `flag` or `variable`.
     pub origin: &'static str,
-    /// The file, unless it is built in.
+    /// The file; `None` for a built-in value.
     pub file: Option<PathBuf>,
-    /// The line, where known.
+    /// Line from 1, if known.
     pub line: Option<u64>,
 }
 
-/// The merged config, and its values one by one.
+/// Returns the merged config, and each of its values with its origin.
 #[must_use]
 pub fn of(loaded: &LoadedConfig, env: &Environment) -> (Value, Vec<Entry>) {
     let below = builtin::document(env);
     let documents: Vec<&Value> =
         std::iter::once(&below).chain(loaded.files.iter().map(|file| &file.document)).collect();
-    // A file that counts alone keeps its notifications; see `layers`.
+    // A file of `--config` keeps its notifications; see `layers`.
     let user = (documents.len() > 1).then_some(1);
     let (mut merged, origins) = layers::merge(&documents, user);
     hide(&mut merged, &mut Vec::new());
@@ -42,7 +42,7 @@ pub fn of(loaded: &LoadedConfig, env: &Environment) -> (Value, Vec<Entry>) {
     let entry = |(path, value): (Vec<String>, Value)| {
         let number = origins.of(&path).unwrap_or(0);
         let words: Vec<&str> = path.iter().map(String::as_str).collect();
-        // What a file does not say itself was put in from below.
+        // A value that the file does not contain came from a lower layer.
         let file = number.checked_sub(1).filter(|at| !was_completed(&words, keys.get(*at)));
         let (file, at) = match file.and_then(|at| Some((loaded.files.get(at)?, keys.get(at)?))) {
             Some((file, keys)) => (Some(file), keys.of(&words)),
@@ -59,7 +59,7 @@ pub fn of(loaded: &LoadedConfig, env: &Environment) -> (Value, Vec<Entry>) {
     (merged, leaves.into_iter().map(entry).collect())
 }
 
-/// Whether a key of a launcher is not in the text of the file that has this launcher.
+/// Whether a launcher's key is absent from the text of the file that defines the launcher.
 fn was_completed(path: &[&str], keys: Option<&Keys>) -> bool {
     let ["launchers", _, key, ..] = path else { return false };
     let Some(keys) = keys.filter(|keys| keys.has(path.get(..2).unwrap_or_default())) else { return false };
@@ -84,7 +84,7 @@ fn leaves_of(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>
     }
 }
 
-/// Puts a word in the place of everything that may be secret.
+/// Replaces everything that may be secret.
 fn hide(value: &mut Value, path: &mut Vec<String>) {
     if is_secret(&path.iter().map(String::as_str).collect::<Vec<_>>()) {
         cover(value);
@@ -104,7 +104,8 @@ fn hide(value: &mut Value, path: &mut Vec<String>) {
     }
 }
 
-/// Variables and headers; of MCP servers everything but names and kinds; addresses and secrets of notifications.
+/// Secrets are variables and headers, everything of MCP servers but names and kinds, and URLs and keys of
+/// notifications.
 fn is_secret(path: &[&str]) -> bool {
     let server = match path {
         ["mcpServers", _, below @ ..] | ["launchers", _, "mcpServers", _, below @ ..] => below,
@@ -128,10 +129,10 @@ fn cover(value: &mut Value) {
     }
 }
 
-/// The merged config as YAML.
+/// Returns the merged config as YAML.
 ///
 /// # Errors
-/// What the writer says.
+/// The message of the YAML writer.
 pub fn yaml(merged: &Value) -> Result<String, String> {
     let empty = Map::new();
     let shown = merged.as_object().unwrap_or(&empty);

@@ -1,5 +1,5 @@
-//! Makes the state dir fit for use: it exists, is private, can be written, and is on a file system that keeps what
-//! SQLite and the locks build on. What is put into it is the daemon's business.
+//! Prepares the state dir: it exists, is private and writable, and is on a file system with reliable locks.
+//! The daemon manages the content.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -11,20 +11,22 @@ use crate::file_system;
 use crate::markers::{DOT_SUBAGENT, STATE};
 use crate::write::{self, Replace};
 
-/// Begins the name of a database that a restore has replaced; the time of the restore follows.
+/// Prefix of the name of a database that a restore replaced; the time of the restore follows.
 pub const REPLACED_DATABASE: &str = "state.db.replaced-";
-/// Begins the name of a folder of runtimes that a restored database does not know; the time follows.
+/// Prefix of the name of a folder with runtimes that a restored database does not know; the time follows.
 pub const REPLACED_RUNTIMES: &str = "runtimes.replaced-";
-/// Begins the name of a database that is made ready for its place, or, after a restore that was killed, of a replaced one.
+/// Prefix of the name of a database that is being prepared. After a killed restore it may be a replaced
+/// one.
 pub const RESTORING_DATABASE: &str = "state.db.restoring";
 
-/// Makes and checks the state dir, an absolute path without symbolic links. Repeating it changes nothing.
+/// Creates and checks the state dir, an absolute path without symbolic links. Idempotent.
 pub fn prepare(state_dir: &Path) -> Result<(), ConfigError> {
     let unwritable = |cause| ConfigError::StateDirUnwritable { state_dir: state_dir.to_owned(), cause };
-    // First of all, so that a refusal leaves nothing behind on the refused file system.
+    // The check precedes the creation, so that a refusal leaves no files behind.
     check_file_system(state_dir)?;
     let created = create(state_dir).map_err(unwritable)?;
-    // A real attempt: permission bits say nothing about a read-only mount. The file has no name and goes by itself.
+    // A real write, because permission bits do not show a read-only mount. The file is unnamed and
+    // disappears.
     tempfile::tempfile_in(state_dir).map_err(unwritable)?;
     if created || is_ours(state_dir) {
         ignore_in_git(state_dir).map_err(unwritable)?;
@@ -32,7 +34,7 @@ pub fn prepare(state_dir: &Path) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Refuses a state dir on a file system that is not fit for it. Looks only; the folder need not exist.
+/// Refuses an unsuitable file system. Only reads; the folder may not exist.
 pub fn check_file_system(state_dir: &Path) -> Result<(), ConfigError> {
     let existing = state_dir.ancestors().find(|folder| folder.exists());
     match existing.and_then(file_system::unsupported) {
@@ -43,7 +45,8 @@ pub fn check_file_system(state_dir: &Path) -> Result<(), ConfigError> {
     }
 }
 
-/// Whether it was made now. Parents get ordinary permissions: `.subagent` also holds the config file.
+/// Creates the folder and returns whether it is new. Parents get default permissions, because `.subagent`
+/// also holds the config file.
 fn create(state_dir: &Path) -> io::Result<bool> {
     if let Some(parent) = state_dir.parent() {
         std::fs::create_dir_all(parent)?;
@@ -56,16 +59,17 @@ fn create(state_dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// An existing folder that `SUBAGENT_STATE_DIR` names may have a user's files, which git should go on seeing.
+/// Whether the folder holds only our files. A folder of `SUBAGENT_STATE_DIR` may contain files of the user,
+/// which git should track.
 fn is_ours(state_dir: &Path) -> bool {
     state_dir.ends_with(Path::new(DOT_SUBAGENT).join(STATE))
         || std::fs::read_dir(state_dir).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// Makes git leave the folder alone, unless it has a rule of its own.
+/// Makes git ignore the folder, unless it has a `.gitignore`.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// The file cannot be written.
 pub fn ignore_in_git(state_dir: &Path) -> io::Result<()> {
     let path = state_dir.join(".gitignore");
     if path.symlink_metadata().is_ok() {
@@ -132,11 +136,11 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_written_is_reported() {
-        // /proc/self is a folder in which nobody, not even root, can make anything.
+        // Even root cannot create files in /proc/self.
         unwritable(Path::new("/proc/self/subagent-state"));
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o500)).unwrap();
-        // Permission bits do not hold root back.
+        // Permission bits do not limit root.
         if !nix::unistd::geteuid().is_root() {
             unwritable(dir.path());
         }

@@ -1,7 +1,7 @@
-//! Which folder a state dir is. A copy has the same files in another folder; the processes, sockets and workers that
-//! these files name belong to the original.
+//! Identity of a state dir's folder. A copy has the same files in another folder, but the processes,
+//! sockets and workers that they name belong to the original.
 //!
-//! Only a daemon writes the identity; everybody may read it.
+//! Only a daemon writes the identity; any process may read it.
 
 use std::fs::Metadata;
 use std::io;
@@ -13,32 +13,32 @@ use subagent_protocol::api::{DaemonInfo, StateFolder};
 
 use crate::regular;
 
-/// The file of a state dir that holds its identity.
+/// The file with the identity in a state dir.
 pub const STATE_ID: &str = "state-id";
 
-/// What a daemon has written down about the folder that it serves.
+/// The identity that a daemon recorded for its folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StateIdentity {
-    /// The folder, with its random id.
+    /// The folder with its random id.
     #[serde(flatten)]
     pub folder: StateFolder,
-    /// The boot in which the device number was read; another boot may number devices differently.
+    /// The boot in which the device number was read; numbers may differ after a reboot.
     pub boot_id: String,
-    /// The id of the state dir that this one is a copy of. Empty: the original had no id yet.
+    /// The id of the state dir that was copied; empty if the original had no id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<String>,
-    /// Where the original was, as far as the copied files say.
+    /// The path of the original according to the copied files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copied_from: Option<PathBuf>,
 }
 
-/// How a folder compares with an identity that lies in it.
+/// The result of comparing a folder with the identity in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Likeness {
-    /// It is this folder.
+    /// The identity belongs to this folder.
     Same,
-    /// It is this folder, but the system was started again and may number its devices differently.
+    /// It belongs to this folder, but the device number changed with a reboot.
     Renumbered,
     /// The identity was copied from another folder.
     Copy,
@@ -62,20 +62,20 @@ impl StateIdentity {
     }
 }
 
-/// The folder behind a path, with the id that lies in it, if any.
+/// Returns the folder at a path with the id in it, if any.
 ///
 /// # Errors
-/// What the system says about the folder.
+/// The folder cannot be examined.
 pub fn folder_at(state_dir: &Path) -> io::Result<StateFolder> {
     let meta = std::fs::metadata(state_dir)?;
     let id = StateIdentity::read(state_dir).map(|identity| identity.folder.id).unwrap_or_default();
     Ok(StateFolder { device: meta.dev(), inode: meta.ino(), id })
 }
 
-/// Whether a `daemon.json` is about the state dir that it lies in, and not about one that this is a copy of.
+/// Whether a `daemon.json` is about this state dir, not about the original of a copy.
 #[must_use]
 pub fn announces(info: &DaemonInfo, state_dir: &Path) -> bool {
-    // Without the folder there is nothing that could be confused.
+    // Without the folder, confusion is impossible.
     state_dir.metadata().map_or(true, |meta| is_about(info, &meta))
 }
 
@@ -84,7 +84,7 @@ pub fn announces(info: &DaemonInfo, state_dir: &Path) -> bool {
 pub fn is_about(info: &DaemonInfo, folder: &Metadata) -> bool {
     match &info.state_folder {
         Some(named) => named.is(folder.dev(), folder.ino()),
-        // Of an older daemon only the path is known.
+        // An older daemon records only the path.
         None => {
             let same = |at: Metadata| (at.dev(), at.ino()) == (folder.dev(), folder.ino());
             info.state_dir.metadata().map_or(true, same)

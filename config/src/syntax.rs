@@ -1,12 +1,12 @@
-//! The text of a config file (JSON or YAML) to a plain JSON value. Pure: it knows neither the schema nor where the
-//! text came from, and for every input it returns a value or a located problem.
+//! Parses the text of a config file (JSON or YAML) into a JSON value. Pure: it does not know the schema,
+//! and every input gives a value or a located problem.
 
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Why a text is neither JSON nor YAML.
+/// The reason why a text is neither JSON nor YAML.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SyntaxProblem {
     pub(crate) problem: String,
@@ -14,30 +14,30 @@ pub(crate) struct SyntaxProblem {
     pub(crate) column: Option<u64>,
 }
 
-/// Parses JSON, else YAML 1.2. No document at all is null. A key that is given twice is a problem in both.
+/// Parses JSON, or else YAML 1.2. An empty document is null. Duplicate keys are a problem in both.
 pub(crate) fn parse(text: &str) -> Result<Value, SyntaxProblem> {
-    // Some editors begin a file with a byte order mark; it means nothing in UTF-8.
+    // Some editors write a byte order mark, which has no meaning in UTF-8.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // YAML is nearly a superset of JSON, but refuses tabs in places where JSON has them.
+    // YAML is almost a superset of JSON, but rejects some tabs.
     if !text.trim_start().starts_with(['{', '[']) {
         return parse_yaml(text);
     }
     parse_json(text).or_else(|as_json| {
-        // Both readings failed: whichever got further is the one that the author had in mind.
+        // If both fail, the parser that got further decides the format.
         parse_yaml(text)
             .map_err(|as_yaml| if as_yaml.position() > as_json.position() { as_yaml } else { as_json })
     })
 }
 
 impl SyntaxProblem {
-    /// The first line of a parser's message, without the positions at its end: they travel beside it.
+    /// Takes the first line of a parser's message without positions, which are separate fields.
     fn new(message: &str, line: Option<u64>, column: Option<u64>) -> Self {
         let first = message.lines().next().unwrap_or_default();
         let mut places = first.match_indices(" at line ");
         let end =
             places.find(|(at, found)| first[at + found.len()..].starts_with(|c: char| c.is_ascii_digit()));
         let mut problem = end.map_or(first, |(at, _)| &first[..at]);
-        // A position in brackets leaves the word before it: "(defined at line 5)".
+        // A removed position in brackets leaves the preceding word: "(defined at line 5)".
         if let (Some(_), Some((whole, open))) = (end, problem.rsplit_once(" ("))
             && !open.contains(')')
         {
@@ -53,20 +53,20 @@ impl SyntaxProblem {
 
 fn parse_json(text: &str) -> Result<Value, SyntaxProblem> {
     serde_json::from_str::<Strict>(text).map(|strict| strict.0).map_err(|error| {
-        // Positions that a parser does not know are 0 in both libraries.
+        // Both libraries use 0 for an unknown position.
         let place = |number: usize| u64::try_from(number).ok().filter(|number| *number > 0);
         SyntaxProblem::new(&error.to_string(), place(error.line()), place(error.column()))
     })
 }
 
-/// Parses JSON and nothing else.
+/// Parses JSON without the fallback to YAML.
 pub(crate) fn parse_json_strictly(text: &str) -> Result<Value, SyntaxProblem> {
     parse_json(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 fn parse_yaml(text: &str) -> Result<Value, SyntaxProblem> {
     let options = serde_saphyr::options! {
-        // YAML 1.2: `no` and `on` are words. A tag that would be dropped, or digits that would be changed, mislead.
+        // YAML 1.2: `no` and `on` are words. Dropped tags and changed digits would be misleading.
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
@@ -81,7 +81,7 @@ fn parse_yaml(text: &str) -> Result<Value, SyntaxProblem> {
     })
 }
 
-/// A JSON value whose objects refuse a second value for a key, which plain `Value` takes silently.
+/// A JSON value with duplicate keys rejected; plain `Value` accepts them.
 struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {

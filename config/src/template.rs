@@ -1,6 +1,6 @@
-//! The config file that `config init` writes.
+//! The template that `config init` writes.
 
-/// Its text.
+/// The text of the template.
 pub const TEMPLATE: &str = include_str!("template.yaml");
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests {
             let (args, timeouts) = (launcher.args.clone(), launcher.timeouts);
             let bare = Launcher { args, timeouts, ..Launcher::new(&launcher.command) };
             assert_eq!(launcher, &bare);
-            // Each phase has a deadline, and the whole start time for both.
+            // Each phase has a timeout, and `startup` covers both.
             let (Some(initialize), Some(session)) = (timeouts.initialize, timeouts.session) else {
                 panic!("{launcher:?}")
             };

@@ -1,4 +1,4 @@
-//! Whether workers are named after their first message: the key `titles`. Pure.
+//! Whether workers get titles from their first message: the key `titles`. Pure.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use crate::error::Place;
 
 const KEY: &str = "titles";
 
-/// Whether the definition `title` names workers that were given no label.
+/// Returns whether the definition `title` names workers without a label.
 pub(crate) fn titles(root: &Map<String, Value>) -> Checked<bool> {
     let place = || Place::Field(KEY.to_owned());
     match root.get(KEY) {

@@ -1,6 +1,7 @@
-//! Keys of a config file that mean nothing, and which one was probably meant. Pure.
+//! Finds unknown keys of a config file and suggests similar ones. Pure.
 //!
-//! They are no errors: an older program reads a newer file. Sections that refuse unknown keys by themselves are not here.
+//! Unknown keys are warnings, because an older program may read a newer file. Sections with their own check
+//! are not covered here.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,21 +12,21 @@ use crate::agents::keys::{self, Keys};
 use crate::discovery::ConfigFile;
 use crate::policy::Kind;
 
-/// A key that means nothing.
+/// A key without a meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownKey {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// The line, counted from 1, where known.
+    /// Line from 1, if known.
     pub line: Option<u64>,
-    /// The keys that lead to it, and it itself.
+    /// Path of keys, ending with the unknown one.
     pub path: Vec<String>,
-    /// The known key that is spelled alike.
+    /// The most similar known key.
     pub similar: Option<&'static str>,
 }
 
 impl UnknownKey {
-    /// What is wrong, without the place.
+    /// Returns the message without the position.
     #[must_use]
     pub fn problem(&self) -> String {
         let similar = self.similar.map(|key| format!("; did you mean `{key}`?")).unwrap_or_default();
@@ -40,15 +41,15 @@ impl fmt::Display for UnknownKey {
     }
 }
 
-/// What may stand at a place of a document.
+/// The permitted keys at a place of a document.
 enum Shape {
-    /// Anything: it is free, or checked elsewhere.
+    /// Any value: it is free, or checked elsewhere.
     Any,
-    /// A mapping of names that the user chose.
+    /// A mapping with user-defined names.
     Named(&'static Self),
-    /// A mapping of these keys.
+    /// A mapping with these keys.
     Keys(&'static [(&'static str, Self)]),
-    /// A mapping of kinds and names of tools: a kind may be misspelled.
+    /// A mapping with kinds and names of tools. Misspelled kinds are reported.
     Tools,
 }
 
@@ -118,7 +119,7 @@ const ROOT: Shape = Of(&[
     ("sandboxes", Any),
 ]);
 
-/// The unknown keys of a file, in its order.
+/// Returns the unknown keys of a file in document order.
 #[must_use]
 pub fn of_file(file: &ConfigFile) -> Vec<UnknownKey> {
     of_document(&file.path, &file.text, &file.document)
@@ -164,9 +165,9 @@ fn look(
     }
 }
 
-/// The key that is spelled most alike, if it is enough so.
+/// Returns the most similar key, if it is similar enough.
 fn similar(key: &str, known: &'static [(&'static str, Shape)]) -> Option<&'static str> {
-    /// As much alike as clap wants it for its own suggestions.
+    /// The threshold that clap uses for its suggestions.
     const ENOUGH: f64 = 0.7;
     let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
     let scored = known.iter().map(|(name, _)| (*name, strsim::jaro(&plain(name), &plain(key))));

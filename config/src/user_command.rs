@@ -1,4 +1,4 @@
-//! A command of the user as it is run: its environment and its limits. Pure.
+//! A command of the user with its environment and limits. Pure.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,10 +10,11 @@ use subagent_protocol::command_run::CommandRun;
 
 use crate::environment::inherited_environment;
 
-/// The bytes of each output that are kept.
+/// Maximum size of each output stream that is kept, in bytes.
 const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// A program with arguments in this folder, with this environment but for what is about its own process or an owner.
+/// Returns a program to run in this folder. Process-specific variables and those of an owner are removed
+/// from the environment.
 #[must_use]
 pub fn of(
     argv: Vec<String>,
@@ -34,7 +35,7 @@ pub fn of(
     }
 }
 
-/// The arguments of a line for `sh -c`.
+/// Returns the arguments for a line of `sh -c`.
 #[must_use]
 pub fn shell(line: &str) -> Vec<String> {
     ["/bin/sh", "-c", line].map(str::to_owned).to_vec()

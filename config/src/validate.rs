@@ -1,9 +1,7 @@
-//! A parsed document to a [`Config`]: what is acceptable, and where exactly something is not. Pure.
+//! Converts a parsed document to a [`Config`], or returns the place of the first violation. Pure.
 //!
-//! Unknown keys are ignored, so that a newer file works with an older program. Null is the same as absent for
-//! a section and most settings: that is what a key has whose entries are all commented out. It is none where the name
-//! alone says that something was meant: a launcher, its `backend`, a role hint, a language of `roleDefaults`. Every other
-//! wrong type is a problem, empty values included.
+//! Unknown keys are ignored for older programs. Null equals absent where commented-out entries leave a
+//! null. Where a name shows an intent (such as a launcher), null is an error.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +19,9 @@ use crate::{
     titles, worktrees,
 };
 
-/// More messages may never wait.
+/// Maximum value of `queueLimit`.
 const MAX_QUEUE_LIMIT: u32 = 1_000;
 
-/// Checks a whole document.
 pub(crate) fn config(document: &Value) -> Checked<Config> {
     let Some(root) = object(Some(document), || "root".to_owned())? else { return Ok(Config::default()) };
     Ok(Config {
@@ -115,7 +112,7 @@ fn timeouts(launcher: &Map<String, Value>, field: &str) -> Checked<Timeouts> {
     Ok(timeouts)
 }
 
-/// The key `prefixTools`: true or false.
+/// Reads `prefixTools`: a boolean.
 fn prefix_tools(launcher: &Map<String, Value>, field: &str) -> Checked<bool> {
     match launcher.get("prefixTools") {
         None | Some(Value::Null) => Ok(false),
@@ -124,7 +121,7 @@ fn prefix_tools(launcher: &Map<String, Value>, field: &str) -> Checked<bool> {
     }
 }
 
-/// The key `queueLimit`: a whole number.
+/// Reads `queueLimit`: a whole number.
 fn queue_limit(launcher: &Map<String, Value>, field: &str) -> Checked<Option<u32>> {
     let Some(value) = launcher.get("queueLimit").filter(|value| !value.is_null()) else { return Ok(None) };
     let place = || Place::Field(format!("{field}.queueLimit"));

@@ -1,4 +1,4 @@
-//! What a config document may hold, rule by rule.
+//! Tests of valid and invalid config documents.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn field(path: &str) -> Place {
     Place::Field(path.to_owned())
 }
 
-/// A document with one launcher `a` that has a command and these further keys.
+/// Returns a document with one launcher `a`, a command and these keys.
 fn with_launcher(extra: Value) -> Value {
     let mut launcher = json!({"command": "x"});
     launcher.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());

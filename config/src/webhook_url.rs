@@ -1,11 +1,11 @@
-//! Which URLs a notification may be sent to. Pure.
+//! Checks webhook URLs of notifications. Pure.
 
 use url::{Host, Url};
 
-/// Checks that a URL is `https`, or `http` to a loopback address; with `insecure`, `http` to any address.
+/// Checks that a URL is `https`, or `http` to a loopback address. `insecure` permits `http` to any address.
 ///
 /// # Errors
-/// What is wrong with it, as the end of a sentence that begins with the URL's place. The text does not name the URL.
+/// The problem, worded to follow the place of the URL in a sentence. It does not contain the URL.
 pub(crate) fn check(url: &str, insecure: bool) -> Result<(), String> {
     let url =
         Url::parse(url).map_err(|error| format!("is not a valid URL: {error}; write `https://HOST/PATH`"))?;

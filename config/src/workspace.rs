@@ -1,4 +1,4 @@
-//! Which folder a command is about, and where its state lives. Looks at the file system, changes nothing.
+//! Finds the workspace of a command and its state dir. Only reads the file system.
 
 use std::path::{Path, PathBuf};
 
@@ -10,24 +10,27 @@ use crate::paths;
 /// Name of the database in the state dir.
 const DATABASE: &str = "state.db";
 
-/// A workspace and its state. All paths are absolute, without symbolic links as far as they exist.
+/// A workspace with its state. All paths are absolute, without symbolic links as far as they exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workspace {
-    /// The folder that controllers and workers belong to; also the `workspaceKey`.
+    /// The folder that owns controllers and workers; also the `workspaceKey`.
     pub root: PathBuf,
-    /// Where the daemon keeps everything; may not exist yet.
+    /// The state dir of the daemon; may not exist yet.
     pub state_dir: PathBuf,
-    /// The database in it; may not exist yet.
+    /// The database in the state dir; may not exist yet.
     pub db_path: PathBuf,
 }
 
 impl Workspace {
-    /// The workspace of a command that was given this `--cwd`, if any.
+    /// Finds the workspace of a command with this `--cwd`.
     ///
-    /// Root: the nearest folder with a `.subagent` of ours (config file, controller hint or state), from `--cwd` or
-    /// else the caller's working directory upward; else the nearest with `.git`; else `--cwd` itself. State:
-    /// `SUBAGENT_STATE_DIR`, which also makes the lack of a root acceptable (the folder itself is the root then),
-    /// else `.subagent/state` in the root.
+    /// The root is the nearest folder upward from `--cwd` (default: the caller's working directory) with a
+    /// `.subagent` of ours (config file, controller hint or state), else the nearest one with `.git`. The
+    /// state dir is `SUBAGENT_STATE_DIR`, or `.subagent/state` in the root.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for an invalid `--cwd`. `WORKSPACE_ROOT_NOT_FOUND` without a root, unless `--cwd`
+    /// or `SUBAGENT_STATE_DIR` is set; then the root is the start folder.
     pub fn find(typed_cwd: Option<&Path>, env: &Environment) -> Result<Self, ConfigError> {
         let start = resolve_cwd(typed_cwd, env)?;
         let moved = env.var("SUBAGENT_STATE_DIR").map(|dir| paths::resolve(Path::new(dir), env));
@@ -45,8 +48,8 @@ impl Workspace {
     }
 }
 
-/// The working directory that a command is about: `--cwd` (which must be a directory: `INVALID_ARGUMENT` otherwise),
-/// else, or if that is empty, the caller's. Absolute and without symbolic links.
+/// Returns the working directory of a command: `--cwd` (`INVALID_ARGUMENT` if it is not a directory), or
+/// the caller's if it is absent or empty. Absolute and without symbolic links.
 pub fn resolve_cwd(typed: Option<&Path>, env: &Environment) -> Result<PathBuf, ConfigError> {
     let Some(typed) = named(typed) else {
         return Ok(paths::resolve_absolute(&env.cwd));
@@ -55,7 +58,7 @@ pub fn resolve_cwd(typed: Option<&Path>, env: &Environment) -> Result<PathBuf, C
     paths::directory(&cwd).map_err(|cause| ConfigError::CwdUnusable { cwd, cause })
 }
 
-/// What was typed, unless it is empty.
+/// Returns the path unless it is empty.
 fn named(typed: Option<&Path>) -> Option<&Path> {
     typed.filter(|path| !path.as_os_str().is_empty())
 }

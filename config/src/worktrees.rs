@@ -1,4 +1,5 @@
-//! How worktrees of workers are made and landed: the key `worktrees`, and `isolation` of launchers and definitions. Pure.
+//! How worktrees are created and merged back: the key `worktrees`, and `isolation` of launchers and
+//! definitions. Pure.
 
 use std::path::PathBuf;
 
@@ -9,32 +10,31 @@ use crate::error::Place;
 
 const KEY: &str = "worktrees";
 
-/// The key `worktrees`.
+/// The settings of the key `worktrees`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Worktrees {
-    /// The folder of all worktrees; without it `subagent/worktrees` of the user's data folder.
+    /// The folder of all worktrees; `None` means `subagent/worktrees` of the user's data folder.
     pub dir: Option<PathBuf>,
-    /// Shell commands that make a new worktree usable.
+    /// Shell commands that prepare a new worktree.
     pub setup: Vec<String>,
-    /// Globs of files of the main work tree that are copied into a new one.
+    /// Globs of files that are copied from the main work tree into a new one.
     pub copy: Vec<String>,
     /// Shell commands that must succeed before a landing.
     pub check: Vec<String>,
-    /// Globs of branches into which nothing is landed unless they are named.
+    /// Globs of branches that are landed into only if they are named.
     pub protected: Vec<String>,
 }
 
-/// Where an agent works, besides the folder that it was started in.
+/// The working folder of an agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// In the folder itself.
+    /// The folder in which it was started.
     #[default]
     None,
-    /// In a git worktree of its own.
+    /// A separate git worktree.
     Worktree,
 }
 
-/// The key `worktrees`.
 pub(crate) fn worktrees(root: &Map<String, Value>) -> Checked<Worktrees> {
     let Some(given) = object(root.get(KEY), || KEY.to_owned())? else { return Ok(Worktrees::default()) };
     let field = |key: &str| format!("{KEY}.{key}");
@@ -53,7 +53,7 @@ pub(crate) fn worktrees(root: &Map<String, Value>) -> Checked<Worktrees> {
     })
 }
 
-/// A text or a list of texts, none of them blank.
+/// Reads a text or a list of texts; none may be blank.
 fn texts(given: &Map<String, Value>, key: &str) -> Checked<Vec<String>> {
     let place = || Place::Field(format!("{KEY}.{key}"));
     let listed = match given.get(key) {
@@ -69,7 +69,7 @@ fn texts(given: &Map<String, Value>, key: &str) -> Checked<Vec<String>> {
     }
 }
 
-/// Globs of paths in the work tree.
+/// Reads globs of paths in the work tree.
 fn globs(given: &Map<String, Value>, key: &str) -> Checked<Vec<String>> {
     let globs = texts(given, key)?;
     match globs.iter().find(|glob| glob.starts_with('/') || glob.split('/').any(|part| part == "..")) {
@@ -81,7 +81,7 @@ fn globs(given: &Map<String, Value>, key: &str) -> Checked<Vec<String>> {
     }
 }
 
-/// The key `isolation` of a launcher, a definition or `defaults`; `field` is its whole path.
+/// Reads `isolation` of a launcher, a definition or `defaults`; `field` is its path.
 pub(crate) fn isolation(holder: &Map<String, Value>, field: &str) -> Checked<Option<Isolation>> {
     let place = || Place::Field(field.to_owned());
     match string(holder.get("isolation"), place)?.map(str::trim) {

@@ -1,20 +1,20 @@
-//! Puts a whole file in place at once: readers see the old content or the new, never a part, also after a power cut.
+//! Writes files atomically: readers see the old or the new content, even after a power failure.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What may be there already.
+/// The action for an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replace {
-    /// Anything; it is replaced.
+    /// Replace the existing file.
     Yes,
-    /// Nothing, or the write fails with `AlreadyExists`.
+    /// Fail with `AlreadyExists`; keep the file.
     No,
 }
 
-/// Writes `content` to `path`, whose folder exists. `mode` is reduced by the process's umask.
+/// Writes `content` to `path`, whose folder exists. The process's umask reduces `mode`.
 pub(crate) fn atomically(path: &Path, content: &[u8], mode: u32, replace: Replace) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut file = tempfile::Builder::new()
@@ -28,7 +28,7 @@ pub(crate) fn atomically(path: &Path, content: &[u8], mode: u32, replace: Replac
         Replace::No => file.persist_noclobber(path),
     };
     placed.map_err(|error| error.error)?;
-    // The new name is durable only with its folder.
+    // The new name is durable only after a sync of its folder.
     File::open(folder)?.sync_all()
 }
 

@@ -1,4 +1,4 @@
-//! The definitions that come with the program: files like those of users.
+//! The agent definitions that are compiled into the program. They have the format of user files.
 
 use super::{Definition, Reading, Source, read};
 
@@ -11,11 +11,10 @@ const FILES: [(&str, &str); 6] = [
     ("summary", include_str!("builtin/summary.md")),
 ];
 
-/// All of them.
 pub(super) fn all() -> Vec<Definition> {
     let read = |(stem, text): (&str, &str)| match read(text.as_bytes(), stem, Source::BuiltIn) {
         Ok(Reading::Definition(definition)) => Some(*definition),
-        // A test reads all of them.
+        // A test parses every built-in file.
         _ => None,
     };
     FILES.into_iter().filter_map(read).collect()

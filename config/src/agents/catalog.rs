@@ -1,4 +1,4 @@
-//! All definitions of a place, and which of them count.
+//! Collects all agent definitions of a workspace and decides which one a name selects.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use super::{Definition, Mode, Reading, Source, builtin, read, skills};
 use crate::environment::Environment;
 use crate::memory::Folder;
 
-/// What `--agents` says: a text of JSON, from names to definitions.
+/// The value of `--agents`: a JSON object from names to definitions.
 #[derive(Debug, Clone, Default)]
 pub struct Given(Vec<(String, Value)>);
 
 impl Given {
     /// # Errors
-    /// Why it is none.
+    /// The reason why the text is rejected: too long, not JSON, or not an object.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > super::MAX_BYTES {
             return Err(format!("is longer than {} bytes", super::MAX_BYTES));
@@ -30,50 +30,51 @@ impl Given {
     }
 }
 
-/// A definition that another one of the same name hides.
+/// A definition that another definition of the same name hides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hidden {
-    /// Its name, as it is written there.
+    /// The name as written in the hidden definition.
     pub name: String,
-    /// Where it is from.
+    /// The origin of the hidden definition.
     pub source: Source,
 }
 
-/// A definition that counts.
+/// A definition that its name selects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// It.
+    /// The selected definition itself.
     pub definition: Definition,
-    /// What it hides.
+    /// The definitions that this one hides.
     pub hides: Vec<Hidden>,
-    /// Which of the refused files, if any, comes before it under its name and stands in its way.
+    /// Index into [`Catalog::refused`] of the unreadable file that precedes this definition under the same
+    /// name. That file makes the name unusable.
     pub behind: Option<usize>,
 }
 
-/// What cannot be read although it may be a definition.
+/// A file that may be a definition and cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The name that it would have.
+    /// The name that the definition would have.
     pub name: String,
-    /// Where it is from.
+    /// The origin of the file.
     pub source: Source,
-    /// Why.
+    /// The reason for the refusal.
     pub problem: Problem,
 }
 
-/// All definitions that somebody in a workspace can name.
+/// All definitions that a caller in one workspace can name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalog {
-    /// Those that count, by name.
+    /// The effective definitions, sorted by name; case is ignored.
     pub found: Vec<Found>,
-    /// Those that cannot be read.
+    /// The files that cannot be read, in order of precedence.
     pub refused: Vec<Refused>,
-    /// What else there is to say: of folders, and of files that are no definitions.
+    /// Problems of folders, and of files that are not definitions.
     pub others: Vec<(Source, Problem)>,
 }
 
 impl Catalog {
-    /// Looks at `--agents`, the workspace, the user's folders and what comes with the program.
+    /// Searches `--agents`, the workspace, the user's folders and the built-in definitions, in this order.
     #[must_use]
     pub fn find(given: &Given, workspace: &Path, env: &Environment) -> Self {
         let mut catalog = Self::default();
@@ -93,7 +94,7 @@ impl Catalog {
             .iter()
             .flat_map(|home| [home.join(".config/subagent/agents"), home.join(".claude/agents")])
         {
-            // Somebody who works in his home has it there already.
+            // The home is already searched if it is the workspace.
             if !catalog.knows_folder(&folder) {
                 catalog.add_folder(&folder, Source::User);
             }
@@ -105,13 +106,13 @@ impl Catalog {
         catalog
     }
 
-    /// Those to whom tasks can be given, by name.
+    /// The agents that accept tasks, by name.
     pub fn callable(&self) -> impl Iterator<Item = &Definition> {
         let found = self.found.iter().filter(|found| found.behind.is_none()).map(|found| &found.definition);
         found.filter(|definition| definition.mode != Mode::Primary && definition.refusals.is_empty())
     }
 
-    /// Files and folders that somebody names, to look at them.
+    /// Reads the named files and folders without any search. Serves `agent validate`.
     #[must_use]
     pub fn of_paths(paths: &[PathBuf]) -> Self {
         let mut catalog = Self::default();
@@ -126,8 +127,8 @@ impl Catalog {
         catalog
     }
 
-    /// Notes which definitions name skills that there are not, or a memory or skills that cannot be read, as a start would
-    /// find it.
+    /// Records missing skills, unreadable skills and unreadable memory of all definitions, as a start
+    /// would.
     pub fn look_at_files(&mut self, workspace: &Path, env: &Environment) {
         for definition in self.found.iter_mut().map(|found| &mut found.definition) {
             if let Err(reason) = skills::load(definition, workspace, env) {
@@ -141,11 +142,11 @@ impl Catalog {
         }
     }
 
-    /// The definition of this name, however its letters are written. A file that cannot be read stands in the way of what
-    /// it would hide: otherwise another agent would run, with other rules.
+    /// Returns the definition with this name; case is ignored. An unreadable file blocks the definitions
+    /// that it would hide. Otherwise another agent would run with other rules.
     ///
     /// # Errors
-    /// The file, or nothing if there is no such agent.
+    /// The unreadable file, or `None` if no agent has this name.
     pub fn named(&self, name: &str) -> Result<&Found, Option<&Refused>> {
         let wanted = folded(name);
         match self.found.iter().find(|found| folded(&found.definition.name) == wanted) {
@@ -159,7 +160,7 @@ impl Catalog {
         self.refused.iter().position(|refused| folded(&refused.name) == wanted)
     }
 
-    /// The names of those that count.
+    /// The names of the effective definitions.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.found.iter().map(|found| found.definition.name.clone()).collect()
@@ -194,7 +195,7 @@ impl Catalog {
         }
     }
 
-    /// Definitions, and what is refused, come in the order in which they count.
+    /// Adds a definition. Callers add definitions and refused files in order of precedence.
     fn place(&mut self, definition: Definition) {
         let wanted = folded(&definition.name);
         match self.found.iter_mut().find(|found| folded(&found.definition.name) == wanted) {
@@ -218,7 +219,7 @@ impl Catalog {
     }
 }
 
-/// Two names that differ in the case of their letters alone are one name.
+/// Names that differ only in case are the same name.
 fn folded(name: &str) -> String {
     name.to_lowercase()
 }

@@ -1,4 +1,4 @@
-//! The files of one folder: bounded in number and length, and no file keeps another from being read.
+//! Reads the files of one folder. Their number and size are limited; a bad file does not affect the others.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -8,20 +8,20 @@ use super::problem::Problem;
 use super::{MAX_BYTES, Source};
 use crate::regular;
 
-/// So many definitions of a folder are read.
+/// Maximum number of definitions per folder.
 pub(super) const MOST_FILES: usize = 500;
-/// So many names in a folder are looked at.
+/// Maximum number of directory entries that are examined.
 const MOST_ENTRIES: usize = 10_000;
 const ENDING: &str = "md";
 
-/// A file that was read, or why it was not.
+/// A file with its content, or the reason why it is unreadable.
 pub(super) struct Read {
     pub(super) path: PathBuf,
     pub(super) stem: String,
     pub(super) bytes: Result<Vec<u8>, Problem>,
 }
 
-/// What is in a folder, sorted by name; nothing of one that is not there.
+/// Returns the files of a folder, sorted by name. A missing folder is empty.
 pub(super) fn files(
     folder: &Path,
     problems: &mut Vec<(Source, Problem)>,
@@ -58,14 +58,13 @@ pub(super) fn files(
     paths.into_iter().map(of_path).collect()
 }
 
-/// One file.
 pub(super) fn of_path(path: PathBuf) -> Read {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let bytes = bytes(&path).map_err(|error| Problem::error(format!("cannot be read: {error}")));
     Read { path, stem, bytes }
 }
 
-/// A byte more than may be: so it is seen that there are more.
+/// Reads one byte more than allowed, so that a larger file is detected.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);

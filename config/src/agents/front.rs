@@ -1,5 +1,5 @@
-//! The bytes of a file to its front matter, as a JSON value with the places of its keys, and its body. Pure: for every
-//! input there is a result or a located problem.
+//! Splits a file into front matter (a JSON value and the positions of its keys) and body. Pure: every input
+//! gives a result or a problem with a position.
 
 use serde_json::Value;
 
@@ -9,23 +9,23 @@ use super::{MAX_BYTES, Severity};
 use crate::policy::Position;
 use crate::syntax;
 
-/// What a file holds.
+/// The parts of a definition file.
 #[derive(Debug)]
 pub(super) struct Front {
     /// The front matter; null if it is empty or there is none.
     pub(super) document: Value,
-    /// Where its keys stand in the file.
+    /// The positions of its keys in the file.
     pub(super) keys: Keys,
-    /// What stands behind it.
+    /// The text after the front matter.
     pub(super) body: String,
-    /// What was put right to read it.
+    /// The repair that was needed to parse the front matter.
     pub(super) note: Option<Problem>,
 }
 
-/// Takes a file apart.
+/// Splits a file.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// The problem and its position.
 pub(super) fn split(bytes: &[u8]) -> Result<Front, Problem> {
     if bytes.len() > MAX_BYTES {
         return Err(Problem::error(format!("is larger than {MAX_BYTES} bytes; shorten it")));
@@ -35,13 +35,13 @@ pub(super) fn split(bytes: &[u8]) -> Result<Front, Problem> {
     if text.contains('\0') {
         return Err(Problem::error("holds a NUL character; is it a text?"));
     }
-    // Some editors end lines as Windows does, and old ones with the first half of that alone.
+    // Windows editors end lines with CR LF, old Mac editors with CR.
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let mut lines = text.split_inclusive('\n');
     if lines.next().map(str::trim_end) != Some(MARK) {
         return Ok(Front { document: Value::Null, keys: Keys::default(), body: text, note: None });
     }
-    // An empty line stands for the mark, so that lines count as in the file.
+    // An empty line replaces the `---` line, so that line numbers match the file.
     let mut yaml = "\n".to_owned();
     let mut closed = false;
     for line in lines.by_ref() {
@@ -71,10 +71,10 @@ pub(super) fn split(bytes: &[u8]) -> Result<Front, Problem> {
 
 const MARK: &str = "---";
 
-/// Keys whose value is a text of one line, which many write without the quotes that YAML wants around a `: `.
+/// Keys with a one-line text. Authors often omit the quotes that YAML requires around a `: `.
 const TEXTS: [&str; 2] = ["description", "name"];
 
-/// The same with such texts in quotes, and where the first of them stands.
+/// Quotes such texts. Also returns the position of the first one.
 fn with_texts_quoted(yaml: &str) -> (String, Option<Position>) {
     let mut first = None;
     let mut quoted = String::with_capacity(yaml.len() + 16);

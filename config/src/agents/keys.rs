@@ -1,4 +1,4 @@
-//! Where the keys of a YAML text stand. Pure.
+//! Positions of the keys in a YAML text. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +9,12 @@ use serde_saphyr::Spanned;
 use crate::error::Place;
 use crate::policy::Position;
 
-/// The places of all keys, by their paths. An element of a list has its number as its key, and no place of its own.
+/// Positions of all keys by path. A list element has its index as key and no position of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Keys(BTreeMap<Vec<String>, Position>);
 
 impl Keys {
-    /// Of this key, or of the nearest one above it.
+    /// Returns the position of this key or of its nearest ancestor.
     pub(crate) fn of(&self, path: &[&str]) -> Option<Position> {
         let mut path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
         while !path.is_empty() {
@@ -26,7 +26,7 @@ impl Keys {
         None
     }
 
-    /// Of the first key below this path: an element of a list has no place of its own.
+    /// Returns the position of the first key below this path, since a list element has none of its own.
     pub(crate) fn first_below(&self, path: &[&str]) -> Option<Position> {
         let is_below =
             |key: &&Vec<String>| key.len() > path.len() && key.iter().zip(path).all(|(a, b)| a == b);
@@ -34,12 +34,12 @@ impl Keys {
         below.min_by_key(|at| (at.line, at.column))
     }
 
-    /// Whether this very key is in the text.
+    /// Whether the text contains exactly this key.
     pub(crate) fn has(&self, path: &[&str]) -> bool {
         self.0.contains_key(&path.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
     }
 
-    /// Of a place in the document; the root's own keys have no dots in them.
+    /// Returns the position of a place in the document. The root's keys contain no dots.
     pub(super) fn of_place(&self, place: &Place) -> Option<Position> {
         let (field, key) = match place {
             Place::Field(field) | Place::Element { field, .. } => (field, None),
@@ -51,7 +51,7 @@ impl Keys {
     }
 }
 
-/// The keys of this text; none of one that cannot be read.
+/// Returns the keys of a text; an unparsable text has none.
 pub(crate) fn of(text: &str) -> Keys {
     let Ok(tree) = serde_saphyr::from_str::<Tree>(text) else { return Keys::default() };
     let mut keys = Keys::default();

@@ -1,4 +1,5 @@
-//! Tools and other names in a definition: a list, a line with commas, or a mapping to true and false. Pure.
+//! Reads lists of tools and names in a definition: a list, a comma-separated line, or a mapping to
+//! booleans. Pure.
 
 use serde_json::Value;
 
@@ -6,19 +7,19 @@ use crate::check::{Checked, mismatch, refuse, required_string};
 use crate::error::Place;
 use crate::policy::{Action, Rule};
 
-/// More entries are in no list that somebody wrote.
+/// Maximum number of entries per list.
 const MOST: usize = 500;
 
-/// What `tools` says.
+/// The value of the key `tools`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tools {
-    /// The only ones that are not denied; none: all of them.
+    /// The allowed tools; empty allows all.
     pub(super) only: Vec<String>,
-    /// Those that are set to false.
+    /// The tools that are set to `false`.
     pub(super) denied: Vec<String>,
 }
 
-/// As a mapping it says what is not there; what is true in it is as it would be anyway.
+/// In a mapping only `false` has an effect: it denies the tool. `true` is the default.
 pub(super) fn tools(value: Option<&Value>) -> Checked<Tools> {
     const KEY: &str = "tools";
     let Some(Value::Object(entries)) = value else {
@@ -38,8 +39,8 @@ pub(super) fn tools(value: Option<&Value>) -> Checked<Tools> {
     Ok(Tools { only: Vec::new(), denied: few(denied, KEY)? })
 }
 
-/// The names of this key; none of one that is absent, null or empty. A mapping is refused: what it would mean that
-/// something in it is true or false is not the same for all keys.
+/// Returns the names under this key; none if it is absent, null or empty. A mapping is an error, because
+/// the meaning of its booleans differs between keys.
 pub(super) fn names(value: Option<&Value>, key: &str) -> Checked<Vec<String>> {
     let mut names = Vec::new();
     match value {
@@ -63,7 +64,7 @@ fn few(names: Vec<String>, key: &str) -> Checked<Vec<String>> {
     }
 }
 
-/// The parts of a line between commas, but not those within brackets.
+/// Splits a line at commas outside of brackets.
 fn parts(line: &str) -> Vec<String> {
     let mut parts = Vec::new();
     let (mut part, mut depth) = (String::new(), 0_usize);
@@ -83,10 +84,8 @@ fn parts(line: &str) -> Vec<String> {
     parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// A tool as a rule. Others write `Bash(git:*)` for what is `Bash(git *)` here, and `mcp__github` for all tools of a server.
-///
-/// # Errors
-/// What is wrong with it.
+/// Reads a tool as a rule. Claude Code's `Bash(git:*)` means `Bash(git *)`, and its `mcp__github` means all
+/// tools of that server.
 pub(super) fn rule(name: &str, action: Action) -> Result<Rule, String> {
     let is_server =
         name.strip_prefix("mcp__").is_some_and(|server| !server.is_empty() && !server.contains("__"));

@@ -1,8 +1,7 @@
-//! Agents as files: Markdown with YAML in front, which says what an agent is for, what it may do, and with which prompt.
+//! Agent definitions as files: Markdown with YAML front matter for purpose, permissions and prompt.
 //!
-//! [`read`] is pure; [`Catalog::find`] looks at the files and [`skills`] at what they name. Nothing here knows workers, and
-//! nothing is started. Whoever wrote a file may have written anything: all of it has bounds, and what cannot be read is a
-//! [`Problem`] with a place, never a failure of the rest.
+//! Files are untrusted: all sizes are limited, and a bad file becomes a [`Problem`]. The module does not
+//! know workers and must not start programs. [`read`] is pure.
 
 mod builtin;
 mod catalog;
@@ -29,41 +28,41 @@ pub use catalog::{Catalog, Found, Given, Hidden, Refused};
 pub use problem::{Problem, Severity};
 pub use read::{Reading, read};
 
-/// The longest file that is read, in bytes: it becomes part of a prompt.
+/// Maximum size of a definition file in bytes, because the file becomes part of a prompt.
 pub const MAX_BYTES: usize = 256 * 1024;
-/// The longest name, in characters.
+/// Maximum length of a name in characters.
 pub const MAX_NAME_CHARS: usize = 64;
 
-/// Whether a definition can have this name: it is a part of paths, of rules and of prompts.
+/// Whether a definition can have this name. Names are parts of paths, rules and prompts.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let fits = name.chars().all(|char| char.is_alphanumeric() || char == '-');
     fits && !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS
 }
 
-/// A tool that somebody names, as a rule: `Bash(git:*)` is `Bash(git *)`.
+/// Reads a tool as a rule; `Bash(git:*)` becomes `Bash(git *)`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why the text is not a rule.
 pub fn tool(name: &str, action: Action) -> Result<Rule, String> {
     lists::rule(name, action)
 }
 
-/// Where a definition is from; the earlier hides the later of the same name.
+/// The origin of a definition. An earlier variant hides a later one of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// `--agents` of the command.
+    /// `--agents` of the command line.
     Command,
-    /// A file of the workspace.
+    /// A file in the workspace.
     Project(PathBuf),
-    /// A file of the user.
+    /// A file in the user's folders.
     User(PathBuf),
-    /// One of those that come with the program.
+    /// A definition that is compiled into the program.
     BuiltIn,
 }
 
 impl Source {
-    /// The word for the level.
+    /// The level as it appears in output.
     #[must_use]
     pub const fn level(&self) -> &'static str {
         match self {
@@ -74,7 +73,7 @@ impl Source {
         }
     }
 
-    /// The file, if it is one.
+    /// The file, if the definition has one.
     #[must_use]
     pub fn path(&self) -> Option<&PathBuf> {
         match self {
@@ -83,7 +82,7 @@ impl Source {
         }
     }
 
-    /// In words, for rules and errors.
+    /// The text for rules and error messages.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -94,23 +93,23 @@ impl Source {
     }
 }
 
-/// Who may call an agent.
+/// The kinds of callers that may start an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// People alone.
+    /// Only people may start it.
     Primary,
-    /// Other agents alone.
+    /// Only other agents may start it.
     Subagent,
-    /// Both.
+    /// People and agents may start it.
     #[default]
     All,
 }
 
 impl Mode {
-    /// All of them.
+    /// The modes in the order of error messages.
     pub const ALL: [Self; 3] = [Self::Primary, Self::Subagent, Self::All];
 
-    /// The word for it.
+    /// The word in a definition.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -121,22 +120,22 @@ impl Mode {
     }
 }
 
-/// How good a model is wanted, for launchers that say which of theirs that is.
+/// The class of model that a definition asks for. A launcher maps each tier to one of its models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
-    /// A fast and cheap one.
+    /// A fast and cheap model.
     Fast,
-    /// The usual one.
+    /// The launcher's usual model.
     Default,
-    /// The best.
+    /// The most capable model.
     Strong,
 }
 
 impl Tier {
-    /// All of them.
+    /// The tiers in ascending order.
     pub const ALL: [Self; 3] = [Self::Fast, Self::Default, Self::Strong];
 
-    /// The word for it.
+    /// The word in a definition.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -146,7 +145,7 @@ impl Tier {
         }
     }
 
-    /// The tier that a word of a definition means: one of ours, or a family of models that others write there.
+    /// Parses a tier: one of our words, or a model family that Claude Code uses there, such as `haiku`.
     #[must_use]
     pub fn of_definition(word: &str) -> Option<Self> {
         match word {
@@ -158,73 +157,73 @@ impl Tier {
     }
 }
 
-/// An MCP server that a definition asks for.
+/// An MCP server that a definition requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpWish {
-    /// One of the config.
+    /// A server of the config, by name.
     Named(String),
-    /// One of its own.
+    /// A name and a server that the definition declares itself.
     Inline(String, McpServer),
 }
 
-/// A definition of an agent.
+/// An agent definition, checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
-    /// Its name.
+    /// The name of the agent.
     pub name: String,
-    /// When to give it work.
+    /// The text that tells a caller when to use the agent.
     pub description: String,
-    /// Where it is from.
+    /// The origin of the definition.
     pub source: Source,
-    /// Who may call it.
+    /// The callers that may start it.
     pub mode: Mode,
-    /// The launcher; without it, the one that would be taken anyway.
+    /// The launcher; `None` selects the default launcher.
     pub launcher: Option<String>,
-    /// The model, as it was written; none to inherit it.
+    /// The model as written; `None` inherits the caller's model.
     pub model: Option<String>,
     /// The rules of `permission`, then those of `disallowedTools`.
     pub rules: Vec<Rule>,
-    /// The only tools that are not denied; none: all of them.
+    /// The allowed tools; empty allows all.
     pub tools: Vec<Rule>,
-    /// The mode of its session.
+    /// The permission mode of the agent's session.
     pub permission_mode: Option<String>,
-    /// How many tool calls a prompt may make.
+    /// Maximum number of tool calls per prompt.
     pub max_steps: Option<u64>,
-    /// How long a prompt may run.
+    /// Maximum duration of a prompt in seconds.
     pub timeout_seconds: Option<f64>,
-    /// What a background task may do without asking.
+    /// Permissions of a background task that need no approval.
     pub pre_approved: Vec<Rule>,
-    /// Names of folders with a `SKILL.md`.
+    /// Names of skills: folders with a `SKILL.md`.
     pub skills: Vec<String>,
-    /// Where its agents keep notes for their next run.
+    /// The memory in which agents keep notes between runs.
     pub memory: Option<Memory>,
-    /// Its MCP servers.
+    /// The MCP servers of the agent.
     pub mcp_servers: Vec<McpWish>,
-    /// Of its own servers those without which it is not to work (`required`).
+    /// The inline servers with `required: true`. The agent does not start without them.
     pub required_servers: Vec<String>,
     /// Whether it always runs in the background.
     pub background: bool,
-    /// Whether it is listed as a worker of its own.
+    /// Whether lists show it as a separate worker.
     pub inspectable: bool,
-    /// Whether it is told that its caller is another agent.
+    /// Whether the prompt states that the caller is another agent.
     pub caller_is_agent: bool,
-    /// What its final message has to meet.
+    /// The JSON Schema for the final message.
     pub result_schema: Option<Value>,
-    /// How much of its result the caller gets, in tokens.
+    /// Maximum size of the result that the caller receives, in tokens.
     pub result_max_tokens: Option<u64>,
-    /// Commands that run before or after what it does.
+    /// Commands that run before or after actions of the agent.
     pub hooks: FileHooks,
-    /// Where it works.
+    /// The working folder: shared, or a worktree.
     pub isolation: Option<Isolation>,
-    /// What it takes away from the sandbox of its worker.
+    /// The limits that the definition adds to the worker's sandbox.
     pub sandbox: Profile,
-    /// Keys that mean nothing here.
+    /// Keys without a meaning in this version.
     pub unknown: Map<String, Value>,
-    /// What it is told.
+    /// The prompt: the body of the file.
     pub prompt: String,
-    /// Why it cannot be started although it could be read.
+    /// Reasons why the agent cannot be started although the definition is readable.
     pub refusals: Vec<Problem>,
-    /// What a person should know of it.
+    /// Warnings for the author of the definition.
     pub notes: Vec<Problem>,
 }
 

@@ -1,23 +1,23 @@
-//! What is wrong with a definition, and where. Pure.
+//! A problem of a definition with its position. Pure.
 
 use std::fmt;
 
 use crate::policy::Position;
 
-/// The longest text that a problem quotes of a file.
+/// Maximum length of quoted file content in bytes.
 const MOST_QUOTED: usize = 400;
 
-/// How bad it is.
+/// The effect of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It works all the same.
+    /// The agent works nevertheless.
     Note,
     /// The agent cannot be started.
     Error,
 }
 
 impl Severity {
-    /// The word for it.
+    /// The word in output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -27,50 +27,49 @@ impl Severity {
     }
 }
 
-/// Something about a definition that a person should know.
+/// A finding about a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// How bad it is.
+    /// The effect of the problem.
     pub severity: Severity,
-    /// Where in the file.
+    /// The position in the file, if known.
     pub at: Option<Position>,
-    /// The key that it is about.
+    /// The key that causes the problem.
     pub key: Option<String>,
-    /// What is wrong, and what to write instead.
+    /// The problem and its correction.
     pub message: String,
-    /// The name that the definition gives itself, if that much could be read.
+    /// The name in the definition, if it is readable.
     pub(super) agent: Option<String>,
 }
 
 impl Problem {
-    /// Without a place.
     pub(super) fn new(severity: Severity, message: impl Into<String>) -> Self {
         Self { severity, at: None, key: None, message: brief(message.into()), agent: None }
     }
 
-    /// It cannot be started.
+    /// Creates a problem that prevents a start.
     pub(super) fn error(message: impl Into<String>) -> Self {
         Self::new(Severity::Error, message)
     }
 
-    /// It works all the same.
+    /// Creates a problem that does not prevent a start.
     pub(super) fn note(message: impl Into<String>) -> Self {
         Self::new(Severity::Note, message)
     }
 
-    /// The same, of this place.
+    /// Sets the position in the file.
     pub(super) fn at(mut self, at: Option<Position>) -> Self {
         self.at = at;
         self
     }
 
-    /// The same, of the definition of this name.
+    /// Sets the name of the definition.
     pub(super) fn of_agent(mut self, agent: Option<String>) -> Self {
         self.agent = agent;
         self
     }
 
-    /// The same, of this key.
+    /// Sets the key with the problem.
     pub(super) fn of_key(mut self, key: &str) -> Self {
         self.key = Some(brief(key.to_owned()));
         self
@@ -86,7 +85,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What is in a file may be of any length; what quotes it is for people.
+/// Truncates text from a file, which can have any length.
 fn brief(mut text: String) -> String {
     if text.len() > MOST_QUOTED {
         text.truncate(text.floor_char_boundary(MOST_QUOTED));

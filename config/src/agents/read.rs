@@ -1,4 +1,4 @@
-//! A file, or an entry of `--agents`, to a [`Definition`]. Pure.
+//! Parses a file or an entry of `--agents` into a [`Definition`]. Pure.
 
 use serde_json::{Map, Value};
 
@@ -17,22 +17,22 @@ use crate::result_schema::ResultSchema;
 use crate::sandbox::{self, Profile};
 use crate::worktrees;
 
-/// More steps nobody counts.
+/// Maximum value of `maxSteps`.
 const MOST_STEPS: u64 = 1_000_000;
 
-/// What a file turned out to be.
+/// The result of reading a file.
 #[derive(Debug)]
 pub enum Reading {
-    /// A definition.
+    /// A definition of an agent.
     Definition(Box<Definition>),
-    /// Another file, and why it is taken for that.
+    /// Another file, with the reason for this decision.
     Other(Problem),
 }
 
-/// Reads a file; `stem` is its name without the ending.
+/// Reads a file; `stem` is its name without the extension.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// The problem and its position.
 pub fn read(bytes: &[u8], stem: &str, source: Source) -> Result<Reading, Problem> {
     let Front { document, keys, body, note } = front::split(bytes)?;
     let mut reading = of_document(&document, &keys, stem, &body, source)?;
@@ -43,7 +43,7 @@ pub fn read(bytes: &[u8], stem: &str, source: Source) -> Result<Reading, Problem
     Ok(reading)
 }
 
-/// Reads an entry of `--agents`, whose `prompt` is the body.
+/// Reads an entry of `--agents`. Its `prompt` is the body.
 pub(super) fn of_entry(name: &str, entry: &Value, source: Source) -> Result<Reading, Problem> {
     let body = match &entry["prompt"] {
         Value::Null => String::new(),
@@ -63,7 +63,7 @@ pub(super) fn of_entry(name: &str, entry: &Value, source: Source) -> Result<Read
     Ok(reading)
 }
 
-/// Hooks are trusted by the content of the whole file.
+/// The user trusts hooks by the hash of the whole file.
 fn hash_hooks(reading: &mut Reading, bytes: &[u8]) {
     if let Reading::Definition(definition) = reading
         && !definition.hooks.entries.is_empty()
@@ -115,7 +115,7 @@ fn of_document(
         .map_err(located)
 }
 
-/// The reader of rules knows them by the config's key.
+/// Translates the config key `permissions` in a place to the definition's `permission`.
 fn renamed(place: Place) -> Place {
     place.map(|text| match text.strip_prefix("permissions") {
         Some(rest) if rest.is_empty() || rest.starts_with('.') => format!("permission{rest}"),
@@ -132,7 +132,7 @@ fn key_of(place: &Place) -> &str {
     }
 }
 
-/// The keys that mean something; all others are kept.
+/// The keys with a meaning. All others are kept as unknown.
 const KNOWN: &[&str] = &[
     "name",
     "description",
@@ -166,13 +166,13 @@ const KNOWN: &[&str] = &[
     "disabled",
 ];
 
-/// How many steps it may make, in the words of several products; the first that is there counts.
+/// Keys of several products for the maximum number of steps. The first present key counts.
 const STEPS: [&str; 3] = ["maxSteps", "maxTurns", "steps"];
 
-/// What says that a file is not used.
+/// Keys that disable a file.
 const DISABLES: [&str; 2] = ["disable", "disabled"];
 
-/// Those that limit what an agent may do.
+/// The keys that limit an agent.
 const LIMITS: &[&str] = &[
     "permission",
     "tools",
@@ -185,8 +185,8 @@ const LIMITS: &[&str] = &[
     "hooks",
 ];
 
-/// The key that limits and that is meant by one in another spelling: an agent must not run without what its author
-/// believes to have forbidden.
+/// Returns the limiting key that a misspelled key resembles. An agent must not run without a limit that its
+/// author believes to be set.
 fn limit(key: &str) -> Option<&'static str> {
     let plain = |key: &str| key.to_lowercase().replace(['-', '_', ' '], "").trim_end_matches('s').to_owned();
     let wanted = plain(key);
@@ -306,7 +306,7 @@ fn flag(front: &Map<String, Value>, key: &str) -> Checked<Option<bool>> {
 
 fn max_steps(front: &Map<String, Value>) -> Checked<Option<u64>> {
     let mut all = STEPS.iter().map(|key| whole(front, key, 1..=MOST_STEPS));
-    // Each is looked at: one that is wrong is not overlooked for another one.
+    // Every key is checked, so an invalid one is an error even if another one counts.
     all.try_fold(None, |first, steps| Ok(first.or(steps?)))
 }
 
@@ -326,7 +326,7 @@ fn whole(
     }
 }
 
-/// 0 is no limit.
+/// Reads a number of seconds. Zero means unlimited.
 fn seconds(front: &Map<String, Value>, key: &str) -> Checked<Option<f64>> {
     let place = || Place::Field(key.to_owned());
     match front.get(key) {
@@ -350,7 +350,6 @@ fn schema(front: &Map<String, Value>) -> Checked<Option<Value>> {
     }
 }
 
-/// The keys `memory` and `memoryLines`.
 fn memory(front: &Map<String, Value>) -> Checked<Option<Memory>> {
     const NONE: &str = "none";
     let lines = whole(front, "memoryLines", 1..=MAX_LINES)?.unwrap_or(DEFAULT_LINES);
@@ -362,7 +361,7 @@ fn memory(front: &Map<String, Value>) -> Checked<Option<Memory>> {
     Ok(scope.and_then(|scope| Scope::parse(&scope)).map(|scope| Memory { scope, lines }))
 }
 
-/// The keys `filesystem` and `sandbox`: what they take away together.
+/// Combines the limits of the keys `filesystem` and `sandbox`.
 fn sandbox(front: &Map<String, Value>) -> Checked<Profile> {
     let own = match front.get("sandbox") {
         None | Some(Value::Null) => Profile::default(),
@@ -378,7 +377,7 @@ fn sandbox(front: &Map<String, Value>) -> Checked<Profile> {
     }
 }
 
-/// What this version does not do: an agent that counts on it must not run without.
+/// Keys that this version does not support. An agent that relies on them must not start.
 fn not_yet(front: &Map<String, Value>, keys: &Keys) -> Vec<Problem> {
     let empty = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
@@ -399,7 +398,8 @@ fn not_yet(front: &Map<String, Value>, keys: &Keys) -> Vec<Problem> {
     refusals
 }
 
-/// The rules of `permission`, and behind them what is disallowed: so no rule of the same definition loosens that.
+/// Returns the rules of `permission`, then those of the disallowed tools, so that no rule of the definition
+/// loosens the latter.
 fn rules(
     front: &Map<String, Value>,
     keys: &Keys,
@@ -418,10 +418,10 @@ fn rules(
         rules = rules.into_iter().zip(places).map(|(rule, at)| rule.at(at)).collect();
         notes.extend(notes_of(&rules, "permission", keys));
     }
-    // Tasks are denied unless the definition itself allows them.
+    // A definition denies tasks unless it allows them itself.
     let task = Rule::new("task", None, Action::Deny);
     rules.insert(0, task.or_else(|found| refuse(Place::Field("permission".to_owned()), found.problem))?);
-    // `tools: {write: false}` says the same as `disallowedTools: write`.
+    // `tools: {write: false}` equals `disallowedTools: write`.
     let denied = [
         ("tools", lists::tools(front.get("tools"))?.denied),
         ("disallowedTools", lists::names(front.get("disallowedTools"), "disallowedTools")?),
@@ -456,7 +456,7 @@ fn pre_approved(front: &Map<String, Value>, keys: &Keys) -> Checked<Vec<Rule>> {
     lists::names(front.get(KEY), KEY)?.iter().map(read).collect()
 }
 
-/// A list of names and of mappings from a name to a server, or one mapping; a server that is null is one of the config.
+/// Reads a list of names and mappings, or one mapping. A server that is `null` is a server of the config.
 fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpWish>> {
     const KEY: &str = "mcpServers";
     let inline = |entries: &Map<String, Value>, wishes: &mut Vec<McpWish>| -> Checked<()> {
@@ -503,7 +503,7 @@ fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpWish>> {
     Ok(wishes)
 }
 
-/// Of the servers that stand in the definition itself those that say `required: true`.
+/// Returns the inline servers with `required: true`.
 fn required_servers(front: &Map<String, Value>) -> Vec<String> {
     let required = |entries: &Map<String, Value>| -> Vec<String> {
         let wanted = entries.iter().filter(|(_, server)| server["required"] == true);

@@ -1,4 +1,4 @@
-//! Skills that a definition names: folders with a `SKILL.md`, which goes into the prompt as it is.
+//! The skills of a definition: folders with a `SKILL.md`, which becomes part of the prompt unchanged.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -7,23 +7,23 @@ use super::{Definition, MAX_BYTES};
 use crate::environment::Environment;
 use crate::regular;
 
-/// A skill as it was read.
+/// A skill that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
     /// The name in the definition.
     pub name: String,
-    /// Its folder.
+    /// The folder of the skill.
     pub folder: PathBuf,
-    /// The text of its `SKILL.md`.
+    /// The content of its `SKILL.md`.
     pub text: String,
 }
 
-/// Reads the skills of a definition, each from the first of these places that has it: beside the definition's file if the
-/// name is a path (`./x`, `../x`, `/x`, `~/x`), else `.agents/skills/` and `.claude/skills/` of the workspace, then of the
-/// home (there `.config/subagent/skills/` first).
+/// Reads the skills of a definition. A name that is a path (`./x`, `../x`, `/x`, `~/x`) is relative to the
+/// definition's file. Another name is searched in `.agents/skills/` and `.claude/skills/` of the workspace,
+/// then in `.config/subagent/skills/` and the same two folders of the home.
 ///
 /// # Errors
-/// Which one there is not, or why it cannot be read.
+/// The name of the missing skill, or the reason why it is unreadable.
 pub fn load(definition: &Definition, workspace: &Path, env: &Environment) -> Result<Vec<Skill>, String> {
     definition.skills.iter().map(|name| one(name, definition, workspace, env)).collect()
 }
@@ -70,6 +70,6 @@ fn folders(name: &str, definition: &Definition, workspace: &Path, env: &Environm
             [".config/subagent/skills", ".agents/skills", ".claude/skills"].map(|path| home.join(path)),
         );
     }
-    // `..` is no name of a folder in there.
+    // `..` would leave the folder.
     folders.into_iter().filter(|_| name != "..").map(|folder| folder.join(name)).collect()
 }

@@ -1,4 +1,4 @@
-//! Definitions as people have them, and as nobody should.
+//! Valid and hostile definition files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,7 @@ fn definition(bytes: impl AsRef<[u8]>) -> Definition {
     }
 }
 
-/// Where and why it cannot be read.
+/// Returns position and message of the error.
 #[track_caller]
 fn problem(bytes: impl AsRef<[u8]>) -> (Option<(u64, u64)>, String) {
     let problem = reading(bytes).expect_err("cannot be read");
@@ -271,7 +271,7 @@ fn the_prompt_of_an_entry_is_a_text_and_nothing_else() {
     assert_eq!((below.prompt.as_str(), below.refusals.len()), ("Review.", 0), "what is below counts");
 }
 
-/// A workspace, a home, and what is found there.
+/// A workspace and a home for a search.
 struct World {
     dir: tempfile::TempDir,
 }
@@ -346,7 +346,7 @@ fn a_file_that_cannot_be_read_stands_in_the_way_of_what_it_would_hide() {
     let refused = catalog.named("x").unwrap_err().unwrap();
     assert_eq!(refused.source, Source::Project(broken));
     assert!(catalog.named("none").unwrap_err().is_none());
-    // The other way round it does no harm.
+    // A refused file of lower precedence has no effect.
     let world = World::new(&[("ws/.agents/agents/x.md", "x")]);
     world.put("home/.claude/agents/x.md", "---\ndescription: [\n---\n");
     assert!(world.find("").named("x").is_ok());
@@ -371,14 +371,14 @@ fn it_does_so_too_at_the_same_level_and_under_a_name_that_its_file_does_not_have
     let world = World::new(&[]);
     world.put("ws/.agents/agents/01.md", "---\ndescription: d\nname: explore\nmaxSteps: 0\n---\n");
     assert!(world.find("").named("explore").unwrap_err().is_some(), "also of those that come along");
-    // Without a name that can be read, that of the file counts.
+    // A file without a readable name has the name of its file.
     for name in ["name: a b\n", "name: [\n", ""] {
         let world = World::new(&[("home/.claude/agents/x.md", "x")]);
         let text = BROKEN.replace("maxSteps", &format!("{name}maxSteps"));
         let _ = world.put("ws/.agents/agents/x.md", text);
         assert!(world.find("").named("x").unwrap_err().is_some(), "{name}");
     }
-    // What comes before it at the same level is as it was.
+    // Earlier files of the same level are not affected.
     let world = World::new(&[("ws/.agents/agents/x.md", "x")]);
     let _ = world.put("ws/.agents/subagents/x.md", BROKEN);
     assert!(world.find("").named("x").unwrap().behind.is_none());
@@ -402,7 +402,7 @@ fn whatever_lies_in_a_folder_the_rest_is_read_and_fast() {
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let refused: Vec<&str> = catalog.refused.iter().map(|refused| refused.name.as_str()).collect();
     assert_eq!(refused, ["a-folder", "a-large", "a-picture", "a-pipe"]);
-    // The link has a name of its own.
+    // The link counts as a file with its own name.
     assert_eq!(
         catalog.found.len(),
         folder::MOST_FILES - 4 + 6,
@@ -486,7 +486,7 @@ fn m4_tasks_are_denied_unless_the_definition_allows_them() {
     for call in [
         serde_json::json!({"kind": "think", "name": "task"}),
         serde_json::json!({"kind": "think", "_meta": {"x": {"toolName": "task"}}}),
-        // Some give no name of the tool at all.
+        // Some agents omit the name of the tool.
         serde_json::json!({"kind": "other", "title": "task", "rawInput": {"subagent_type": "x"}}),
         serde_json::json!({"title": "t", "rawInput": {"subagent_type": "x"}}),
     ] {
@@ -495,7 +495,7 @@ fn m4_tasks_are_denied_unless_the_definition_allows_them() {
         assert_eq!(judged("permission: {task: allow}", call.clone()), Action::Allow, "{call}");
     }
     for call in [
-        // A kind that says something counts, and so does a name; `agent` may be anything.
+        // A specific kind or a tool name decides. The argument `agent` can mean anything.
         serde_json::json!({"kind": "search", "rawInput": {"subagent_type": "x"}}),
         serde_json::json!({"kind": "other", "name": "mcp__a__b", "rawInput": {"subagent_type": "x"}}),
         serde_json::json!({"kind": "other", "rawInput": {"agent": "x"}}),

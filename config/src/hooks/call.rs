@@ -1,13 +1,13 @@
-//! A tool call of any agent under the names that hooks of Claude Code know: `Bash` with `command`, `Edit` with
-//! `file_path`. Pure.
+//! Translates the tool calls of any agent to the names that Claude Code's hooks expect: `Bash` with
+//! `command`, `Edit` with `file_path`. Pure.
 //!
-//! A hook sees what the agent says. What the agent does not say, such as the tool's own name, is derived from ACP's kind.
+//! If the agent omits the tool's name, it is derived from ACP's kind.
 
 use serde_json::{Map, Value};
 
 use crate::policy::{Call, Command, Kind};
 
-/// Tools of Claude Code, whose names are kept.
+/// Claude Code's tools. Their names are kept.
 const NAMES: &[&str] = &[
     "Agent",
     "Bash",
@@ -28,21 +28,21 @@ const NAMES: &[&str] = &[
     "WebSearch",
     "Write",
 ];
-/// The most characters of a name that an agent chooses.
+/// Maximum length of a name that an agent chooses, in characters.
 const MAX_NAME_CHARS: usize = 256;
 
-/// A tool call as a hook reads it.
+/// A tool call in the form for hooks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookCall {
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// Its arguments; an object.
+    /// Its arguments, as an object.
     pub input: Value,
-    /// The agent's id of the call.
+    /// The agent's id of the call, if given.
     pub id: Option<String>,
 }
 
-/// A tool call, from ACP's `toolCall` of a permission request, or its `tool_call` and updates put together.
+/// Converts ACP's `toolCall` of a permission request, or a `tool_call` merged with its updates.
 #[must_use]
 pub fn of(told: &Value) -> HookCall {
     let call = Call::of(told);
@@ -82,7 +82,7 @@ fn short(name: &str) -> String {
     name.chars().take(MAX_NAME_CHARS).collect()
 }
 
-/// What the agent gave to its tool, with the arguments of Claude Code's tools beside it where they are missing.
+/// Returns the agent's arguments, with missing arguments of Claude Code's tools added.
 fn input(call: &Call, raw: &Value) -> Value {
     let mut input = match raw {
         Value::Object(input) => input.clone(),
@@ -109,7 +109,7 @@ fn input(call: &Call, raw: &Value) -> Value {
 fn line(command: &Command) -> String {
     match command {
         Command::Line(line) => line.clone(),
-        // `sh -c LINE` is the line, as a hook of Claude Code looks for it.
+        // `sh -c LINE` becomes LINE, because Claude Code's hooks expect the line.
         Command::Words(words) => match words.as_slice() {
             [shell, flag, line] if is_shell(shell) && matches!(flag.as_str(), "-c" | "-lc") => line.clone(),
             words => shell_words::join(words),

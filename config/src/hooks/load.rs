@@ -9,16 +9,17 @@ use crate::agents::{self, Reading, Source};
 use crate::environment::Environment;
 use crate::{file, paths, regular};
 
-/// The file that was typed, as trust knows it: absolute, and without symbolic links as far as it exists.
+/// Resolves a typed path as trust stores it: absolute, and without symbolic links as far as it exists.
 #[must_use]
 pub fn resolved(typed: &Path, env: &Environment) -> PathBuf {
     paths::resolve(typed, env)
 }
 
-/// A file and its hooks. The hash is that of the bytes that the hooks were read from.
+/// Returns the path and the hooks of a file. The hash covers the bytes that the hooks were parsed from.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT{file}` for a file that cannot be read or has no hooks, `CONFIG_PARSE_ERROR`, `AGENT_NOT_USABLE`.
+/// `INVALID_ARGUMENT{file}` for an unreadable file or one without hooks, `CONFIG_PARSE_ERROR`,
+/// `AGENT_NOT_USABLE`.
 pub fn of_file(typed: &Path, env: &Environment) -> Result<(PathBuf, FileHooks)> {
     let path = resolved(typed, env);
     let hooks = match path.extension().is_some_and(|ending| ending == "md") {

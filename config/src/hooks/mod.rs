@@ -1,8 +1,7 @@
-//! The key `hooks` of config files and of definitions: commands that run before or after what a worker does. Pure.
+//! The key `hooks` of config files and definitions: commands before or after actions of a worker. Pure.
 //!
-//! The shape is that of Claude Code: an event, then groups of a matcher and the commands that it is for. In a config file
-//! an event that is not known is an error. A definition may be written for Claude Code: an event or kind of hook that it
-//! has and this version does not carry out is kept as not honoured.
+//! The format is Claude Code's. An unknown event is an error in a config file. A definition keeps
+//! unsupported events and kinds of hooks of Claude Code as ignored.
 
 pub mod call;
 pub mod load;
@@ -21,18 +20,18 @@ use crate::error::Place;
 use crate::policy::Position;
 
 pub(crate) const KEY: &str = "hooks";
-/// Most hooks of one file.
+/// Maximum number of hooks per file.
 const MAX_HOOKS: usize = 100;
-/// The longest command, in bytes.
+/// Maximum length of a command in bytes.
 const MAX_COMMAND_BYTES: usize = 16 * 1024;
-/// The longest timeout, in seconds.
+/// Maximum timeout in seconds.
 const MAX_SECONDS: f64 = 3600.0;
 
-/// Other names of events.
+/// Aliases of event names.
 const ALIASES: [(&str, HookEvent); 2] =
     [("PermissionRequest", HookEvent::ApprovalRequested), ("TurnEnd", HookEvent::Stop)];
 
-/// Events of Claude Code that do not exist here.
+/// Claude Code's events that are unsupported here.
 const CLAUDE_CODE: &[&str] = &[
     "ConfigChange",
     "CwdChanged",
@@ -54,25 +53,25 @@ const CLAUDE_CODE: &[&str] = &[
     "UserPromptExpansion",
 ];
 
-/// A hook as a file says it.
+/// A hook of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookEntry {
-    /// When it runs.
+    /// The event that triggers it.
     pub event: HookEvent,
-    /// Which tools, sources or kinds it is for.
+    /// Pattern for tools, sources or kinds; `None` matches all.
     pub matcher: Option<String>,
-    /// A line for `sh -c`.
+    /// The command line for `sh -c`.
     pub command: String,
-    /// The deadline.
+    /// Maximum duration of the command.
     pub timeout: Duration,
-    /// Where its command stands in the file.
+    /// Position of the command in the file.
     pub at: Option<Position>,
-    /// The keys and numbers that lead to its command.
+    /// Path of keys and indexes to the command.
     path: Vec<String>,
 }
 
 impl HookEntry {
-    /// The hook as a worker has it.
+    /// Converts it to the hook of a worker.
     #[must_use]
     pub fn hook(&self, origin: HookOrigin, file: &std::path::Path, sha256: &str) -> Hook {
         Hook {
@@ -87,38 +86,38 @@ impl HookEntry {
     }
 }
 
-/// A hook of a definition that is not carried out.
+/// A hook of a definition that is not executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ignored {
     /// Its key, such as `hooks.PreCompact`.
     pub key: String,
-    /// What was written there.
+    /// The value in the file.
     pub value: Value,
-    /// Why it is not carried out.
+    /// The reason why it is ignored.
     pub reason: String,
-    /// Where it stands.
+    /// Position of the key in the file.
     pub at: Option<Position>,
 }
 
 /// The hooks of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileHooks {
-    /// The hooks, in the order of the file.
+    /// The hooks in file order.
     pub entries: Vec<HookEntry>,
-    /// What is not carried out. Empty for a config file, where it is an error.
+    /// The ignored hooks of a definition. In a config file they are errors.
     pub ignored: Vec<Ignored>,
-    /// SHA-256 of the file's content, in lowercase hexadecimal; empty if the file has no hooks.
+    /// SHA-256 of the file in lowercase hexadecimal; empty if the file has no hooks.
     pub sha256: String,
 }
 
-/// Which kind of file is read.
+/// The kind of file that contains the hooks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Config,
     Definition,
 }
 
-/// SHA-256 of a file's content, in lowercase hexadecimal.
+/// SHA-256 of the content in lowercase hexadecimal.
 #[must_use]
 pub fn content_hash(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
@@ -141,7 +140,7 @@ pub(crate) fn of_definition(front: &Map<String, Value>, keys: &Keys) -> Checked<
     Ok(hooks)
 }
 
-/// Where a place below `hooks` stands in a text, if its keys are known.
+/// Returns the position of a place below `hooks`, if its keys are known.
 pub(crate) fn position(keys: &Keys, place: &Place) -> Option<Position> {
     let (field, key) = match place {
         Place::Field(field) | Place::Element { field, .. } => (field, None),
@@ -157,7 +156,7 @@ pub(crate) fn position(keys: &Keys, place: &Place) -> Option<Position> {
 }
 
 impl FileHooks {
-    /// Puts the places of their keys to the hooks.
+    /// Sets the positions of all hooks.
     pub(crate) fn locate(&mut self, keys: &Keys) {
         let of = |path: &[String]| keys.of(&path.iter().map(String::as_str).collect::<Vec<_>>());
         for entry in &mut self.entries {
@@ -202,10 +201,10 @@ fn ignored(key: String, value: &Value, reason: String) -> Ignored {
     Ignored { key, value: value.clone(), reason, at: None }
 }
 
-/// The event of this name.
+/// Parses the name of an event or an alias.
 ///
 /// # Errors
-/// What is wrong with the name, and which names there are.
+/// The problem, with the list of valid names.
 pub fn event_named(name: &str) -> Result<HookEvent, String> {
     let alias = || ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, event)| *event);
     if let Some(event) = HookEvent::parse(name).or_else(alias) {
@@ -264,7 +263,7 @@ fn of_group(
     Ok(())
 }
 
-/// What of a hook is not carried out: in a config file an error, in a definition the whole hook is ignored.
+/// Rejects unsupported hooks: an error in a config file; in a definition the hook is ignored.
 fn not_a_command(item: &Map<String, Value>, field: &str, kind: Kind) -> Checked<Option<Ignored>> {
     const KNOWN: [&str; 4] = ["type", "command", "timeout", "statusMessage"];
     let place = || Place::Field(format!("{field}.type"));
@@ -288,7 +287,7 @@ fn not_a_command(item: &Map<String, Value>, field: &str, kind: Kind) -> Checked<
     }
 }
 
-/// Refuses other keys: a matcher that is misspelt must not match everything.
+/// Rejects other keys: a misspelled matcher must not match everything.
 fn only(group: &Map<String, Value>, known: &[&str], field: &str) -> Checked<()> {
     match group.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {

@@ -1,4 +1,4 @@
-//! A hook as a command to run. Pure.
+//! Builds the command of a hook. Pure.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,10 +9,11 @@ use subagent_protocol::hook::Hook;
 
 use crate::user_command;
 
-/// Where hooks of Claude Code look for files of the project.
+/// Variable in which Claude Code's hooks find the project folder.
 const PROJECT_DIR: &str = "CLAUDE_PROJECT_DIR";
 
-/// The command of a hook in its workspace, with this environment but for what is about its own process or an owner.
+/// Returns the command of a hook in its workspace. Process-specific variables and those of an owner are
+/// removed.
 #[must_use]
 pub fn command(
     hook: &Hook,

@@ -1,4 +1,4 @@
-//! What is read of hooks, and what is wrong with them.
+//! Valid and invalid hooks.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The folder of one memory: where it is, how it is made, read and emptied.
+//! The folder of one agent memory: its path, creation, reading and clearing.
 
 use std::fs;
 use std::io;
@@ -14,36 +14,36 @@ use crate::agents;
 use crate::environment::Environment;
 use crate::paths;
 
-/// The longest `MEMORY.md` that is shown or counted, in bytes.
+/// Maximum size of a `MEMORY.md` that is shown or counted, in bytes.
 const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
-/// What git ignores of [`Scope::Local`], wherever the workspace is in its repository.
+/// The git ignore pattern for [`Scope::Local`]; it matches in any subfolder of the repository.
 const IGNORED: &str = "**/.agents/agent-memory-local/";
 
-/// The memory of one agent in one scope; it need not exist.
+/// The memory of one agent in one scope. The folder may not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
     agent: String,
     scope: Scope,
-    /// What is above the folders of the scope: absolute, without links, and not the agent's to change.
+    /// The parent of the scope's folders: absolute, without links, and outside of the agent's control.
     root: PathBuf,
 }
 
-/// What is in a memory.
+/// The content of a memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// `MEMORY.md`; empty without one. Bytes that are no text are replaced.
+    /// Content of `MEMORY.md`; empty if it is missing. Invalid UTF-8 is replaced.
     pub text: String,
-    /// Its length in bytes.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// When it was changed; none without one.
+    /// Modification time; `None` if the file is missing.
     pub changed: Option<SystemTime>,
 }
 
 impl Folder {
-    /// The memory of an agent with this name. Of a git worktree it is that of the main work tree.
+    /// Returns the memory of an agent. A git worktree uses the memory of its main work tree.
     ///
     /// # Errors
-    /// A sentence: a name that no definition can have, no home, a path that prompts cannot hold.
+    /// A sentence: an invalid name, no home, or a path that a prompt cannot contain.
     pub fn of(scope: Scope, agent: &str, workspace: &Path, env: &Environment) -> Result<Self, String> {
         if !agents::is_name(agent) {
             return Err(format!("`{agent}` is no name of an agent"));
@@ -55,10 +55,10 @@ impl Folder {
         }
     }
 
-    /// All memories that there are, by scope and name.
+    /// Returns all existing memories, by scope and name. The user scope is empty without a home.
     ///
     /// # Errors
-    /// A sentence: a folder of memories that is a link or cannot be read. A scope without a home has none.
+    /// A sentence: a memory folder is a link or unreadable.
     pub fn all(workspace: &Path, env: &Environment) -> Result<Vec<Self>, String> {
         let mut found = Vec::new();
         for scope in Scope::ALL {
@@ -81,25 +81,25 @@ impl Folder {
         Ok(found)
     }
 
-    /// Whose it is.
+    /// Name of the agent that owns it.
     #[must_use]
     pub fn agent(&self) -> &str {
         &self.agent
     }
 
-    /// Its scope.
+    /// The scope of the memory.
     #[must_use]
     pub const fn scope(&self) -> Scope {
         self.scope
     }
 
-    /// Where it is: absolute and without links.
+    /// Path of the folder: absolute and without links.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.names().fold(self.root.clone(), |path, name| path.join(name))
     }
 
-    /// Where its `MEMORY.md` is.
+    /// Path of its `MEMORY.md`.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         self.path().join(FILE)
@@ -109,10 +109,10 @@ impl Folder {
         names(self.scope).iter().copied().chain([self.agent.as_str()])
     }
 
-    /// Makes it if it is not there, and has git ignore it if its scope is `local`.
+    /// Creates the folder if it is missing. In scope `local`, adds it to git's ignored files.
     ///
     /// # Errors
-    /// A sentence: a link in the way, or what the system says.
+    /// A sentence: a link in the path, or the error of the system.
     pub fn make(&self) -> Result<(), String> {
         self.open(Make::Missing)?;
         let repository = Some(&self.root).filter(|_| self.scope == Scope::Local);
@@ -122,19 +122,19 @@ impl Folder {
         })
     }
 
-    /// Its notes for a prompt: at most `lines` lines and [`MAX_NOTES_BYTES`] bytes.
+    /// Returns the notes for a prompt: at most `lines` lines and [`MAX_NOTES_BYTES`] bytes.
     ///
     /// # Errors
-    /// A sentence: a link or anything but a regular file, or what the system says.
+    /// A sentence: not a regular file, or the error of the system.
     pub fn notes(&self, lines: u64) -> Result<Notes, String> {
         let bytes = self.read(MAX_NOTES_BYTES + 1)?.map(|(bytes, _)| bytes);
         Ok(Notes::of(&bytes.unwrap_or_default(), lines))
     }
 
-    /// What is in it; none if it is not there.
+    /// Returns the content; `None` if the folder is missing.
     ///
     /// # Errors
-    /// As [`Self::notes`]; a file of more than 16 MiB.
+    /// Those of [`Self::notes`], and a file of more than 16 MiB.
     pub fn entry(&self) -> Result<Option<Entry>, String> {
         match self.read(MAX_TEXT_BYTES + 1)? {
             Some((bytes, _)) if bytes.len() > MAX_TEXT_BYTES => {
@@ -152,11 +152,12 @@ impl Folder {
         }
     }
 
-    /// Removes everything in it, and keeps the folder: an agent that runs goes on writing there. Returns how many files
-    /// and folders were in it.
+    /// Deletes the content but not the folder, because a running agent continues to write there. Returns
+    /// the number of files and folders in it.
     ///
     /// # Errors
-    /// A sentence: a link in the way, or what the system says. What was removed by then stays removed.
+    /// A sentence: a link in the path, or the error of the system. Files that were already deleted stay
+    /// deleted.
     pub fn clear(&self) -> Result<usize, String> {
         if self.open(Make::Nothing)?.is_none() {
             return Ok(0);
@@ -166,7 +167,7 @@ impl Folder {
         let mut removed = 0;
         for entry in fs::read_dir(&path).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            // Neither of them follows a link.
+            // Neither call follows links.
             match entry.file_type().map_err(failed)?.is_dir() {
                 true => fs::remove_dir_all(entry.path()),
                 false => fs::remove_file(entry.path()),
@@ -192,7 +193,7 @@ impl Folder {
     }
 }
 
-/// The folders of a scope below its root.
+/// Returns the folder names of a scope below its root.
 const fn names(scope: Scope) -> &'static [&'static str] {
     match scope {
         Scope::User => &["agent-memory"],
@@ -201,7 +202,7 @@ const fn names(scope: Scope) -> &'static [&'static str] {
     }
 }
 
-/// What is above the folders of a scope.
+/// Returns the parent of a scope's folders.
 fn root(scope: Scope, workspace: &Path, env: &Environment) -> Result<PathBuf, String> {
     if scope != Scope::User {
         let workspace = paths::resolve_absolute(workspace);

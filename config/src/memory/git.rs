@@ -1,4 +1,4 @@
-//! The git repository around a workspace: its main work tree, and what it ignores. Reads git's own files; starts no git.
+//! The git repository of a workspace: its main work tree and ignored files. Must not run git.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use crate::{markers, regular};
 /// A repository with a work tree.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Repository {
-    /// The folder with `.git`.
+    /// The folder that contains `.git`.
     top: PathBuf,
     /// The git directory that all work trees share.
     common: PathBuf,
@@ -19,7 +19,8 @@ pub(super) struct Repository {
 }
 
 impl Repository {
-    /// The repository that an absolute folder without links is in. None for a `.git` that git would not take either.
+    /// Returns the repository that contains an absolute folder without links. A `.git` that git rejects
+    /// gives `None`.
     pub(super) fn around(folder: &Path) -> Option<Self> {
         let top = markers::nearest(folder, &[PathBuf::from(".git")])?;
         let dot_git = top.join(".git");
@@ -28,13 +29,13 @@ impl Repository {
             false => path_in(&dot_git, "gitdir: ", top)?,
         };
         let shared = path_in(&own.join("commondir"), "", &own);
-        // A forged `.git` names a worktree whose `gitdir` names another folder.
+        // A forged `.git` can name a worktree whose `gitdir` names another folder.
         let linked = shared.is_some();
         if linked && path_in(&own.join("gitdir"), "", &own) != dot_git.canonicalize().ok() {
             return None;
         }
         let common = shared.unwrap_or_else(|| own.clone());
-        // Both files may be forged. Git keeps the data of a worktree inside its repository.
+        // Both files can be forged. Git stores the data of a worktree inside its repository.
         if linked && own.parent() != Some(&common.join("worktrees")) {
             return None;
         }
@@ -45,19 +46,19 @@ impl Repository {
         })
     }
 
-    /// Where a folder of this work tree is in the main one; the folder itself in a repository without one.
+    /// Returns the path of a folder of this linked worktree in the main one; `None` in any other work tree.
     pub(super) fn in_main(&self, folder: &Path) -> Option<PathBuf> {
         let main = self.common.parent().filter(|_| self.linked && self.common.ends_with(".git"))?;
         let rest = folder.strip_prefix(&self.top).ok()?;
-        // `join` of an empty path would end in a slash.
+        // `join` of an empty path would append a slash.
         Some(if rest.as_os_str().is_empty() { main.to_owned() } else { main.join(rest) })
     }
 
-    /// Has git ignore paths of this pattern in all work trees, through `info/exclude`. A line that is there is not
-    /// written again.
+    /// Adds this pattern to `info/exclude`, which applies to all work trees. An existing line is not
+    /// repeated.
     ///
     /// # Errors
-    /// What the system says; `InvalidInput` for an `exclude` that is no regular file.
+    /// The error of the system; `InvalidInput` if `exclude` is not a regular file.
     pub(super) fn ignore(&self, pattern: &str) -> io::Result<()> {
         let file = self.common.join("info/exclude");
         let there = match regular::read(&file) {
@@ -73,12 +74,12 @@ impl Repository {
         };
         let ends = there.last().is_none_or(|byte| *byte == b'\n');
         let line = format!("{}{pattern}\n", if ends { "" } else { "\n" });
-        // In one call: what another process appends meanwhile stays whole.
+        // One write call keeps concurrent appends intact.
         open::append(&info, "exclude")?.write_all(line.as_bytes())
     }
 }
 
-/// The path that a small file of git holds behind a prefix, relative to a folder; without links.
+/// Reads a path behind a prefix from a small git file and resolves it relative to `folder`, without links.
 fn path_in(file: &Path, prefix: &str, folder: &Path) -> Option<PathBuf> {
     let text = String::from_utf8(regular::read(file).ok()?).ok()?;
     let path = text.strip_prefix(prefix)?.trim_end_matches(['\n', '\r']);
@@ -89,7 +90,7 @@ fn path_in(file: &Path, prefix: &str, folder: &Path) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    /// A repository with a linked worktree, as git makes them.
+    /// Creates a repository with a linked worktree in git's layout.
     fn world() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();

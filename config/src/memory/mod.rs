@@ -1,7 +1,7 @@
-//! Agent memory: the folder of a definition in which its agents keep notes for their next run.
+//! Agent memory: a folder in which the agents of a definition keep notes between runs.
 //!
-//! The folder and what is in it belong to the agent, and so count as hostile: no link is followed below the folder that
-//! [`Scope`] names, and nothing but a regular file is read. Nothing here changes a note.
+//! The agent controls the content, so it is hostile input: no link below the folder of a [`Scope`] is
+//! followed, and only regular files are read. This module never changes a note.
 
 mod folder;
 mod git;
@@ -13,27 +13,27 @@ pub use notes::{MAX_NOTES_BYTES, Notes};
 
 /// The file whose first lines become part of the first prompt.
 pub const FILE: &str = "MEMORY.md";
-/// How many of its lines without `memoryLines`.
+/// The default of `memoryLines`.
 pub const DEFAULT_LINES: u64 = 200;
-/// The largest `memoryLines`. [`MAX_NOTES_BYTES`] counts as well.
+/// The maximum of `memoryLines`. [`MAX_NOTES_BYTES`] applies as well.
 pub const MAX_LINES: u64 = 10_000;
 
-/// Whose runs share a memory.
+/// The runs that share a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// Those of the user, in all workspaces.
+    /// All runs of the user, in all workspaces.
     User,
-    /// Those in this workspace. The folder may be committed.
+    /// All runs in this workspace. The folder may be committed.
     Project,
-    /// Those in this workspace. Git ignores the folder.
+    /// All runs in this workspace. Git ignores the folder.
     Local,
 }
 
 impl Scope {
-    /// All of them.
+    /// All scopes, in search order.
     pub const ALL: [Self; 3] = [Self::User, Self::Project, Self::Local];
 
-    /// The word for it.
+    /// The word in a definition.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -43,18 +43,18 @@ impl Scope {
         }
     }
 
-    /// The scope that a word stands for.
+    /// Parses the word of a scope.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == word)
     }
 }
 
-/// What a definition says of its memory.
+/// The memory settings of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// `memory`.
+    /// The key `memory`: the scope.
     pub scope: Scope,
-    /// `memoryLines`.
+    /// The key `memoryLines`: maximum number of lines in a prompt.
     pub lines: u64,
 }

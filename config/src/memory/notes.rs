@@ -1,4 +1,4 @@
-//! The first lines of a `MEMORY.md` as they stand in a prompt: bounded, and marked as what they are.
+//! Formats the first lines of a `MEMORY.md` for a prompt, with a size limit and marks against injection.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,29 +7,31 @@ use subagent_protocol::clean::clean;
 
 use super::FILE;
 
-/// The most bytes of `MEMORY.md` that are put into a prompt, about 8,000 tokens: every run of the agent pays for them.
+/// Maximum size of `MEMORY.md` in a prompt: 32 KiB, about 8,000 tokens. Every run of the agent pays for
+/// them.
 pub const MAX_NOTES_BYTES: usize = 32 * 1024;
-/// In front of each line of the notes. No line of theirs can begin with anything else, so they cannot end the block.
+/// Prefix of each line of notes. With it, the notes cannot close their block.
 const MARK: &str = "| ";
-/// How the tags begin with which prompts mark whose words follow.
+/// Beginnings of the tags that mark the author of a section in a prompt.
 const TAGS: [&str; 2] = ["<agent_", "</agent_"];
 
-/// What former runs left for the next one.
+/// The notes of earlier runs for the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notes {
-    /// The first lines, without control characters.
+    /// The first lines without control characters.
     lines: Vec<String>,
-    /// Whether there is more in the file.
+    /// Whether the file has more lines.
     cut: bool,
 }
 
 impl Notes {
-    /// The first lines of what is in the file. `bytes` are all of it, or at least one more than [`MAX_NOTES_BYTES`].
+    /// Returns the first lines of a file. `bytes` is the whole content, or at least one byte more than
+    /// [`MAX_NOTES_BYTES`].
     pub(super) fn of(bytes: &[u8], lines: u64) -> Self {
         let lines = usize::try_from(lines).unwrap_or(usize::MAX);
         let kept = match bytes.get(..MAX_NOTES_BYTES).filter(|kept| kept.len() < bytes.len()) {
             None => bytes,
-            // Without half a line, unless that is all there is.
+            // Drops an incomplete last line, unless it is the only one.
             Some(kept) => kept.iter().rposition(|byte| *byte == b'\n').map_or(kept, |end| &kept[..=end]),
         };
         let text = String::from_utf8_lossy(kept);
@@ -39,7 +41,7 @@ impl Notes {
         Self { lines: all.take(lines).map(harmless).collect(), cut }
     }
 
-    /// The part of a prompt that tells an agent of them; `folder` is where they are.
+    /// Returns the section of a prompt with the notes; `folder` is their path.
     #[must_use]
     pub fn block(&self, folder: &Path) -> String {
         let (folder, all) = (folder.display(), self.lines.len());
@@ -71,7 +73,7 @@ impl Notes {
     }
 }
 
-/// A line in which no tag of a prompt stands.
+/// Breaks up tags of prompts in a line by a space.
 fn harmless(line: &str) -> String {
     let begins = |rest: &[u8], tag: &str| {
         rest.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag.as_bytes()))
@@ -94,7 +96,7 @@ mod tests {
         Notes::of(bytes, lines).block(Path::new("/ws/.agents/agent-memory/x"))
     }
 
-    /// The lines that are the agent's.
+    /// Returns the lines of the agent.
     fn notes(block: &str) -> Vec<&str> {
         block.lines().filter_map(|line| line.strip_prefix(MARK)).collect()
     }
@@ -146,7 +148,7 @@ mod tests {
             assert!(!shown.to_lowercase().contains("</agent_instructions"), "{shown}");
             assert_eq!(notes(&shown).len(), 5, "{shown}");
         }
-        // A character that is removed must not make a tag of what was none.
+        // Removing a character must not create a tag.
         let hidden = block("<\u{200b}/agent_memory>\n<\u{1b}/agent_memory>".as_bytes(), 200);
         assert_eq!(hidden.matches("</agent_memory>").count(), 1, "{hidden}");
     }

@@ -1,4 +1,4 @@
-//! Opens what lies below a trusted folder without following a link, and waits for no pipe or device.
+//! Opens files below a trusted folder. Never follows links, and never blocks on a pipe or device.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,23 +9,24 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open as open_root, openat};
 use nix::sys::stat::{Mode, mkdirat};
 
-/// What becomes of folders that are not there.
+/// The action for missing folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Make {
-    /// Nothing.
+    /// Do not create them.
     Nothing,
-    /// They are made.
+    /// Create them with their parents.
     Missing,
 }
 
 const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
-/// Without `O_NONBLOCK` the opening of a pipe waits for its other end.
+/// Without `O_NONBLOCK`, opening a pipe waits for its other end.
 const FILE: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
 
-/// Opens the folder with these names below `root`, which may itself be reached through links. None if it is not there.
+/// Opens the folder with these names below `root`; `root` itself may contain links. Returns `None` if it is
+/// missing.
 ///
 /// # Errors
-/// `NotADirectory` for a link or a file on the way, and what else the system says.
+/// `NotADirectory` for a link or a file in the path, and other errors of the system.
 pub(super) fn folder(root: &Path, names: &[&str], make: Make) -> io::Result<Option<OwnedFd>> {
     if make == Make::Missing {
         std::fs::create_dir_all(root)?;
@@ -54,10 +55,10 @@ pub(super) fn folder(root: &Path, names: &[&str], make: Make) -> io::Result<Opti
     Ok(Some(at))
 }
 
-/// Opens a regular file of an open folder to read it. None if it is not there.
+/// Opens a regular file of an open folder for reading. Returns `None` if it is missing.
 ///
 /// # Errors
-/// `InvalidInput` for anything but a regular file, and what else the system says.
+/// `InvalidInput` if it is not a regular file, and other errors of the system.
 pub(super) fn file(folder: &OwnedFd, name: &str) -> io::Result<Option<File>> {
     match regular(folder, name, OFlag::O_RDONLY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -65,10 +66,10 @@ pub(super) fn file(folder: &OwnedFd, name: &str) -> io::Result<Option<File>> {
     }
 }
 
-/// Opens a regular file of an open folder to append to it, and makes it if it is not there.
+/// Opens a regular file of an open folder for appending and creates it if it is missing.
 ///
 /// # Errors
-/// As [`file`].
+/// Those of [`file`].
 pub(super) fn append(folder: &OwnedFd, name: &str) -> io::Result<File> {
     regular(folder, name, OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT)
 }
@@ -78,7 +79,7 @@ fn regular(folder: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
     let mode = Mode::from_bits_truncate(0o666);
     let file = match openat(folder, name, FILE | flags, mode) {
         Ok(file) => File::from(file),
-        // A link, a socket, a pipe without a reader, a folder opened to write.
+        // These mean a link, a socket, a pipe without a reader, or a folder.
         Err(Errno::ELOOP | Errno::ENXIO | Errno::EISDIR) => return Err(wrong()),
         Err(error) => return Err(error.into()),
     };
@@ -86,9 +87,6 @@ fn regular(folder: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
 }
 
 /// Reads at most `most` bytes from the beginning of a file.
-///
-/// # Errors
-/// What the system says.
 pub(super) fn first_bytes(file: &File, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(u64::try_from(most).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;

@@ -1,4 +1,4 @@
-//! Addresses in all the spellings in which a client reaches the same place. Pure.
+//! All spellings of a URL that reach the same resource. Pure.
 
 use std::net::IpAddr;
 
@@ -6,24 +6,24 @@ use url::{Host, Url};
 
 use super::glob;
 
-/// An address that a call fetches.
+/// A URL that a call fetches.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Spellings that mean the same: a rule that allows one of them allows the address.
+    /// Equivalent spellings: a rule that allows one of them allows the URL.
     pub(super) same: Vec<String>,
-    /// Spellings that reach the same host in another way: only what restricts them counts.
+    /// Spellings that reach the same host in another way: only rules that restrict them count.
     pub(super) also: Vec<String>,
 }
 
 impl Address {
-    /// Reads an address as the WHATWG's URL standard says; `None` if it is none.
+    /// Parses a URL by the WHATWG URL standard; `None` if it is invalid.
     pub(super) fn read(written: &str) -> Option<Self> {
         let with_scheme =
             || Url::parse(&format!("https://{written}")).ok().filter(|_| !written.contains("://"));
         let has_port = |url: &Url| url.path().starts_with(|char: char| char.is_ascii_digit());
         let (url, guessed) = match Url::parse(written) {
             Ok(url) if url.has_host() => (url, false),
-            // `example.com:8080/x` has no scheme; `file:` and `data:` fetch nothing of the web.
+            // `example.com:8080/x` has no scheme; `file:` and `data:` do not access the web.
             Ok(url) if !has_port(&url) => return None,
             _ => (with_scheme()?, true),
         };
@@ -34,7 +34,7 @@ impl Address {
         let mut also = vec![written.to_owned(), url.to_string()];
         for host in hosts(&url) {
             let mut other = url.clone();
-            // A URL with a host takes all of these.
+            // These cannot fail for a URL with a host.
             let _ = other.set_username("");
             let _ = other.set_password(None);
             let _ = other.set_host(Some(&host));
@@ -51,14 +51,14 @@ impl Address {
         also.sort_unstable();
         also.dedup();
         match guessed {
-            // Which scheme a client takes is not known.
+            // The client's choice of scheme is unknown.
             true => Some(Self { same: vec![written.to_owned()], also: [same, also].concat() }),
             false => Some(Self { same, also }),
         }
     }
 }
 
-/// The host in other spellings that lead to it.
+/// Returns other spellings of the host.
 fn hosts(url: &Url) -> Vec<String> {
     let mapped = |ip: IpAddr| match ip.to_canonical() {
         IpAddr::V4(ip) => ip.to_string(),
@@ -72,8 +72,8 @@ fn hosts(url: &Url) -> Vec<String> {
     }
 }
 
-/// Whether a pattern fits a spelling. In front of the path a `*` of a pattern with a path stands for no slash, so that
-/// `https://*.good.com/*` does not fit `https://evil.com/a.good.com/x`.
+/// Whether a pattern matches a spelling. If the pattern has a path, a `*` before it matches no slash, so
+/// `https://*.good.com/*` does not match `https://evil.com/a.good.com/x`.
 pub(super) fn fits(pattern: &str, spelling: &str) -> bool {
     let pattern = without_needless_escapes(pattern);
     let pattern = pattern.as_str();
@@ -91,7 +91,7 @@ pub(super) fn fits(pattern: &str, spelling: &str) -> bool {
     }
 }
 
-/// The text with letters and other unreserved characters in place of their `%61`, and the other escapes in capitals.
+/// Decodes escapes of unreserved characters such as `%61`, and writes the other escapes in capitals.
 fn without_needless_escapes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -109,7 +109,7 @@ fn without_needless_escapes(text: &str) -> String {
     plain
 }
 
-/// Host and port of a pattern as addresses are written that were read.
+/// Normalizes host and port of a pattern like those of parsed URLs.
 fn host_of_pattern(scheme: &str, written: &str) -> String {
     let read = || Url::parse(&format!("{scheme}://{written}/")).ok().filter(|_| !written.contains('*'));
     let read = read().map(|url| url[url::Position::BeforeUsername..url::Position::BeforePath].to_owned());

@@ -1,4 +1,4 @@
-//! What an agent wants to do or has done, as far as its words tell. Pure; an agent may say anything.
+//! A tool call as the agent describes it. Pure. The description is untrusted.
 
 mod earlier;
 mod mcp;
@@ -9,60 +9,60 @@ use serde_json::Value;
 
 use super::tool::{self, Kind};
 
-/// So many paths of one call are judged; with more, the owner is asked.
+/// Maximum number of paths per call; more need an approval.
 pub(super) const MOST_PATHS: usize = 64;
-/// A longer path is none.
+/// Maximum length of a path in bytes; longer texts are ignored.
 const MOST_PATH_BYTES: usize = 4096;
 
-/// A command as an agent tells of it.
+/// A command that an agent wants to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// A line for a shell.
     Line(String),
-    /// The words of a program.
+    /// A program and its arguments.
     Words(Vec<String>),
 }
 
-/// A call of a tool.
+/// A tool call, merged from its descriptions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Call {
-    /// ACP's kind, as the agent says.
+    /// ACP's kind as the agent reports it.
     pub kind: Option<Kind>,
-    /// The tool's own name.
+    /// Name of the tool.
     pub name: Option<String>,
-    /// The command that it runs.
+    /// The command that the call runs.
     pub command: Option<Command>,
-    /// Further commands that its input holds: which of them runs is not known.
+    /// Further commands in the input. Which of them runs is unknown.
     pub other_commands: Vec<Command>,
-    /// Whether its input holds a command that cannot be read.
+    /// Whether the input contains a command in an unknown format.
     pub unread_command: bool,
-    /// Whether that is its title, for want of anything better.
+    /// Whether `command` is only the title of the call.
     pub by_title: bool,
-    /// Where that runs, if it says so.
+    /// The working folder of the command, if given.
     pub cwd: Option<String>,
-    /// The paths that it is about.
+    /// The paths in the call.
     pub paths: Vec<String>,
-    /// The paths that it shows a change of.
+    /// The paths of files with a diff in the call.
     pub changed: Vec<String>,
-    /// The addresses that it gets.
+    /// The URLs that the call fetches.
     pub urls: Vec<String>,
-    /// Its names and titles, in which an agent may name a tool of an MCP server.
+    /// Names and titles of the call. An agent may name an MCP tool there.
     pub labels: Vec<String>,
-    /// The agent that it gives work to.
+    /// The agent that receives a task.
     pub agent: Option<String>,
-    /// Whether it says that in a word that is used for nothing else.
+    /// Whether the key of `agent` has no other meaning.
     pub delegates: bool,
-    /// What there is more of than is looked at.
+    /// Whether the call has more content than is examined.
     pub more: bool,
-    /// Whether it brings the text of a file.
+    /// Whether the input contains text for a file.
     pub writes: bool,
-    /// Whether its input was told as such.
+    /// Whether the agent sent the input as structured data.
     has_input: bool,
-    /// What was said of it before, and is said otherwise now.
+    /// Earlier descriptions of the call that differ from the current one.
     earlier: Vec<earlier::Said>,
 }
 
-/// Where agents put the path of a file.
+/// Keys for the path of a file.
 const PATH_KEYS: &[&str] = &[
     "path",
     "file_path",
@@ -85,13 +85,13 @@ const PATH_KEYS: &[&str] = &[
     "source_path",
     "destination_path",
 ];
-/// And a command. Which one an agent goes by where there are several is not known.
+/// Keys for a command. If several are present, which one the agent uses is unknown.
 const COMMAND_KEYS: &[&str] = &["command", "cmd", "script", "shell_command", "command_line", "cmdline"];
-/// Of these, the ones that say something else where no shell is meant.
+/// The command keys that have another meaning outside of shell tools.
 const ONLY_OF_SHELLS: &[&str] = COMMAND_KEYS.split_at(2).1;
-/// And an address.
+/// Keys for a URL.
 const URL_KEYS: &[&str] = &["url", "uri", "urls", "href", "address"];
-/// And what they write into it.
+/// Keys for the text that is written to a file.
 const TEXT_KEYS: &[&str] = &[
     "content",
     "contents",
@@ -109,14 +109,14 @@ const TEXT_KEYS: &[&str] = &[
     "diff",
     "edits",
 ];
-/// And where a command runs.
+/// Keys for the working folder of a command.
 const CWD_KEYS: &[&str] = &["cwd", "workdir", "working_directory"];
-/// And the agent that they call; of these the first ones are used for nothing else.
+/// Keys for the agent of a task; the first three have no other meaning.
 const AGENT_KEYS: &[&str] = &["subagent_type", "agentType", "agent_type", "agent", "agent_id"];
 const DELEGATES: &[&str] = AGENT_KEYS.split_at(3).0;
 
 impl Call {
-    /// A call as ACP's `toolCall` or `update` tells of it.
+    /// Reads ACP's `toolCall` or `update`.
     #[must_use]
     pub fn of(told: &Value) -> Self {
         let mut call = Self::default();
@@ -124,10 +124,10 @@ impl Call {
         call
     }
 
-    /// Adds what the agent says later: what is told again replaces what was told.
+    /// Merges a later description. New fields replace old ones.
     fn take(&mut self, told: &Value) {
         if let Some(kind) = told["kind"].as_str() {
-            // A kind that is none of ours is the agent's other.
+            // An unknown kind counts as `other`.
             self.kind = Some(Kind::parse(kind).filter(is_of_acp).unwrap_or(Kind::Other));
         }
         let title = text(&told["title"]);
@@ -155,7 +155,7 @@ impl Call {
             Some(command) => {
                 let others: Vec<Command> = commands.filter(|other| *other != command).collect();
                 self.more |= !others.is_empty() && !input["args"].is_null();
-                // None of them is forgotten: each may be the one that runs.
+                // All of them are kept, because each may be the one that runs.
                 self.other_commands.retain(|other| !others.contains(other));
                 self.other_commands.extend(others);
                 self.more |= self.other_commands.len() > MOST_PATHS;
@@ -164,7 +164,7 @@ impl Call {
                 self.by_title = false;
                 self.more |= !whole;
             }
-            // Some agents say it in the title alone.
+            // Some agents put the command only into the title.
             None if runs
                 && !task
                 && (self.command.is_none() || self.by_title)
@@ -189,7 +189,7 @@ impl Call {
         let located =
             told["locations"].as_array().into_iter().flatten().filter_map(|place| text(&place["path"]));
         let named = PATH_KEYS.iter().flat_map(|key| texts(&input[*key]));
-        // Files of a patch, by their names.
+        // The files of a patch are keys.
         let changes = input["changes"].as_object().into_iter().flatten().map(|(path, _)| path.clone());
         for path in located.chain(named).chain(changes) {
             add(&mut self.paths, path, &mut self.more);
@@ -204,10 +204,10 @@ impl Call {
         mcp::is_of_task_server(self.name.as_deref())
     }
 
-    /// The same of a call of the server for tasks.
+    /// Merges a description of a task server's tool call.
     fn learn_task(&mut self, told: &Value) {
         let agents = mcp::agents(told);
-        // What was named before is named still.
+        // A second agent makes the call ambiguous.
         let other = |agent: &String| self.agent.as_ref().is_some_and(|known| known != agent);
         self.more |= agents.len() > 1 || agents.iter().any(other);
         if let Some(agent) = agents.into_iter().next() {
@@ -215,8 +215,8 @@ impl Call {
         }
     }
 
-    /// Of a call that was made without asking: what its agent says that it did. One that has a shell for everything takes its
-    /// lines apart by itself, and tells of one that only reads as that, without the line.
+    /// The view of a call that ran without approval. Agents that use a shell for everything parse command
+    /// lines themselves, and report a line that only reads as a `read` without the line.
     #[must_use]
     pub fn as_told(&self) -> Cow<'_, Self> {
         let told = self.command.is_some() && !self.by_title;
@@ -229,26 +229,26 @@ impl Call {
         }
     }
 
-    /// Whether anything is known of it beside its title.
+    /// Whether the call has more information than its title.
     #[must_use]
     pub fn tells_something(&self) -> bool {
         let files = !self.paths.is_empty() || !self.changed.is_empty() || !self.urls.is_empty();
         self.kind.is_some() || self.name.is_some() || self.command.is_some() || files
     }
 
-    /// The same without the name of its tool.
+    /// Returns the call without the name of its tool.
     pub(super) fn unnamed(&self) -> Self {
         Self { name: None, labels: Vec::new(), ..self.clone() }
     }
 
-    /// What it is in one word.
+    /// The first of its kinds, for display.
     #[must_use]
     pub fn main_kind(&self) -> Kind {
         self.kinds().first().copied().unwrap_or(Kind::Other)
     }
 
-    /// Whether neither the agent nor the name of the tool nor what goes into it tells of which kind it is. The agent's
-    /// own `other` counts, unless there are files in it.
+    /// Whether kind, tool name and input all leave the kind open. The agent's own `other` counts as a kind,
+    /// unless the call has paths.
     pub(super) fn is_undeclared(&self) -> bool {
         let says = self.kind.is_some() && self.paths.is_empty();
         !says && !self.is_of_mcp() && self.kinds() == [Kind::Other]
@@ -258,24 +258,24 @@ impl Call {
         self.name.as_deref().is_some_and(|name| name.starts_with("mcp__"))
     }
 
-    /// Everything that it is: what the agent says, what its tool is, and what it holds.
+    /// All kinds of the call: by the agent's kind, by the tool, and by the input.
     pub(super) fn kinds(&self) -> Vec<Kind> {
         let by_name = self.name.as_deref().and_then(tool::kind_of);
         let mut kinds: Vec<Kind> = match (self.kind, by_name) {
-            // Whatever an agent calls it: there it says nothing more.
+            // Calls of the task server are tasks, independent of the agent's kind.
             _ if self.is_of_task_server() => vec![Kind::Task],
-            // A kind that says nothing gives way to a name that does.
+            // A vague kind gives way to the kind of a known tool.
             (Some(Kind::Other | Kind::Think) | None, Some(known)) => vec![known],
             (Some(said), Some(known)) => vec![said, known],
             (Some(said), None) => vec![said],
             (None, None) => vec![Kind::Other],
         };
-        // Some agents do not name their tools; to whom the work is given they say.
+        // Some agents omit the tool's name but give the target agent.
         let vague = kinds.iter().all(|kind| matches!(kind, Kind::Other | Kind::Think));
         if vague && self.name.is_none() && self.delegates {
             kinds = vec![Kind::Task];
         }
-        // The input says what a call does, also under another kind.
+        // The input shows what a call does, even if its kind differs.
         let reads = kinds.iter().any(|kind| matches!(kind, Kind::Read | Kind::Search | Kind::Fetch));
         if reads && self.writes && !self.paths.is_empty() && !self.is_of_mcp() {
             kinds.push(Kind::Edit);
@@ -289,7 +289,7 @@ impl Call {
             }
         }
         if self.command.is_some() {
-            // Agents call a command that reads a file `read`: it is judged as the command that it is.
+            // Agents report `cat` and similar commands as `read`; they are judged as commands.
             kinds.retain(|kind| !matches!(kind, Kind::Read | Kind::Search | Kind::Other | Kind::Think));
             kinds.push(Kind::Execute);
         } else if self.unread_command {
@@ -304,7 +304,7 @@ impl Call {
     }
 }
 
-/// `task` and `todo` are our words: an agent does not say that its call is one.
+/// `task` and `todo` are our own kinds. An agent cannot claim them.
 fn is_of_acp(kind: &Kind) -> bool {
     !matches!(kind, Kind::Task | Kind::Todo)
 }
@@ -313,7 +313,7 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// A text, or a list of them.
+/// Returns a text or all texts of a list.
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::Array(values) => values.iter().filter_map(text).collect(),
@@ -333,7 +333,7 @@ fn command(value: &Value) -> Option<Command> {
     }
 }
 
-/// Whether a value is no command, though it says something.
+/// Whether a value is present but not a command.
 fn is_unread(value: &Value) -> bool {
     let is_empty = match value {
         Value::String(_) | Value::Null => true,
@@ -343,7 +343,7 @@ fn is_unread(value: &Value) -> bool {
     !is_empty && command(value).is_none()
 }
 
-/// A program with the words that stand beside it, as ACP's terminals are started; and whether that is all.
+/// Joins a program with separate arguments, as in ACP's terminals. Returns whether the result is complete.
 fn with_args(command: Command, args: &Value) -> (Command, bool) {
     let Some(args) = args.as_array() else { return (command, args.is_null()) };
     let words: Option<Vec<String>> = args.iter().map(|word| word.as_str().map(str::to_owned)).collect();
@@ -353,7 +353,7 @@ fn with_args(command: Command, args: &Value) -> (Command, bool) {
             (Command::Words([vec![program], words].concat()), true)
         }
         (Command::Words(program), Some(words)) => (Command::Words([program, words].concat()), true),
-        // Whether a shell takes the line apart is not told.
+        // Whether a shell would split the line is unknown.
         (command, _) => (command, false),
     }
 }

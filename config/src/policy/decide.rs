@@ -1,4 +1,4 @@
-//! What the rules say of a call. Pure: where a path leads is asked through a function that is handed in.
+//! Applies the rules to a call. Pure: the caller passes a function that resolves paths.
 
 mod any_agent;
 mod execute;
@@ -21,46 +21,46 @@ use super::shell::Text;
 use super::tool::{self, Kind};
 use super::{Layer, LayerKind, Node, Policy, Position};
 
-/// The rule that an answer is from.
+/// The rule that decided a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decider {
-    /// The name of its node.
+    /// Name of the node with the rule.
     pub node: String,
-    /// How far from the root that is.
+    /// Distance of the node from the root.
     pub depth: usize,
-    /// Its layer.
+    /// Layer of the rule.
     pub layer: LayerKind,
-    /// The file of that layer.
+    /// File of the layer.
     pub source: Option<String>,
     /// The rule on one line.
     pub rule: String,
-    /// Its action.
+    /// Action of the rule.
     pub action: Action,
-    /// Where in the file it stands.
+    /// Position of the rule in the file.
     pub at: Option<Position>,
 }
 
-/// One part of a call, and what becomes of it.
+/// One part of a call with its verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
-    /// What it does.
+    /// Kind of the part.
     pub kind: Kind,
-    /// The command, path, address or agent; none if it is not known.
+    /// The command, path, URL or agent; `None` if it is unknown.
     pub subject: Option<String>,
-    /// What becomes of it.
+    /// The action for this part.
     pub action: Action,
-    /// The rule that said so; none if no rule fits.
+    /// The deciding rule; `None` if no rule matches.
     pub by: Option<Decider>,
-    /// Why, where that is no rule alone.
+    /// The reason, if it is not only a rule.
     pub note: Option<String>,
 }
 
-/// What becomes of a call.
+/// The verdict on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// The strictest answer.
+    /// The strictest action of all parts.
     pub action: Action,
-    /// All parts of the call that were judged, never none.
+    /// The parts that were judged; at least one.
     pub judged: Vec<Judged>,
 }
 
@@ -70,75 +70,75 @@ impl Verdict {
         Self { action, judged }
     }
 
-    /// The first part that has the answer of the whole.
+    /// The first part with the action of the verdict.
     #[must_use]
     pub fn decisive(&self) -> Option<&Judged> {
         self.judged.iter().find(|part| part.action == self.action)
     }
 }
 
-/// What a pattern is held against.
+/// The text that a pattern is matched against.
 enum Subject<'a> {
-    /// There is none: only rules without a pattern are surely about it.
+    /// Unknown: only a rule without a pattern surely matches.
     Unknown,
     Text(&'a Text),
     Path(&'a Spelling),
     Word(&'a str),
-    /// Any of the agents: is there one that may be called?
+    /// Any agent: asks whether at least one may be called.
     AnyAgent,
 }
 
 struct Query<'a> {
     kind: Kind,
     name: Option<&'a str>,
-    /// Names and titles that may stand for a tool of an MCP server.
+    /// Names and titles that may denote an MCP tool.
     labels: &'a [String],
     subject: Subject<'a>,
-    /// Whether something about it is not known, so that nobody allows it without asking.
+    /// Whether a part of the subject is unknown. Then an `allow` becomes an `ask`.
     doubt: bool,
-    /// Whether it changes files that say what agents may do: only a rule that names them allows that.
+    /// Whether it changes files that define permissions. Only a rule that names them can allow this.
     guarded: bool,
-    /// Whether the shell opens it to read. A rule that asks for everything does not ask for this.
+    /// Whether the shell opens the file for reading. A general `ask` does not apply to this.
     opened: bool,
 }
 
-/// An answer, and who gave it.
+/// An action with the rule that gave it.
 #[derive(Clone)]
 struct Answer {
     action: Action,
     by: Option<Decider>,
-    /// The rule's own pattern, to see whether it names something itself.
+    /// Pattern of the rule; `*` is general.
     pattern: String,
     note: Option<&'static str>,
 }
 
 impl Policy {
-    /// What becomes of a call; `real` says where a path leads.
+    /// Judges a call; `real` resolves symbolic links of a path.
     #[must_use]
     pub fn decide(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
         Judge { policy: self, lenient: false }.decide(call, real)
     }
 
-    /// What becomes of something that an agent asks of its client, which keeps it in the workspace by itself: where no rule
-    /// is about its kind it is done.
+    /// Judges a client method that an agent calls. The client limits it to the workspace, so it is allowed
+    /// if no rule is about its kind.
     #[must_use]
     pub fn decide_of_client(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
         Judge { policy: self, lenient: true }.decide(call, real)
     }
 
-    /// Whether any rule is about calls of this kind.
+    /// Whether a rule is about calls of this kind.
     #[must_use]
     pub fn is_about(&self, kind: Kind) -> bool {
         self.rules().any(|rule| rule.is_about(kind, None))
     }
 
-    /// Whether any rule denies or asks calls of this kind.
+    /// Whether a rule denies or asks for calls of this kind.
     #[must_use]
     pub fn restricts(&self, kind: Kind) -> bool {
         self.rules().any(|rule| rule.action > Action::Allow && rule.is_about(kind, None))
     }
 
-    /// Whether a definition lists the only tools, and not everything of this kind is among them.
+    /// Whether a definition's list of tools lacks some calls of this kind.
     #[must_use]
     pub fn leaves_out(&self, kind: Kind) -> bool {
         self.chain.iter().flat_map(|node| &node.listed).any(|listed| !listed.has_all_of(kind))
@@ -153,15 +153,15 @@ fn rules_of(chain: &[Node]) -> impl Iterator<Item = &Rule> {
     chain.iter().flat_map(Node::layers).flat_map(|layer| &layer.rules)
 }
 
-/// The rules at work on one call.
+/// Applies a policy to one call.
 struct Judge<'a> {
     policy: &'a Policy,
-    /// Whether what no rule is about is done.
+    /// Whether kinds without rules are allowed.
     lenient: bool,
 }
 
 impl Judge<'_> {
-    /// The strictest answer to anything that was said of the call.
+    /// Judges all descriptions of the call.
     fn decide(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
         Verdict::of(call.readings().iter().flat_map(|reading| self.reading(reading, real)).collect())
     }
@@ -207,9 +207,9 @@ impl Judge<'_> {
             }
         }
         judged.extend(self.denied_by_label(call));
-        // A name alone widens nothing: what the agent says that it does must be allowed as well.
+        // The tool's name alone grants nothing; the kind that the agent reports must be allowed too.
         let named = name.is_some_and(|name| name.starts_with("mcp__"));
-        // Codex calls all tools of MCP servers `execute`.
+        // Codex reports all MCP tools as `execute`.
         let vague = |kind| matches!(kind, Kind::Other | Kind::Think | Kind::Execute);
         if named && call.kind.is_some_and(|kind| !vague(kind)) {
             judged.extend(self.reading(&call.unnamed(), real));
@@ -218,7 +218,7 @@ impl Judge<'_> {
         judged
     }
 
-    /// The commands that a call holds.
+    /// Judges all commands of a call.
     fn commands(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf, judged: &mut Vec<Judged>) {
         let name = call.name.as_deref();
         for command in call.command.iter().chain(&call.other_commands) {
@@ -230,7 +230,7 @@ impl Judge<'_> {
     }
 
     fn unknown(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {
-        // It may be one of the files that say what agents may do.
+        // The unknown file may define permissions.
         let doubt = kind.changes_files();
         self.noted(&Query { doubt, ..Query::of(kind, name, Subject::Unknown) }, note)
     }
@@ -239,7 +239,7 @@ impl Judge<'_> {
         Judged { note: Some(note.to_owned()), ..self.answer(about).judged(about.kind, None) }
     }
 
-    /// What is not told in full is not allowed, whatever is told.
+    /// An incomplete description never gives `allow`.
     fn doubtful(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {
         self.noted(&Query { doubt: true, ..Query::of(kind, name, Subject::Unknown) }, note)
     }
@@ -250,8 +250,8 @@ impl Judge<'_> {
         self.answer(&Query::of(kind, name, subject)).judged(kind, shown)
     }
 
-    /// A list of what is to do. A task has one piece of work, and is denied it; no rule does that, so that it is no violation
-    /// if an agent keeps one without asking.
+    /// Judges a todo list. A task has one piece of work, so it is denied. The denial has no rule, so that
+    /// an agent that keeps a list without asking causes no violation.
     fn todo(&self, name: Option<&str>) -> Judged {
         let judged = self.word(Kind::Todo, name, None);
         if judged.action == Action::Deny || !self.policy.chain.last().is_some_and(|node| node.is_task) {
@@ -261,7 +261,7 @@ impl Judge<'_> {
         Judged { action: Action::Deny, by: None, note, ..judged }
     }
 
-    /// A call of another kind whose name or title says that it is a tool of an MCP server which a rule denies.
+    /// Denies a call of another kind whose name or title denotes a denied MCP tool.
     fn denied_by_label(&self, call: &Call) -> Option<Judged> {
         let labels: Vec<String> =
             call.labels.iter().filter(|label| mcp_names::says_mcp(label)).cloned().collect();
@@ -275,7 +275,7 @@ impl Judge<'_> {
         Some(answer.judged(Kind::Other, labels.first().cloned()))
     }
 
-    /// An address; one that cannot be read is not allowed.
+    /// Judges a URL. An unreadable one is never allowed.
     fn address(&self, name: Option<&str>, written: &str) -> Judged {
         let ask = |text: &String| self.answer(&Query::of(Kind::Fetch, name, Subject::Word(text)));
         let shown = Some(written.to_owned());
@@ -288,7 +288,7 @@ impl Judge<'_> {
         let spellings = address.same.iter().chain(&address.also);
         let restricted =
             spellings.filter_map(|text| self.restricted(&Query::of(Kind::Fetch, name, Subject::Word(text))));
-        // What a rule says goes before what none says.
+        // Answers by a rule precede defaults.
         let (said, unsaid): (Vec<_>, Vec<_>) =
             weakest.into_iter().chain(restricted).partition(|answer| answer.by.is_some());
         strictest(said.into_iter().chain(unsaid)).judged(Kind::Fetch, shown)
@@ -298,13 +298,13 @@ impl Judge<'_> {
         self.known_path(&Query::of(kind, name, Subject::Unknown), path, real)
     }
 
-    /// What becomes of a path, with what else is known of it.
+    /// Judges a path together with other facts of the query.
     fn known_path(&self, about: &Query<'_>, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Judged {
         let Query { kind, name, opened, .. } = *about;
         let places = &self.policy.places;
         let spellings = places.spellings(path, real);
         let answers = spellings.iter().map(|spelling| {
-            // The notes of the agent grant nothing, so they need no guard.
+            // An agent's notes grant no permissions, so they are not guarded.
             let notes = self.policy.chain.last().is_some_and(|node| node.keeps_notes(kind, spelling));
             let guarded = (places.is_protected(kind, spelling) || self.is_source(kind, spelling)) && !notes;
             let doubt = paths::is_of_a_process(&spelling.absolute);
@@ -313,11 +313,11 @@ impl Judge<'_> {
         strictest(answers).judged(kind, Some(path.to_owned()))
     }
 
-    /// Whether a change of this path changes a file that rules are from.
+    /// Whether the change affects a file that contains rules of this policy.
     fn is_source(&self, kind: Kind, path: &Spelling) -> bool {
         let sources =
             || self.policy.chain.iter().flat_map(Node::layers).filter_map(|layer| layer.source.as_ref());
-        // With a folder all in it is moved and removed.
+        // Moving or deleting a folder affects all files in it.
         let takes_along = matches!(kind, Kind::Delete | Kind::Move);
         let changes = |source: &String| {
             let (source, path) = (Path::new(source), Path::new(&path.absolute));
@@ -326,7 +326,8 @@ impl Judge<'_> {
         kind.changes_files() && sources().any(changes)
     }
 
-    /// The strictest of the nodes that have a rule for it; a node that never asks takes what is left of questions.
+    /// Returns the strictest answer of all nodes. A node that never asks turns remaining questions into a
+    /// grant or a denial.
     fn answer(&self, query: &Query<'_>) -> Answer {
         let Policy { places, chain } = self.policy;
         let mut held: Option<Answer> = None;
@@ -339,7 +340,7 @@ impl Judge<'_> {
             if node.granted.is_some() {
                 let asked = held.unwrap_or_else(|| self.nobody_answers(query, depth + 1));
                 let parent = || above.unwrap_or_else(|| self.nobody_answers(query, depth)).action;
-                // Who has nobody above it has it from the owner.
+                // The root node's grants come from the owner.
                 let may_grant = || depth == 0 || parent() == Action::Allow;
                 held = Some(node.instead_of_asking(places, query, asked, depth, may_grant));
             }
@@ -347,7 +348,8 @@ impl Judge<'_> {
         held.unwrap_or_else(|| self.nobody_answers(query, chain.len()))
     }
 
-    /// What rules say that name what is done, and deny it or ask: of a text that may be part of the call.
+    /// Returns the strictest restriction by rules that name the subject, which is a text that may be part
+    /// of the call.
     fn restricted(&self, query: &Query<'_>) -> Option<Answer> {
         let Policy { places, chain } = self.policy;
         let mut held: Option<Answer> = None;
@@ -366,7 +368,7 @@ impl Judge<'_> {
         held
     }
 
-    /// What counts where none of the first so many nodes has a rule.
+    /// Returns the default for a call without a matching rule in the first `nodes` nodes.
     fn nobody_answers(&self, query: &Query<'_>, nodes: usize) -> Answer {
         let about = |kind| rules_of(&self.policy.chain[..nodes]).any(|rule| rule.is_about(kind, None));
         let (action, note) = match query.kind {
@@ -383,7 +385,7 @@ impl<'a> Query<'a> {
         Self { kind, name, labels: &[], subject, doubt: false, guarded: false, opened: false }
     }
 
-    /// What becomes of an answer by what is known of the call.
+    /// Limits an `allow` by the unknown parts and protected files of the query.
     fn limits(&self, answer: Answer) -> Answer {
         if answer.action > Action::Allow {
             return answer;
@@ -400,12 +402,12 @@ impl<'a> Query<'a> {
 }
 
 impl Node {
-    /// What it says; none if it has no rule that fits.
+    /// Returns the answer of the node; `None` if no rule matches.
     fn answer(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
         self.within_listed(places, query, self.by_rules(places, query))
     }
 
-    /// What its rules say; none if none fits.
+    /// Returns the answer of its rules; `None` if none matches.
     fn by_rules(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
         let definition = |kind: LayerKind| kind == LayerKind::Definition;
         if matches!(query.subject, Subject::AnyAgent) {
@@ -415,7 +417,7 @@ impl Node {
         let denies = |own: &Answer| own.by.as_ref().is_some_and(|by| by.action == Action::Deny);
         match own {
             Some(denied) if denied.action == Action::Deny => Some(denied),
-            // It may deny it: then no later rule allows it.
+            // It may be a denial of the definition, which later rules cannot loosen.
             Some(own) if denies(&own) => {
                 Some(strictest(self.last_of_files(places, query).into_iter().chain([own])))
             }
@@ -423,7 +425,8 @@ impl Node {
         }
     }
 
-    /// The last rule of all layers that fits; but no rule of a project loosens what the user's own file denies.
+    /// Returns the last matching rule of all layers. A project's rule cannot loosen a `deny` of the user
+    /// file.
     fn last_of_files(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
         let all = self.last(places, query, |_| true);
         if !self.has_user_layer() {
@@ -437,7 +440,8 @@ impl Node {
         self.layers().iter().any(|layer| layer.kind == LayerKind::User)
     }
 
-    /// What its last rule says for an MCP tool that one of these labels names; none if it allows it.
+    /// Returns the restriction by the last rule that one of these labels matches; `None` if it allows the
+    /// tool.
     fn by_labels(&self, labels: &[String]) -> Option<Answer> {
         let last = |which: fn(LayerKind) -> bool| {
             let layers = self.layers().iter().rev().filter(|layer| which(layer.kind));
@@ -449,7 +453,7 @@ impl Node {
         last(|_| true).into_iter().chain(user).reduce(stricter)
     }
 
-    /// The last rule of these layers that fits; stricter, if a later one may fit.
+    /// Returns the last matching rule of these layers, or a stricter later rule that may match.
     fn last(&self, places: &Places, query: &Query<'_>, which: impl Fn(LayerKind) -> bool) -> Option<Answer> {
         let layers = self.layers().iter().rev().filter(|layer| which(layer.kind));
         let mut doubt: Option<Answer> = None;
@@ -472,7 +476,6 @@ impl Node {
         doubt
     }
 
-    /// The answer by a rule of a layer.
     fn says(&self, layer: &Layer, rule: &Rule, action: Action, note: Option<&'static str>) -> Answer {
         Answer {
             action,
@@ -500,7 +503,7 @@ impl Rule {
         self.fits_subject(places, query)
     }
 
-    /// Whether what the call is about is what the pattern says.
+    /// Matches the pattern against the subject.
     fn fits_subject(&self, places: &Places, query: &Query<'_>) -> Fits {
         if self.is_whole() {
             return Fits::Yes;
@@ -509,7 +512,7 @@ impl Rule {
         match &query.subject {
             Subject::Unknown => Fits::Could,
             Subject::AnyAgent => Fits::Yes,
-            // An agent is found however the letters of its name are written.
+            // Agent names ignore case.
             Subject::Word(word) if query.kind == Kind::Task => {
                 yes(glob::matches(&self.pattern().to_lowercase(), &word.to_lowercase()))
             }
@@ -531,12 +534,12 @@ impl Answer {
         Judged { kind, subject, action: self.action, by: self.by, note: self.note.map(str::to_owned) }
     }
 
-    /// Whether a `deny` of the user's own file said so, or may.
+    /// Whether the deciding rule is a `deny` of the user file.
     fn is_users_deny(&self) -> bool {
         self.by.as_ref().is_some_and(|by| by.layer == LayerKind::User && by.action == Action::Deny)
     }
 
-    /// The same, of the node that is so far from the root.
+    /// Sets the depth of the node.
     fn at(mut self, depth: usize) -> Self {
         if let Some(by) = &mut self.by {
             by.depth = depth;
@@ -544,24 +547,24 @@ impl Answer {
         self
     }
 
-    /// Whether a rule that names what is done denies it or asks, and not one that speaks of everything.
+    /// Whether a specific rule (pattern other than `*`) restricts it.
     fn restricts_itself(&self) -> bool {
         self.action > Action::Allow && self.by.is_some() && self.pattern != "*"
     }
 
-    /// Whether a rule for everything asks.
+    /// Whether the general rule `*` asks.
     fn asks_for_everything(&self) -> bool {
         self.action == Action::Ask && self.by.as_ref().is_some_and(|by| by.rule == "*")
     }
 
-    /// Whether a rule that names what is done denies it, and not one that denies everything.
+    /// Whether a specific rule denies it.
     fn denies_itself(&self) -> bool {
         self.action == Action::Deny && self.pattern != "*"
     }
 }
 
-/// The stricter of two answers, the first if they are alike; but of two that deny the one that names what is done: what only
-/// starts other things is passed over for one that denies everything.
+/// Returns the stricter of two answers, the first if they are equal. Of two denials, the specific one wins,
+/// because wrapper commands ignore a general denial.
 fn stricter(held: Answer, next: Answer) -> Answer {
     let names = next.denies_itself() && !held.denies_itself();
     if next.action > held.action || (next.action == held.action && names) { next } else { held }

@@ -1,8 +1,8 @@
-//! Whether rules let an agent give work to others at all, and whether a list of tools has another one in it. Pure.
+//! Whether rules permit delegation, and whether a tool list covers a tool. Pure.
 
 use super::{Action, Kind, Rule};
 
-/// Whether some agent could be called under these rules of one definition, which lists these tools.
+/// Whether at least one agent can be called under these rules and tools of a definition.
 #[must_use]
 pub fn lets_tasks(rules: &[Rule], listed: &[Rule]) -> bool {
     let about = |rule: &&Rule| rule.is_about(Kind::Task, None);
@@ -11,7 +11,7 @@ pub fn lets_tasks(rules: &[Rule], listed: &[Rule]) -> bool {
     lists && last.is_some_and(|rule| rule.action < Action::Deny)
 }
 
-/// Whether all that a tool is, is among these; an empty list is all of them.
+/// Whether one entry of the list covers the tool completely; an empty list covers all.
 #[must_use]
 pub fn lists_tool(listed: &[Rule], tool: &Rule) -> bool {
     listed.is_empty() || listed.iter().any(|one| one.covers(tool))

@@ -1,7 +1,7 @@
-//! Generated lines through the shells themselves: what a rule allows starts nothing that the rules do not allow.
+//! Runs generated lines in real shells: an allowed line must not start a denied program (`bad`).
 //!
-//! Every allowed line runs in dash, bash and zsh, in an empty folder, with a `PATH` that holds marker programs and a few
-//! starters. A line escapes if `bad` runs. `SUBAGENT_REQUIRE_SHELLS=1` makes it a failure that a shell is not installed.
+//! Every allowed line runs in dash, bash and zsh, in an empty folder, with a `PATH` of marker programs and
+//! a few starters. With `SUBAGENT_REQUIRE_SHELLS=1` a missing shell is a failure.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,11 +15,11 @@ use subagent_testkit::{Random, say, times};
 use super::*;
 
 const REQUIRE: &str = "SUBAGENT_REQUIRE_SHELLS";
-/// How long a line may run, in seconds.
+/// Timeout of a line in seconds.
 const LINE_LIMIT: &str = "10";
-/// Generated lines of an ordinary run.
+/// Number of lines in an ordinary run.
 const LINES: usize = 20_000;
-/// Shells with their options, and whether they read the line from their input, as those of agents with a terminal do.
+/// Shells with their option, and whether they read the line from stdin like a terminal's shell.
 const SHELLS: &[(&str, &str, bool)] = &[
     ("dash", "-c", false),
     ("bash", "-c", false),
@@ -31,15 +31,15 @@ const SHELLS: &[(&str, &str, bool)] = &[
     ("zsh", "-fis", true),
     ("bash", "-is", true),
 ];
-/// Programs that start others, beside the markers.
+/// Programs that start others.
 const STARTERS: &[&str] =
     &["sh", "bash", "env", "xargs", "timeout", "nohup", "nice", "find", "cat", "prlimit", "setarch"];
-/// Words of lines in which something may read its standard input. A shell that reads its commands from there gives it the
-/// next lines, so there such a line is not run if it has several.
+/// Commands that may read stdin. In a shell that reads its script from stdin, they would consume the next
+/// lines, so multi-line scripts with them are not run there.
 const READERS: &[&str] = &["cat", "read", "mapfile", "readarray", "xargs", "sh", "-s", "select"];
 
-/// What lines are made of: all that shells read differently, and what stands around it. `kill` is left out, since random
-/// numbers behind it would end other processes.
+/// The pieces of lines: everything that shells parse differently. `kill` is omitted, since random process
+/// ids would end other processes.
 const PIECES: &[&str] = &[
     "bad",
     "bad x",
@@ -353,7 +353,7 @@ const PIECES: &[&str] = &[
     "begin;",
 ];
 
-/// A shell that is installed, as in [`SHELLS`].
+/// An installed shell, as in [`SHELLS`].
 type Shell = (PathBuf, &'static str, bool);
 
 struct Shells {
@@ -386,10 +386,10 @@ impl Shells {
         Self { _dir: dir, bin, home, ran }
     }
 
-    /// Runs a line; whether `bad` ran.
+    /// Runs a line and returns whether `bad` ran.
     fn starts_bad(&self, shell: &Shell, line: &str) -> bool {
         let (program, option, by_input) = shell;
-        // It kills its whole group: a line may loop without an end.
+        // `timeout` kills the whole process group, since a line may loop endlessly.
         let mut command = Command::new("timeout");
         command.args(["--signal=KILL", LINE_LIMIT]).arg(program).arg(option);
         let input = match by_input {
@@ -412,7 +412,7 @@ impl Shells {
             .stdin(input)
             .output()
             .unwrap();
-        // Until all that it started has closed the pipe.
+        // `output` returns when all started processes have closed the pipe.
         drop(output);
         for entry in fs::read_dir(&self.home).unwrap() {
             let path = entry.unwrap().path();
@@ -441,7 +441,7 @@ fn policies() -> [Policy; 2] {
     ]
 }
 
-/// Lines that are allowed, of which one word is replaced or gets a neighbor.
+/// Allowed lines; mutation replaces or adds a word.
 const ALLOWED: &[&str] = &[
     "ok x | no && echo \"$x\" > f 2>&1",
     "x=$(printf 'path[\\044(b\\141d)]') ; ok 1",
@@ -469,7 +469,7 @@ fn line(random: &mut Random) -> String {
     }
     let mut line = String::new();
     let count = 1 + random.below(7);
-    // Few lines of random pieces end well; those that begin well are more often allowed.
+    // Random pieces rarely form an allowed line; these beginnings raise the share.
     if random.below(2) == 0 {
         line.push_str(random.pick::<&str>(&["ok ", "echo ", "x=1; ", "ok && ", "no || "]));
     }
@@ -482,7 +482,7 @@ fn line(random: &mut Random) -> String {
     line
 }
 
-/// A line that is allowed with another word, or one more.
+/// Mutates an allowed line: replaces or adds words.
 fn mutated(random: &mut Random) -> String {
     let mut words: Vec<&str> = random.pick::<&str>(ALLOWED).split(' ').collect();
     for _ in 0..1 + random.below(2) {
@@ -530,7 +530,7 @@ fn what_is_allowed_starts_nothing_else_in_any_shell() {
                     let (by_argument, by_input): (Vec<&Shell>, Vec<&Shell>) =
                         found.iter().partition(|(_, _, by_input)| !by_input);
                     let escapes = |(number, line): (usize, &String)| {
-                        // Of those that read their input each takes its share of the lines.
+                        // Shells that read stdin share the lines between them.
                         let reads =
                             line.trim().contains('\n') && READERS.iter().any(|reader| line.contains(reader));
                         let one = by_input.get(number % by_input.len().max(1)).filter(|_| !reads);
@@ -549,7 +549,7 @@ fn what_is_allowed_starts_nothing_else_in_any_shell() {
     assert!(escapes.is_empty(), "{} lines started `bad`:\n{}", escapes.len(), escapes.join("\n"));
 }
 
-/// The test above can fail: a line that starts `bad` is noticed.
+/// Proves that the test above can fail: `bad` is detected.
 #[test]
 fn a_line_that_starts_it_is_noticed() {
     let shells = Shells::new();

@@ -1,4 +1,5 @@
-//! What the judge of command lines costs people: how many everyday lines are asked although every program is allowed.
+//! Measures false alarms: the share of everyday command lines that need an approval although all programs
+//! are allowed.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use subagent_testkit::say;
 
 use super::*;
 
-/// Rules, and the most everyday lines in a hundred that may be asked under them.
+/// Rules, and the maximum percentage of everyday lines that may need an approval under them.
 const PRICES: &[(&str, &str, usize)] = &[
     (
         "all allowed but two commands",

@@ -1,6 +1,6 @@
-//! The rule that says exactly what a call is about, and nothing else: for a decision that is to hold from now on. Pure.
+//! Builds the rule that matches exactly one call, for a permanent decision. Pure.
 //!
-//! Where no rule can say it, none is made: a rule that says more than what was decided would answer in the owner's name.
+//! If no such rule exists, none is built: a wider rule would decide more than the owner did.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,8 @@ use super::tool::Kind;
 use super::{Layer, LayerKind, Policy};
 
 impl Call {
-    /// What it is about, as far as its words tell: the command, the path (of several the first), the address, the agent,
-    /// or the tool's name.
+    /// Returns the subject as far as the description shows it: the command, the first path, the URL, the
+    /// agent, or the tool's name.
     #[must_use]
     pub fn subject(&self) -> Option<String> {
         let command = self.command.as_ref().map(|command| match command {
@@ -29,20 +29,20 @@ impl Call {
     }
 }
 
-/// For whom a rule is added.
+/// The nodes that receive a new rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddedTo {
-    /// For the one that asks: what those above it say holds as before.
+    /// Only the node of the asking worker; rules of its ancestors still apply.
     Itself,
-    /// For it and for all above it.
+    /// The node and all its ancestors.
     All,
 }
 
 impl Policy {
-    /// The rule of the owner that gives this answer to exactly this call.
+    /// Returns the owner's rule that gives this action to exactly this call.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why no such rule exists.
     pub fn exact(
         &self,
         call: &Call,
@@ -71,7 +71,7 @@ impl Policy {
         self.check_exact(rule, call, to, real)
     }
 
-    /// The one thing that it is about.
+    /// Returns the single subject of the call.
     fn only_subject(
         &self,
         kind: Kind,
@@ -112,7 +112,7 @@ impl Policy {
         }
     }
 
-    /// The rule, if the call has this answer with it.
+    /// Returns the rule if it gives the call this action.
     fn check_exact(
         &self,
         rule: Rule,
@@ -124,7 +124,7 @@ impl Policy {
         let mut with = self.clone();
         let above = if to == AddedTo::All { 0 } else { with.chain.len().saturating_sub(1) };
         for node in &mut with.chain[above..] {
-            // The last of the last layers.
+            // The last rule of the last layer takes precedence.
             node.layers.push(Layer { kind: LayerKind::Owner, source: None, rules: vec![rule.clone()] });
         }
         let verdict = with.decide(call, real);
@@ -148,10 +148,10 @@ impl Policy {
     }
 }
 
-/// The words of a command that is the only one of its line.
+/// Returns the words of the only command in a line.
 fn only_command(command: Option<&Command>) -> Result<String, String> {
     let line: Line = match command {
-        // Without the quotes it may be another command: `rm '~'`, `rm 'a /'`.
+        // Without quotes the rule could match another command: `rm '~'`, `rm 'a /'`.
         Some(Command::Line(text)) if text.contains(['\'', '"', '\\']) => return Err(quoted()),
         Some(Command::Words(words)) if !are_plain(words) => return Err(quoted()),
         Some(Command::Line(text)) => shell::split(text),
@@ -184,10 +184,10 @@ fn quoted() -> String {
     "there are quotes in it, or words that need them, and a rule does not tell them apart".to_owned()
 }
 
-/// Whether a shell takes these words as they stand.
+/// Whether a shell passes these words unchanged.
 fn are_plain(words: &[String]) -> bool {
     let is_plain = |char: char| char.is_alphanumeric() || "_-+./:,=@%".contains(char);
-    // A program with a `=` in its name would be a variable in a shell.
+    // In a shell, a program name with `=` would be an assignment.
     words.iter().all(|word| !word.is_empty() && word.chars().all(is_plain))
         && !words.first().is_some_and(|program| program.contains('='))
 }
@@ -293,7 +293,7 @@ mod tests {
             runs("bash -c ls"),
             runs("echo 'a\nb'"),
             runs(&"x".repeat(5000)),
-            // Each would allow another command, that has no quotes.
+            // Each rule would allow another command, without quotes.
             runs("rm -rf '~'"),
             runs("rm '${HOME}'"),
             runs("rm \"[a]\""),

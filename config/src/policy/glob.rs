@@ -1,30 +1,30 @@
-//! Patterns in which `*` stands for any text. Pure, and bounded by the lengths of pattern and text.
+//! Patterns in which `*` matches any text. Pure; time is bounded by pattern length times text length.
 
-/// Whether a pattern fits.
+/// Whether a pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fits {
-    /// It does not, whatever an open part of the text turns out to be.
+    /// It matches for no value of the open parts.
     No,
-    /// It may: a part of the text is not known yet.
+    /// It may match, because a part of the text is unknown.
     Could,
-    /// It does, as the text is written.
+    /// It matches the text as written.
     Yes,
 }
 
-/// One character of a text, or a part of it that is known only when it is carried out (a variable, a glob).
+/// One character of a text, or a part that is known only at run time (a variable, a glob).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// This character.
+    /// A known character of the text.
     Char(char),
-    /// Anything.
+    /// An unknown part of any length.
     Open,
 }
 
-/// A longer pattern, or text with open parts, takes more time than an answer is worth.
+/// Limit on pattern length times number of units; longer inputs count as a match.
 const MOST_STEPS: usize = 4_000_000;
 
-/// Whether the pattern fits the whole text. `*` also stands for slashes, leading dots and ends of lines. A pattern that
-/// ends in a space and a star also fits the text without both: `git push *` is also about `git push`.
+/// Whether the pattern matches the whole text. `*` also matches slashes, leading dots and line ends. A
+/// final ` *` is optional: `git push *` also matches `git push`.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     if pattern.strip_suffix(" *").is_some_and(|bare| !bare.is_empty() && whole(bare, text)) {
         return true;
@@ -32,7 +32,7 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
     whole(pattern, text)
 }
 
-/// The usual walk with one step back to the last star: at most pattern times text.
+/// Greedy match with backtracking to the last star: at most pattern times text steps.
 fn whole(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
@@ -59,13 +59,14 @@ fn whole(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|char| *char == '*')
 }
 
-/// Whether the pattern fits some text that these units can become.
+/// Whether the pattern matches a text that these units can become.
 pub(super) fn could_match(pattern: &str, units: &[Unit]) -> bool {
     let bare = pattern.strip_suffix(" *").filter(|bare| !bare.is_empty());
     bare.is_some_and(|bare| meets(bare, units)) || meets(pattern, units)
 }
 
-/// Whether two patterns have a text in common. Row by row: `row[i]` is whether the first `i` units can be used up.
+/// Whether pattern and units have a common text. In each row, `row[i]` tells whether the first `i` units
+/// can be consumed.
 fn meets(pattern: &str, units: &[Unit]) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     if pattern.len().saturating_mul(units.len()) > MOST_STEPS {
@@ -86,7 +87,7 @@ fn meets(pattern: &str, units: &[Unit]) -> bool {
             for at in 0..units.len() {
                 match units[at] {
                     Unit::Char(unit) => next[at + 1] |= row[at] && unit == char,
-                    // It may be this character and go on, or end with it.
+                    // The part may contain this character and continue, or end with it.
                     Unit::Open => {
                         next[at] |= row[at];
                         next[at + 1] |= row[at] || row[at + 1];
@@ -100,7 +101,7 @@ fn meets(pattern: &str, units: &[Unit]) -> bool {
     row[units.len()]
 }
 
-/// An open part may also be nothing.
+/// An open part may be empty.
 fn spread(row: &mut [bool], units: &[Unit]) {
     for at in 0..units.len() {
         if units[at] == Unit::Open && row[at] {

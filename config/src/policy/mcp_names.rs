@@ -1,10 +1,10 @@
-//! What agents write instead of `mcp__SERVER__TOOL`, for rules that restrict a server. Pure.
+//! Other spellings of `mcp__SERVER__TOOL` by agents, for rules that restrict a server. Pure.
 
 use super::glob::{self, Fits};
 use super::tool;
 
-/// Tools of agents that are of no kind, in small letters. Words that a server may well use (`wait`, `search`, `monitor`) are
-/// left out: they are asked about. `docs/agents.md` lists them by agent.
+/// Tools of agents without a kind, in lower case; `docs/agents.md` lists them by agent. Words that a server
+/// may use (`wait`, `search`, `monitor`) are omitted and need an approval.
 const OF_AGENTS: &[&str] = &[
     "activate_skill",
     "ask_user",
@@ -57,10 +57,10 @@ const OF_AGENTS: &[&str] = &[
     "waitfor",
 ];
 
-/// Whether a label of a call (its name or its title) names a tool that a rule for an MCP tool is about.
+/// Whether a label of a call (its name or title) denotes a tool that an MCP rule matches.
 ///
-/// `MCP__github__push`, `mcp_github_push`, `mcp.github.push`, `github/push` and `push (github MCP Server)` are the same
-/// tool. Without a word that says MCP it cannot be told apart from an agent's own tool.
+/// `MCP__github__push`, `mcp_github_push`, `mcp.github.push`, `github/push` and `push (github MCP Server)`
+/// are the same tool. A label without the word MCP may also be an agent's own tool.
 pub(super) fn fits(rule: &str, label: &str) -> Fits {
     let Some(rest) = rule.strip_prefix("mcp__") else { return Fits::No };
     let Some((server, tool)) = rest.split_once("__").or((rest == "*").then_some(("*", "*"))) else {
@@ -72,10 +72,10 @@ pub(super) fn fits(rule: &str, label: &str) -> Fits {
         None => return Fits::No,
     };
     if !sure && tool != "*" && glob::matches(&tool, &label) {
-        // Some agents give tools of servers no prefix.
+        // Some agents add no prefix to MCP tools.
         return Fits::Could;
     }
-    // Both names may have separators themselves: each place counts.
+    // Both names may contain separators, so every split is tried.
     let splits = label.match_indices('_').any(|(at, _)| {
         let (before, after) = (&label[..at], label[at..].trim_start_matches('_'));
         !after.is_empty() && is_server(&server, before.trim_end_matches('_')) && glob::matches(&tool, after)
@@ -87,8 +87,8 @@ pub(super) fn fits(rule: &str, label: &str) -> Fits {
     }
 }
 
-/// Whether a name may stand for a tool of a server of which a rule restricts all tools: it is no tool that agents have
-/// themselves, and says no server. Some agents give tools of servers no prefix.
+/// Whether a name without a server may be a tool of a server whose tools are all restricted: it is not a
+/// known tool of an agent. Some agents add no prefix to MCP tools.
 pub(super) fn may_be_bare(rule: &str, label: &str) -> bool {
     let all = rule.strip_prefix("mcp__").is_some_and(|rest| rest == "*" || rest.ends_with("__*"));
     let is_name =
@@ -96,7 +96,7 @@ pub(super) fn may_be_bare(rule: &str, label: &str) -> bool {
     all && is_name && tool::kind_of(label).is_none() && !OF_AGENTS.contains(&folded(label).as_str())
 }
 
-/// Whether a server is the one of a rule: Claude Code names one of a plugin `plugin_PLUGIN_SERVER`.
+/// Whether a server is the one of a rule. Claude Code names the server of a plugin `plugin_PLUGIN_SERVER`.
 fn is_server(rule: &str, server: &str) -> bool {
     let of_plugin = server
         .strip_prefix("plugin_")
@@ -105,12 +105,13 @@ fn is_server(rule: &str, server: &str) -> bool {
     glob::matches(rule, server) || of_plugin.into_iter().any(|server| glob::matches(rule, server))
 }
 
-/// Whether a label says itself that it is of an MCP server.
+/// Whether a label contains the word MCP.
 pub(super) fn says_mcp(label: &str) -> bool {
     said(label).is_some_and(|(_, sure)| sure)
 }
 
-/// A label as `server_tool`, and whether it says itself that it is of an MCP server. A text of several words is no name.
+/// Returns a label as `server_tool`, and whether it contains the word MCP. A text of several words is not a
+/// name.
 fn said(label: &str) -> Option<(String, bool)> {
     let label = label.trim();
     if let Some((tool, rest)) = label.split_once(" (")
@@ -119,7 +120,7 @@ fn said(label: &str) -> Option<(String, bool)> {
         return Some((format!("{}_{}", folded(server), folded(tool)), true));
     }
     let lower = label.to_lowercase();
-    // What stands behind such a name is its input.
+    // The text behind such a name is the input.
     let label = match lower.strip_prefix("mcp").and_then(|rest| rest.find(['(', '{'])) {
         Some(end) => folded(lower[..end + 3].trim_end()).replace(' ', "_"),
         None if lower.starts_with("mcp") => folded(&lower).replace(' ', "_"),
@@ -134,7 +135,7 @@ fn said(label: &str) -> Option<(String, bool)> {
     .filter(|(label, _)| !label.contains(' '))
 }
 
-/// Small letters, with one separator for all that agents use.
+/// Converts to lower case with one separator.
 fn folded(name: &str) -> String {
     let lower = name.to_lowercase().replace(": ", ":");
     lower.chars().map(|char| if "-./:".contains(char) { '_' } else { char }).collect()

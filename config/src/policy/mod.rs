@@ -1,9 +1,6 @@
-//! What an agent may do without asking: rules, what they are about, and what they say of a call.
+//! Permissions of agents: rules, their subjects, and the verdict on a call.
 //!
-//! Pure, but for [`real_path`], which is handed in. A [`Policy`] is a chain of nodes from the root to the worker that
-//! asks; a node has layers of rules. Inside a node the last rule that fits counts, and a `deny` of its definition is
-//! final; over the chain the strictest answer counts. Whoever has no rule that fits abstains; if all do, the owner is
-//! asked. A node may have been granted some of what it would be asked for: then the rest of that is denied.
+//! Pure: callers pass in the function that resolves links ([`real_path`]).
 
 use std::path::PathBuf;
 
@@ -32,12 +29,12 @@ pub use rule::{Action, MOST_RULE_CHARS, MOST_RULES, Position, Rule, RuleProblem}
 pub use shell::MOST_COMMAND_BYTES;
 pub use tool::Kind;
 
-/// Where the rules of a layer are from, from the first to the last that counts.
+/// The origin of a layer, in ascending order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LayerKind {
     /// The definition of the agent.
     Definition,
-    /// `permissions` of the user's own file, below those of a project. No rule of the project loosens its `deny`.
+    /// `permissions` of the user file below a project file. The project's rules cannot loosen its `deny`.
     User,
     /// `permissions` of the config file.
     Config,
@@ -46,10 +43,10 @@ pub enum LayerKind {
 }
 
 impl LayerKind {
-    /// All of them.
+    /// All kinds, in ascending order of precedence.
     pub const ALL: [Self; 4] = [Self::Definition, Self::User, Self::Config, Self::Owner];
 
-    /// The word that stands for it.
+    /// The word in rules and output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -60,50 +57,48 @@ impl LayerKind {
         }
     }
 
-    /// The layer that a word stands for.
+    /// Parses the word of a layer.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// Rules from one place.
+/// The rules of one origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
-    /// What kind of place.
+    /// The origin of the rules.
     pub kind: LayerKind,
-    /// The file, if it is one.
+    /// Path of the file with the rules.
     pub source: Option<String>,
-    /// The rules, in the order of the file.
+    /// The rules in file order.
     pub rules: Vec<Rule>,
 }
 
-/// The rules of one worker or task.
+/// The permissions of one worker or task.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Its name, for people.
+    /// Name of the node, for display.
     pub name: String,
-    /// Its layers.
     layers: Vec<Layer>,
-    /// Lists of the only tools, of which all hold; none: no tool is denied for that.
+    /// Tool lists; a tool must be in all of them. Without lists, all tools pass.
     listed: Vec<Listed>,
-    /// What was granted of that for which somebody would be asked; none: somebody is asked.
+    /// Grants that replace approvals; `None` if the node asks.
     granted: Option<Vec<Rule>>,
-    /// Whether it is a task.
     is_task: bool,
-    /// The folder of its notes, absolute and without links.
+    /// The memory folder, absolute and without links.
     memory: Option<PathBuf>,
 }
 
 impl Node {
-    /// A node of these layers, in whatever order they are given.
+    /// Creates a node from layers in any order.
     #[must_use]
     pub fn new(name: impl Into<String>, mut layers: Vec<Layer>) -> Self {
         layers.sort_by_key(|layer| layer.kind);
         Self { name: name.into(), layers, listed: Vec::new(), granted: None, is_task: false, memory: None }
     }
 
-    /// The same, with the tools alone that are in all of these lists; an empty list is none.
+    /// Restricts the node to tools that all of these lists contain; an empty list is ignored.
     #[must_use]
     pub fn with_tools(mut self, mut listed: Vec<Listed>) -> Self {
         listed.retain(|listed| !listed.tools.is_empty());
@@ -111,46 +106,50 @@ impl Node {
         self
     }
 
-    /// The same, never asking: what it would be asked for and these rules do not grant is denied.
+    /// Makes the node never ask: it denies what needs an approval and matches none of these rules.
     #[must_use]
     pub fn granting(mut self, granted: Option<Vec<Rule>>) -> Self {
         self.granted = granted;
         self
     }
 
-    /// The same, of a task: it keeps no list of what is to do.
+    /// Marks the node as a task, which may not keep a todo list.
     #[must_use]
     pub const fn of_task(mut self, is_task: bool) -> Self {
         self.is_task = is_task;
         self
     }
 
-    /// The same, with a folder in which it keeps notes.
+    /// Sets the memory folder.
     #[must_use]
     pub fn with_memory(mut self, memory: Option<PathBuf>) -> Self {
         self.memory = memory;
         self
     }
 
-    /// Whether what was granted to it stands in the place of questions.
+    /// Whether the node has grants, so that it never asks.
     #[must_use]
     pub fn never_asks(&self) -> bool {
         self.granted.is_some()
     }
 
-    /// Its layers, in the order in which they count.
+    /// The layers in ascending order of precedence.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 }
 
-/// Who asks, and all above it.
+/// The permissions of a worker and its ancestors: a chain of nodes, each with layers of rules.
+///
+/// In a node the last matching rule counts, and a `deny` of the definition is final. Over the chain the
+/// strictest answer counts; a node without a matching rule abstains. If all abstain, the owner is asked; a
+/// node with grants denies instead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// What paths in rules are about.
+    /// The folders that paths are relative to.
     pub places: Places,
-    /// From the root to the one that asks.
+    /// The nodes from the root to the asking worker.
     pub chain: Vec<Node>,
 }
 

@@ -1,45 +1,45 @@
-//! Which paths a rule is about. Pure but for [`real_path`], the one look at the file system.
+//! Matches paths with rules. Pure except for [`real_path`], which reads the file system.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::glob::{self, Fits};
 use super::tool::Kind;
 
-/// What paths in rules are about, all absolute.
+/// The base folders of relative paths, all absolute.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Places {
-    /// The workspace: relative patterns are about paths in it.
+    /// The workspace: the base of relative patterns.
     pub workspace: PathBuf,
-    /// Where the agent works: relative paths in calls are from here.
+    /// The working folder of the agent: the base of relative paths in calls.
     pub cwd: PathBuf,
     /// The home, for `~/` and `$HOME/`.
     pub home: Option<PathBuf>,
 }
 
-/// A path in one spelling.
+/// One spelling of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Spelling {
-    /// Below the workspace, without a slash in front.
+    /// The path relative to the workspace, without a leading slash; `None` outside of it.
     pub(super) relative: Option<String>,
-    /// The whole.
+    /// The absolute path without `.` and `..`.
     pub(super) absolute: String,
 }
 
-/// Folders whose files say what agents may do, or become part of their prompts.
+/// Folders whose files define permissions or become part of prompts.
 const PROTECTED: [&str; 4] = [".agents", ".claude/agents", ".claude/skills", ".subagent"];
 
-/// The same in the home.
+/// Such folders in the home.
 const PROTECTED_AT_HOME: [&str; 5] =
     [".agents", ".claude/agents", ".claude/skills", ".config/subagent", ".subagent"];
 
-/// A path without symbolic links, as far as it exists.
+/// Resolves symbolic links of a path, as far as it exists.
 #[must_use]
 pub fn real_path(path: &Path) -> PathBuf {
-    // A link that leads nowhere leads to what is written there.
+    // A dangling link resolves to its target.
     crate::paths::end_of_links(path).unwrap_or_else(|_| crate::paths::resolve_absolute(path))
 }
 
-/// A path without `.` and `..`, as it is written.
+/// Removes `.` and `..` textually.
 pub(super) fn lexical(path: &Path) -> PathBuf {
     let mut found = PathBuf::new();
     for component in path.components() {
@@ -55,12 +55,12 @@ pub(super) fn lexical(path: &Path) -> PathBuf {
 }
 
 impl Places {
-    /// The spellings of a path: as it is written, and where it leads. Judged are all of them.
+    /// Returns all spellings of a path: as written, and with links resolved. All of them are judged.
     pub(super) fn spellings(&self, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Vec<Spelling> {
         let path = without_scheme(path);
         let given = self.at_home(&path).or_else(|| self.behind_proc(&path));
         let given = given.unwrap_or_else(|| PathBuf::from(&path));
-        // As it stands there: `..` after a link leads elsewhere than it looks.
+        // Kept as written: `..` after a link leads elsewhere than the text shows.
         let absolute = self.cwd.join(given);
         let written = lexical(&absolute);
         let mut found = vec![self.spelling(&written, &self.workspace)];
@@ -74,7 +74,7 @@ impl Places {
         found
     }
 
-    /// The folders whose files say what agents may do, as they are written and where they lead.
+    /// Returns the folders whose files define permissions, as written and with links resolved.
     #[must_use]
     pub fn protected(&self, real: &dyn Fn(&Path) -> PathBuf) -> Vec<PathBuf> {
         let workspace = real(&self.workspace);
@@ -88,7 +88,7 @@ impl Places {
         found
     }
 
-    /// A path that the shell opens for a command which runs in this folder.
+    /// Returns a path that the shell opens for a command in this folder.
     pub(super) fn from(cwd: Option<&str>, path: &str) -> String {
         match cwd {
             Some(cwd) if !["/", "~/", "$HOME/"].iter().any(|start| path.starts_with(start)) => {
@@ -98,7 +98,8 @@ impl Places {
         }
     }
 
-    /// Whether what is done there changes files that say what agents may do. With a folder all in it is moved and removed.
+    /// Whether the action changes files that define permissions. Moving or deleting a folder affects all
+    /// files in it.
     pub(super) fn is_protected(&self, kind: Kind, path: &Spelling) -> bool {
         let below = |path: &str, folder: &str| {
             path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -122,7 +123,7 @@ impl Places {
         }
     }
 
-    /// A path through `/proc/PID/cwd` or `/proc/PID/root` as it is for the agent.
+    /// Resolves a path through `/proc/PID/cwd` or `/proc/PID/root` for the agent.
     fn behind_proc(&self, path: &str) -> Option<PathBuf> {
         let mut parts = Path::new(path).components().skip(1).filter_map(|part| part.as_os_str().to_str());
         let of_process =
@@ -146,7 +147,7 @@ impl Places {
         Some(self.home.as_deref()?.join(rest))
     }
 
-    /// Whether a pattern is about this path.
+    /// Matches a pattern against a path.
     pub(super) fn fits(&self, pattern: &str, path: &Spelling) -> Fits {
         let relative =
             |pattern: &str| path.relative.as_deref().is_some_and(|path| glob::matches(pattern, path));
@@ -164,25 +165,25 @@ fn is_process(name: &str) -> bool {
     matches!(name, "self" | "thread-self") || name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a path means something else for each process.
+/// Whether the meaning of a path depends on the process.
 pub(super) fn is_of_a_process(path: &str) -> bool {
     let process = path.strip_prefix("/proc/").and_then(|rest| rest.split('/').next());
     process.is_some_and(is_process) || path.starts_with("/dev/fd/") || path == "/dev/stdin"
 }
 
-/// The path of a `file:` address, or the path as it is.
+/// Returns the path of a `file:` URL; other paths are unchanged.
 fn without_scheme(path: &str) -> String {
     let is_address = path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"));
     let address = is_address.then(|| url::Url::parse(path).ok()).flatten();
     let read = address.and_then(|mut address| {
-        // Clients open the file here, also if the address names a host.
+        // Clients open the local file even if the URL names a host.
         let _ = address.set_host(None);
         address.to_file_path().ok()
     });
     read.map_or_else(|| path.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
-/// Whether a pattern names such a folder itself.
+/// Whether a pattern names a protected folder.
 pub(super) fn names_protected(pattern: &str) -> bool {
     PROTECTED.iter().chain(&PROTECTED_AT_HOME).any(|folder| pattern.contains(folder))
 }

@@ -1,6 +1,6 @@
-//! Sets of rules with a name. Pure.
+//! Named sets of rules. Pure.
 
-/// The presets, each with the rules that it stands for.
+/// The presets with their rules.
 pub const PRESETS: &[(&str, &[(&str, &str)])] = &[
     (
         "read_only",
@@ -12,7 +12,7 @@ pub const PRESETS: &[(&str, &[(&str, &str)])] = &[
             ("edit", "deny"),
             ("delete", "deny"),
             ("move", "deny"),
-            // They can do nothing but show; what they write with `>` is an edit.
+            // These programs only print; `>` is an edit.
             ("execute(cat *)", "allow"),
             ("execute(cd *)", "allow"),
             ("execute(cut *)", "allow"),
@@ -31,7 +31,7 @@ pub const PRESETS: &[(&str, &[(&str, &str)])] = &[
     ("full", &[("*", "allow")]),
 ];
 
-/// The rules of a preset.
+/// Returns the rules of a preset.
 pub(super) fn preset(name: &str) -> Option<&'static [(&'static str, &'static str)]> {
     PRESETS.iter().find(|(word, _)| *word == name).map(|(_, rules)| *rules)
 }

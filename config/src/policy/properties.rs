@@ -1,4 +1,4 @@
-//! What holds for all rules and calls.
+//! Property tests over all rules and calls.
 
 use std::path::{Path, PathBuf};
 
@@ -83,13 +83,13 @@ fn says(policy: &Policy, call: &Call) -> Action {
     policy.decide(call, &real).action
 }
 
-/// A text as it stands between double quotes, so that the shell that takes them off has the same text.
+/// Quotes a text with double quotes so that a shell reads the same text.
 fn quoted(text: &str) -> String {
     let special = |letter: char| ['\\', '"', '$', '`'].contains(&letter);
     text.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
 }
 
-/// What a command can stand in.
+/// Contexts of a command.
 const AROUND: &[&str] = &[
     "@; ls",
     "ls; @",
@@ -116,7 +116,7 @@ const AROUND: &[&str] = &[
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// M1: what the definition denies stays denied, whatever is added behind it.
+    /// M1: a `deny` of the definition is final, even if rules are added.
     #[test]
     fn a_denial_of_the_definition_is_final(
         own in proptest::collection::vec(a_rule(), 0..5), added in proptest::collection::vec(a_rule(), 0..5), call in a_call(),
@@ -132,7 +132,7 @@ proptest! {
         }
     }
 
-    /// What the user's own file denies stays denied: no rule of a project loosens it.
+    /// A `deny` of the user file is final: no project rule loosens it.
     #[test]
     fn no_rule_of_a_project_loosens_a_denial_of_the_user(
         own in proptest::collection::vec(a_rule(), 0..5), added in proptest::collection::vec(a_rule(), 0..5), call in a_call(),
@@ -148,7 +148,7 @@ proptest! {
         }
     }
 
-    /// M1: to list a tool allows nothing, and one that is not listed is denied.
+    /// M1: a tool list never allows, and denies unlisted tools.
     #[test]
     fn a_list_of_tools_never_allows(node in a_node(), tools in proptest::collection::vec(a_rule(), 1..4), call in a_call()) {
         let bare = node.clone().with_tools(Vec::new());
@@ -158,7 +158,7 @@ proptest! {
         prop_assert_eq!(says(&of(vec![node.with_tools(vec![other])]), &call), Action::Deny);
     }
 
-    /// A further `deny` never weakens an answer.
+    /// An additional `deny` never loosens a verdict.
     #[test]
     fn a_further_deny_weakens_nothing(rules in proptest::collection::vec(a_rule(), 0..6), denied in a_rule(), call in a_call()) {
         let node = |rules: Vec<Rule>| Node::new("n", vec![Layer { kind: LayerKind::Owner, source: None, rules }]);
@@ -168,7 +168,7 @@ proptest! {
         prop_assert!(after >= before, "{before} {after}");
     }
 
-    /// A line that is allowed stays allowed under quotes that every shell takes off.
+    /// Quotes that every shell removes do not change a verdict.
     #[test]
     fn quotes_change_no_answer(words in proptest::collection::vec(("[a-z]{1,5}", 0..4_usize), 1..5), node in a_node()) {
         let quote = |(word, how): &(String, usize)| match how {
@@ -179,7 +179,7 @@ proptest! {
         };
         let execute = |command: String| Call::of(&json!({"kind": "execute", "rawInput": {"command": command}}));
         let plain: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
-        // Reserved words lose their meaning in quotes.
+        // Quoted reserved words lose their meaning.
         let reserved = ["if", "then", "fi", "do", "done", "for", "in", "case", "esac", "else", "elif", "while", "until", "end", "time"];
         prop_assume!(!reserved.contains(&plain[0]));
         let policy = of(vec![node]);
@@ -187,14 +187,14 @@ proptest! {
         prop_assert_eq!(says(&policy, &execute(plain.join(" "))), says(&policy, &execute(quoted.join(" "))));
     }
 
-    /// The whole is as strict as its strictest part, and never without one.
+    /// A verdict has the action of its strictest part, and at least one part.
     #[test]
     fn the_strictest_part_counts(node in a_node(), call in a_call()) {
         let verdict = of(vec![node]).decide(&call, &real);
         prop_assert_eq!(Some(verdict.action), verdict.judged.iter().map(|part| part.action).max());
     }
 
-    /// Another command in a line never makes it weaker.
+    /// An additional command in a line never loosens the verdict.
     #[test]
     fn more_commands_are_never_weaker(node in a_node(), more in "[abc ;|&$()]{0,12}") {
         let policy = of(vec![node]);
@@ -203,7 +203,7 @@ proptest! {
         prop_assert!(says(&policy, &execute(&line)) >= says(&policy, &execute("a b c")).min(Action::Ask));
     }
 
-    /// No command line is allowed of which a part is not, whatever stands around it.
+    /// A line is not allowed if one of its parts is not allowed, in any context.
     #[test]
     fn a_part_that_is_not_allowed_is_not_allowed_inside(
         part in proptest::sample::select(vec![
@@ -222,12 +222,12 @@ proptest! {
         let rules = ["execute(ls *)", "execute(echo *)", "execute(find *)"].map(|rule| Rule::parse(rule, Action::Allow).unwrap());
         let node = Node::new("n", vec![Layer { kind: LayerKind::Owner, source: None, rules: rules.to_vec() }]);
         let call = Call::of(&json!({"kind": "execute", "rawInput": {"command": line}}));
-        // By its path it is the same program.
+        // The path names the same program.
         let expected = if part == "./ls" { Action::Allow } else { Action::Ask };
         prop_assert!(says(&of(vec![node]), &call) >= expected, "{line}");
     }
 
-    /// M4: who has no rule for tasks has none.
+    /// M4: tasks are denied without a rule for tasks.
     #[test]
     fn tasks_are_denied_unless_a_rule_names_them(action in action()) {
         let any = Layer { kind: LayerKind::Owner, source: None, rules: vec![Rule::parse("*", action).unwrap()] };
@@ -235,7 +235,7 @@ proptest! {
         prop_assert_eq!(says(&of(vec![Node::new("n", vec![any])]), &call), Action::Deny);
     }
 
-    /// M5: no rule that does not name them lets files be changed that say what agents may do.
+    /// M5: only a rule that names protected files allows a change of them.
     #[test]
     fn files_with_rules_are_guarded(rules in proptest::collection::vec(a_rule(), 0..6)) {
         let rules: Vec<Rule> = rules.into_iter().filter(|rule| !rule.text().contains(".agents")).collect();
@@ -249,7 +249,7 @@ proptest! {
         }
     }
 
-    /// Whatever an agent says.
+    /// Any description gives a verdict.
     #[test]
     fn any_words_are_judged(kind in "\\PC{0,8}", title in "\\PC{0,20}", command in "\\PC{0,20}", path in "\\PC{0,20}") {
         let told = json!({"kind": kind, "title": title, "name": title, "rawInput": {"command": command, "path": path},
@@ -259,7 +259,7 @@ proptest! {
         prop_assert!(verdict.action > Action::Allow);
     }
 
-    /// A rule that can be written can be read.
+    /// Parsing the text of a rule gives the same rule.
     #[test]
     fn the_text_of_a_rule_is_the_rule(rule in a_rule()) {
         prop_assert_eq!(Rule::parse(&rule.text(), rule.action).unwrap(), rule);

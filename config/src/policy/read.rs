@@ -1,4 +1,4 @@
-//! The `permissions` of a config file: a preset, or rules in the order of the file. Pure.
+//! Reads `permissions` of a config file: a preset, or rules in file order. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::error::Place;
 
 const KEY: &str = "permissions";
 
-/// The rules of this value, which is the one of `permissions`.
+/// Reads the value of `permissions`.
 pub(crate) fn rules(value: Option<&Value>) -> Checked<Option<Vec<Rule>>> {
     let found = match value {
         None | Some(Value::Null) => return Ok(None),
@@ -86,13 +86,13 @@ fn worded(problem: &RuleProblem) -> String {
     format!("is no rule: {}", problem.problem)
 }
 
-/// Where the keys of `permissions` stand in the text of a file, by tool and pattern; nothing of a text that cannot be
-/// read in this way.
+/// Positions of the keys of `permissions` in a text, by tool and pattern. Empty if the text cannot be
+/// parsed.
 #[derive(Default)]
 pub(crate) struct Positions(BTreeMap<(String, Option<String>), Position>);
 
 impl Positions {
-    /// Of the rule that this place in the document is about.
+    /// Returns the position of the rule at this place.
     pub(crate) fn of(&self, place: &Place) -> Option<Position> {
         let Place::Entry { field, key } = place else { return None };
         match field.strip_prefix(KEY)?.strip_prefix('.') {
@@ -102,7 +102,7 @@ impl Positions {
     }
 }
 
-/// Where the rules of a file stand.
+/// Returns the positions of the rules in a text.
 pub(crate) fn located(text: &str) -> Positions {
     if !text.contains(KEY) {
         return Positions::default();
@@ -110,7 +110,7 @@ pub(crate) fn located(text: &str) -> Positions {
     serde_saphyr::from_str::<Document>(text).map(|document| document.permissions.0).unwrap_or_default()
 }
 
-/// Puts the positions to rules that were read from the same text.
+/// Adds positions to rules that were read from the same text.
 pub(crate) fn place_rules(rules: Vec<Rule>, value: &Value, positions: &Positions) -> Vec<Rule> {
     let Value::Object(tools) = value else { return rules };
     let places = tools.iter().flat_map(|(tool, answer)| match answer {

@@ -1,7 +1,7 @@
-//! One rule: what it is about, and its text. Pure.
+//! A permission rule and its text. Pure.
 //!
-//! A rule is written `TOOL` or `TOOL(PATTERN)`: `edit`, `edit(src/**)`, `execute(git push*)`, `mcp__github__*`,
-//! `task(reviewer)`. The action stands beside it.
+//! The text is `TOOL` or `TOOL(PATTERN)`: `edit`, `edit(src/**)`, `execute(git push*)`, `mcp__github__*`,
+//! `task(reviewer)`. The action is separate.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ use super::glob::{self, Fits};
 use super::mcp_names;
 use super::tool::{self, Kind, Tool};
 
-/// A longer rule is none that anybody has written.
+/// Maximum length of a rule in characters.
 pub const MOST_RULE_CHARS: usize = 1024;
-/// So many rules make up a layer.
+/// Maximum number of rules in a layer.
 pub const MOST_RULES: usize = 1000;
 
-/// What becomes of a call, from the weakest to the strictest.
+/// The action of a rule, in ascending order of strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
-    /// It is done without asking.
+    /// The call runs without an approval.
     Allow,
-    /// The owner is asked.
+    /// The call needs an approval.
     Ask,
-    /// It is not done.
+    /// The call is denied.
     Deny,
 }
 
 impl Action {
-    /// All of them.
+    /// All actions, in ascending order of strictness.
     pub const ALL: [Self; 3] = [Self::Allow, Self::Ask, Self::Deny];
 
-    /// The word that stands for it.
+    /// The word in rules and output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Action {
         }
     }
 
-    /// The action that a word stands for.
+    /// Parses the word of an action.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|action| action.as_str() == word)
@@ -54,42 +54,42 @@ impl fmt::Display for Action {
     }
 }
 
-/// Where in a file a rule stands, counted from 1.
+/// A position in a file, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// The line.
+    /// Line number from 1.
     pub line: u64,
-    /// The column.
+    /// Column number from 1.
     pub column: u64,
 }
 
-/// What is wrong with a rule, and at which character of it, counted from 1.
+/// A problem of a rule with its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleProblem {
-    /// What is wrong, and what to write instead.
+    /// The problem and its correction.
     pub problem: String,
-    /// The character.
+    /// Index of the character, counted from 1.
     pub column: usize,
 }
 
-/// A rule.
+/// A permission rule: tool, pattern and action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// What it says.
+    /// The action for matching calls.
     pub action: Action,
-    /// Where it stands, if it is from a file.
+    /// Position in the file, if it comes from one.
     pub at: Option<Position>,
     tool: Tool,
-    /// The tool as it was written.
+    /// The tool as written.
     word: String,
     pattern: String,
 }
 
 impl Rule {
-    /// Reads `TOOL` or `TOOL(PATTERN)`.
+    /// Parses `TOOL` or `TOOL(PATTERN)`.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The problem and its position.
     pub fn parse(text: &str, action: Action) -> Result<Self, RuleProblem> {
         let problem = |problem: String, column: usize| Err(RuleProblem { problem, column });
         if text.chars().count() > MOST_RULE_CHARS {
@@ -108,10 +108,10 @@ impl Rule {
         }
     }
 
-    /// A rule from its parts, as a config file has them.
+    /// Creates a rule from its parts, as a config file contains them.
     ///
     /// # Errors
-    /// As [`Rule::parse`]; columns are those of `TOOL(PATTERN)`.
+    /// Those of [`Rule::parse`]; columns refer to `TOOL(PATTERN)`.
     pub fn new(word: &str, pattern: Option<&str>, action: Action) -> Result<Self, RuleProblem> {
         let problem = |problem: String, column: usize| Err(RuleProblem { problem, column });
         let width = word.chars().count();
@@ -127,7 +127,7 @@ impl Rule {
             return problem(format!("{what}; write TOOL or TOOL(PATTERN)"), at + 1);
         }
         let tool = Tool::parse(word).map_err(|problem| RuleProblem { problem, column: 1 })?;
-        // As it is written, with its parentheses: what is made here is read by `parse` later.
+        // The limit includes the parentheses, because `parse` reads this text later.
         if width + pattern.map_or(0, |pattern| pattern.chars().count() + 2) > MOST_RULE_CHARS {
             return problem(format!("is longer than {MOST_RULE_CHARS} characters"), MOST_RULE_CHARS + 1);
         }
@@ -143,7 +143,7 @@ impl Rule {
             _ => {}
         }
         if action == Action::Deny && !tool.is_known() {
-            // It would silently deny nothing.
+            // Such a rule would deny nothing without a warning.
             let what = format!("no tool is known by the name `{word}`, so that it would deny nothing");
             return problem(format!("{what}; use one of: {}", tool::kinds()), 1);
         }
@@ -151,20 +151,20 @@ impl Rule {
         Ok(Self { action, at: None, tool, word: word.to_owned(), pattern })
     }
 
-    /// The same, standing there.
+    /// Sets the position in the file.
     #[must_use]
     pub fn at(mut self, at: Option<Position>) -> Self {
         self.at = at;
         self
     }
 
-    /// The rule as it is written on one line.
+    /// Returns the text of the rule on one line.
     #[must_use]
     pub fn text(&self) -> String {
         if self.pattern == "*" { self.word.clone() } else { format!("{}({})", self.word, self.pattern) }
     }
 
-    /// What a person should know of it: that its name is none that is known.
+    /// Returns a warning if the tool is unknown.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         let word = &self.word;
@@ -181,17 +181,17 @@ impl Rule {
         })
     }
 
-    /// Whether it says this kind, and not merely everything.
+    /// Whether the rule names this kind explicitly.
     #[must_use]
     pub fn names(&self, kind: Kind) -> bool {
         matches!(&self.tool, Tool::Kinds(kinds) if kinds.contains(&kind))
     }
 
-    /// Whether it is about all that the other one is about, whatever they say of it.
+    /// Whether the rule matches everything that the other one matches. Actions are ignored.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let tools = match (&self.tool, &other.tool) {
             (Tool::Any, Tool::Any | Tool::Named(_)) => true,
-            // Who says everything does not say tasks.
+            // A rule for everything does not include tasks.
             (Tool::Any, Tool::Kinds(kinds)) => !kinds.contains(&Kind::Task),
             (Tool::Kinds(own), Tool::Kinds(kinds)) => kinds.iter().all(|kind| own.contains(kind)),
             (Tool::Named(own), Tool::Named(name)) => own == name || glob::matches(own, name),
@@ -204,18 +204,18 @@ impl Rule {
         &self.pattern
     }
 
-    /// Whether it is about calls of this kind, or about this tool.
+    /// Whether the rule is about calls of this kind or of this tool.
     pub(super) fn is_about(&self, kind: Kind, name: Option<&str>) -> bool {
         match &self.tool {
             Tool::Kinds(kinds) => kinds.contains(&kind),
-            // Only who says `task` allows tasks.
+            // Only an explicit rule allows tasks.
             _ if kind == Kind::Task && self.action != Action::Deny => false,
             Tool::Any => true,
             Tool::Named(_) => self.names_tool(name),
         }
     }
 
-    /// Whether it is about this tool by its name.
+    /// Whether the rule names this tool.
     pub(super) fn names_tool(&self, name: Option<&str>) -> bool {
         match &self.tool {
             Tool::Named(pattern) => name.is_some_and(|name| glob::matches(pattern, name)),
@@ -223,12 +223,12 @@ impl Rule {
         }
     }
 
-    /// Whether a name or a title stands for the tool of an MCP server that it restricts.
+    /// Whether a name or title denotes an MCP tool that the rule restricts.
     pub(super) fn fits_label(&self, labels: &[String]) -> Fits {
         if self.action > Action::Allow { self.names_label(labels) } else { Fits::No }
     }
 
-    /// Whether it restricts a server, and a name without one may be of a tool of it.
+    /// Whether the rule restricts a server, and a name without a server may be one of its tools.
     pub(super) fn restricts_bare(&self, labels: &[String]) -> bool {
         let restricts = |name: &str| {
             !labels.iter().any(|label| mcp_names::says_mcp(label))
@@ -237,7 +237,7 @@ impl Rule {
         matches!(&self.tool, Tool::Named(name) if self.action > Action::Allow && restricts(name))
     }
 
-    /// Whether a name or a title stands for the tool of an MCP server that it is about.
+    /// Whether a name or title denotes an MCP tool that the rule matches.
     pub(super) fn names_label(&self, labels: &[String]) -> Fits {
         match &self.tool {
             Tool::Named(name) => {
@@ -247,7 +247,7 @@ impl Rule {
         }
     }
 
-    /// Whether it is about all calls of its tool, whatever they are about.
+    /// Whether the rule matches all calls of its tool.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.pattern == "*"

@@ -1,7 +1,7 @@
-//! A command line to the commands in it, by a parser of the shell's whole language. Pure; what it does not understand it
-//! says so, and never guesses.
+//! Finds the commands of a command line with a parser of the shell language. Pure. It reports what it does
+//! not understand and must not guess.
 //!
-//! The text is an agent's: so it is bounded in length and nesting before it is parsed, and parsed on a stack of its own.
+//! The text is untrusted: length and nesting are limited before parsing, and the parser has its own stack.
 
 mod builtins;
 mod grammar;
@@ -17,63 +17,64 @@ mod words;
 pub(super) use suspicion::behind_names;
 pub(super) use text::Text;
 
-/// A longer command line is not parsed.
+/// Maximum length of a command line in bytes; longer ones are not parsed.
 pub const MOST_COMMAND_BYTES: usize = 16 * 1024;
-/// So many commands of one line are judged.
+/// Maximum number of commands in a line.
 const MOST_PARTS: usize = 256;
-/// So long may all the ways be together in which they can be written: what is handed on begins at every word again.
+/// Maximum size of all spellings of a line in bytes; the text behind a wrapper is repeated from every word
+/// on.
 const MOST_SPELLED_BYTES: usize = 1024 * 1024;
-/// So much may begin that can hold something else (braces, brackets, loops), and so many substitutions: the parser calls
-/// itself for each, and reads a substitution more than once.
+/// Maximum number of openers (braces, brackets, loops) and of substitutions. The parser recurses for each,
+/// and reads a substitution more than once.
 const MOST_OPENERS: usize = 48;
 const MOST_SUBSTITUTIONS: usize = 12;
-/// So deep may a shell be given to a shell.
+/// Maximum nesting of shells in shells.
 const MOST_SHELLS: usize = 4;
-/// More than what the deepest text that is let through takes.
+/// Enough stack for the deepest accepted text.
 const STACK_BYTES: usize = 32 * 1024 * 1024;
 
-/// A command, as it would be started.
+/// A command of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The program without the path to it.
+    /// The program without its path.
     pub(super) name: String,
-    /// How it can be written: its words with one space between them, with and without assignments before it. All of
-    /// them must be allowed.
+    /// Spellings of the command: its words joined by spaces, with and without assignments. All of them must
+    /// be allowed.
     pub(super) spellings: Vec<Text>,
-    /// The same with the name of the program where it is written as a path: only a rule that restricts counts.
+    /// The command with the program's name instead of its path. Only restricting rules apply to it.
     pub(super) by_name: Option<Text>,
-    /// What it hands to another program to start, from each word on where that could begin.
+    /// The arguments that the program may start, from each possible first word on.
     pub(super) handed_on: Vec<Text>,
-    /// Whether only a rule counts that restricts it itself: only what it starts counts, as for `timeout`, or it starts
-    /// nothing, as `exit`.
+    /// Whether only rules apply that restrict the command itself: it is a wrapper such as `timeout`, or it
+    /// starts nothing, such as `exit`.
     pub(super) transparent: bool,
-    /// Whether its name is known only when it runs.
+    /// Whether the program is known only at run time.
     pub(super) unknown: bool,
 }
 
-/// A file that the shell itself opens.
+/// A file that the shell opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Redirect {
-    /// Whether it is written.
+    /// Whether the shell opens it for writing.
     pub(super) writes: bool,
-    /// The path, unless it is known only when it runs.
+    /// The path; `None` if it is known only at run time.
     pub(super) path: Option<String>,
 }
 
-/// What is in a command line.
+/// The content of a command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) parts: Vec<Part>,
     pub(super) redirects: Vec<Redirect>,
-    /// Arguments, values and inputs, in which the name of a denied command may stand.
+    /// Arguments, values and inputs that may contain the name of a denied command.
     pub(super) loose: Vec<String>,
-    /// Why there may be more in it than was found.
+    /// The reason why the line may contain more commands.
     pub(super) opaque: Option<String>,
-    /// Why a program may start what rules restrict, although no name of it stands there.
+    /// The reason why a program may start a restricted command without its name in the line.
     pub(super) doubt: Option<String>,
     /// Whether a command reads from a pipe, a file or a text of the line.
     fed: bool,
-    /// What was made so far, also by the shells that this one is given to.
+    /// Counters for the limits, shared with nested shells.
     spent: Spent,
 }
 
@@ -83,7 +84,7 @@ struct Spent {
     bytes: usize,
 }
 
-/// Takes a command line apart.
+/// Parses a command line.
 pub(super) fn split(text: &str) -> Line {
     let mut line = Line::default();
     read(text, 0, &mut line);
@@ -93,10 +94,10 @@ pub(super) fn split(text: &str) -> Line {
     line
 }
 
-/// Words that need no shell, as a program is started with.
+/// Reads the words of a program that starts without a shell.
 pub(super) fn of_words(words: &[String]) -> Line {
     let mut line = Line::default();
-    // Words may be empty: each counts.
+    // Empty words count as one byte.
     if words.iter().map(|word| word.len() + 1).sum::<usize>() > MOST_COMMAND_BYTES {
         line.give_up(format!("the command is longer than {MOST_COMMAND_BYTES} bytes"));
         return line;
@@ -117,12 +118,12 @@ fn read(text: &str, depth: usize, line: &mut Line) {
         Ok(script) => return take_apart(script, depth, line),
         Err(why) => why,
     };
-    // Nothing of it is allowed. What is denied in it is looked for by a parser of bash's whole language.
+    // Nothing in this line is allowed. A parser of bash finds denied commands in it.
     line.loose.push(text.to_owned());
     with_stack(line, |line| match rable::parse(text, false) {
         Ok(nodes) => walk::nodes(&nodes, depth, line),
         Err(error) => {
-            // The position is counted in characters.
+            // The position counts characters.
             let message = error.message();
             line.give_up(format!("it cannot be parsed at character {}: {message}", error.pos() + 1));
         }
@@ -130,7 +131,7 @@ fn read(text: &str, depth: usize, line: &mut Line) {
     line.give_up(why);
 }
 
-/// The commands of a line that all shells read alike.
+/// Collects the commands of a line that all shells parse alike.
 fn take_apart(script: grammar::Script, depth: usize, line: &mut Line) {
     for variable in &script.variables {
         if variables::changes_programs(variable) {
@@ -165,7 +166,7 @@ fn take_apart(script: grammar::Script, depth: usize, line: &mut Line) {
     }
 }
 
-/// Looks for commands on a stack that is large enough.
+/// Runs `look` on a thread with a large stack.
 fn with_stack(line: &mut Line, look: impl FnOnce(&mut Line) + Send) {
     let (spent, fed) = (line.spent, line.fed);
     let parsed = std::thread::scope(|scope| {
@@ -199,7 +200,7 @@ impl Line {
         }
     }
 
-    /// Whether there may be one more command or redirect, which takes so many bytes.
+    /// Whether the limits permit another command or redirect of this size.
     fn has_room(&mut self, bytes: usize) -> bool {
         self.spent.parts += 1;
         self.spent.bytes = self.spent.bytes.saturating_add(bytes);
@@ -219,7 +220,7 @@ impl Line {
     }
 }
 
-/// Why a text is not given to the parser.
+/// Returns why a text exceeds the parser's limits.
 fn too_much(text: &str) -> Option<String> {
     if text.len() > MOST_COMMAND_BYTES {
         return Some(format!("the command is longer than {MOST_COMMAND_BYTES} bytes"));
@@ -227,11 +228,11 @@ fn too_much(text: &str) -> Option<String> {
     if text.contains('\0') {
         return Some("there is a NUL character in it".to_owned());
     }
-    // The last two: a number of a file that is kept in an array.
+    // The last two are file descriptors stored in an array.
     if ["((", "$[", "]}<", "]}>"].iter().any(|opener| text.contains(opener)) {
         return Some("there is arithmetic in it, which can start commands".to_owned());
     }
-    // What is quoted counts as well: the count must not depend on an understanding of the quotes.
+    // Quoted text counts too: the count must not depend on parsing quotes.
     let substitutions =
         ["$(", "<(", ">(", "`"].iter().map(|opener| text.matches(opener).count()).sum::<usize>();
     let openers = text.chars().filter(|char| matches!(char, '(' | '{' | '[' | '!')).count();
@@ -241,7 +242,7 @@ fn too_much(text: &str) -> Option<String> {
         .then(|| "there is too much nested in it".to_owned())
 }
 
-/// Words after which the parser calls itself.
+/// Words after which the parser recurses.
 const KEYWORDS: &[&str] = &[
     "if", "then", "elif", "else", "for", "while", "until", "do", "case", "select", "function", "time",
     "coproc",

@@ -1,4 +1,4 @@
-//! A table of cases: the rules of a file, a call, and what becomes of it.
+//! Table tests: the rules of a file, a call, and its verdict.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn policy(layers: &[(LayerKind, &str)]) -> Policy {
     Policy { places: places(), chain: vec![Node::new("worker", layers)] }
 }
 
-/// A file system in which `/ws/link` leads to `/etc` and `/ws/out` to `/ws/src`.
+/// Resolves links of a file system with `/ws/link` to `/etc` and `/ws/out` to `/ws/src`.
 fn real(path: &Path) -> PathBuf {
     let mut found = PathBuf::new();
     for component in path.components() {
@@ -109,7 +109,7 @@ fn the_chain_takes_the_strictest_that_answers() {
 fn the_order_of_the_chain_loosens_nothing() {
     let node = |text: &str| Node::new("n", vec![layer(LayerKind::Definition, text)]);
     let table: &[(&str, &str, &str, &str, Action)] = &[
-        // Who denies all commands but one, beside who denies a program that only starts others.
+        // One node denies all commands but one; the other denies a wrapper.
         (
             "{execute: {'*': deny, 'ls *': allow}}",
             "{execute: {'timeout *': deny}}",
@@ -117,7 +117,7 @@ fn the_order_of_the_chain_loosens_nothing() {
             "timeout 5 ls",
             Action::Deny,
         ),
-        // Who names the files that say what agents may do, beside who allows all changes.
+        // One node names protected files; the other allows all edits.
         ("{edit: {'.agents/**': allow}}", "{edit: allow}", "edit", ".agents/a", Action::Ask),
     ];
     for (one, other, tool, subject, expected) in table {
@@ -155,15 +155,15 @@ fn what_agents_say_of_a_call_is_understood() {
         "{'*': deny, execute: {'ls *': allow}, edit: {'src/*': allow}, read: allow, mcp__a__b: allow}";
     let policy = policy(&[(LayerKind::Config, rules)]);
     let table = [
-        // The title alone, as Gemini does it.
+        // Only a title, as Gemini sends it.
         (json!({"kind": "execute", "title": "ls -l", "content": []}), Action::Allow),
         (json!({"kind": "execute", "title": "rm x"}), Action::Deny),
-        // A command that is called a read, as Codex does it.
+        // A command with the kind `read`, as Codex sends it.
         (json!({"kind": "read", "title": "Read", "rawInput": {"command": "rm x"}}), Action::Deny),
         (json!({"kind": "read", "title": "Read", "rawInput": {"command": "ls x"}}), Action::Allow),
         (json!({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "ls x"]}}), Action::Allow),
         (json!({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "ls x; rm x"]}}), Action::Deny),
-        // A change that is called something else.
+        // An edit with another kind.
         (json!({"kind": "other", "content": [{"type": "diff", "path": "/ws/x"}]}), Action::Deny),
         (
             json!({"kind": "read", "locations": [{"path": "/ws/x"}], "content": [{"type": "diff", "path": "/ws/x"}]}),
@@ -176,7 +176,7 @@ fn what_agents_say_of_a_call_is_understood() {
         (json!({"kind": "edit", "locations": [{"path": "/ws/src/x"}, {"path": "/ws/y"}]}), Action::Deny),
         (json!({"kind": "edit", "rawInput": {"file_path": "/ws/src/x"}}), Action::Allow),
         (json!({"kind": "edit", "title": "Edit files"}), Action::Deny),
-        // Words beside the program.
+        // Separate arguments.
         (json!({"kind": "execute", "rawInput": {"command": "ls", "args": ["-l"]}}), Action::Allow),
         (json!({"kind": "execute", "rawInput": {"command": "ls", "args": []}}), Action::Allow),
         (json!({"kind": "execute", "rawInput": {"command": "bash", "args": ["-c", "rm x"]}}), Action::Deny),
@@ -184,7 +184,7 @@ fn what_agents_say_of_a_call_is_understood() {
         (json!({"kind": "execute", "rawInput": {"command": "ls", "args": {"a": 1}}}), Action::Deny),
         (json!({"kind": "execute", "rawInput": {"command": "ls", "args": [1]}}), Action::Deny),
         (json!({"kind": "execute", "rawInput": {"command": "ls x", "args": ["y"]}}), Action::Deny),
-        // Names.
+        // Names of tools.
         (json!({"kind": "other", "name": "Write", "locations": [{"path": "/ws/src/x"}]}), Action::Allow),
         (json!({"kind": "read", "name": "Bash", "rawInput": {"command": "rm x"}}), Action::Deny),
         (json!({"kind": "other", "title": "mcp__a__b"}), Action::Allow),
@@ -368,7 +368,8 @@ fn a_file_that_rules_are_from_is_asked_before_it_is_changed() {
     }
 }
 
-/// Lines, addresses, names and paths that were answered too weakly once, or stand for a class of such.
+/// The corpus has lines, URLs, names and paths that once got too loose a verdict, or examples of such
+/// classes.
 #[test]
 fn the_corpus_is_answered_as_it_says() {
     let (mut count, mut wrong) = (0, Vec::new());

@@ -1,38 +1,38 @@
-//! What a rule or a call is about: ACP's kinds of tools, and the names that agents and other products give them. Pure.
+//! Kinds of calls in ACP's terms, and the names that agents and other products give to tools. Pure.
 
 use std::fmt;
 
 use subagent_protocol::api::TASK_SERVER;
 
-/// What a call does: ACP's kinds, and two of our own.
+/// The kind of a call: ACP's kinds, and two of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Reads files.
+    /// The call reads files.
     Read,
-    /// Changes files.
+    /// The call changes files.
     Edit,
-    /// Removes files.
+    /// The call deletes files.
     Delete,
-    /// Moves files.
+    /// The call moves files.
     Move,
-    /// Searches.
+    /// The call searches files or the web.
     Search,
-    /// Runs a command.
+    /// The call runs a command.
     Execute,
-    /// Thinks.
+    /// The call has no effect: the model thinks.
     Think,
-    /// Gets something of the web.
+    /// The call fetches a URL.
     Fetch,
-    /// Anything else, tools of MCP servers above all.
+    /// Any other call, mainly MCP tools.
     Other,
-    /// Gives work to another agent.
+    /// The call delegates to another agent.
     Task,
-    /// Writes down what is to do.
+    /// The call edits a todo list.
     Todo,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds; ACP's come first.
     pub const ALL: [Self; 11] = [
         Self::Read,
         Self::Edit,
@@ -47,7 +47,7 @@ impl Kind {
         Self::Todo,
     ];
 
-    /// The word in rules, and ACP's.
+    /// The word in rules; equals ACP's.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -65,13 +65,14 @@ impl Kind {
         }
     }
 
-    /// The kind that a word stands for.
+    /// Parses the word of a kind.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
-    /// The kind that a word misses by one letter, which is probably a slip; `None` for a kind and for names of tools.
+    /// Returns the kind that differs from a word by one letter, for error messages; `None` for kinds and
+    /// known tools.
     #[must_use]
     pub fn misspelled_as(word: &str) -> Option<Self> {
         let is_known = NAMES.iter().any(|(_, names)| names.contains(&word));
@@ -81,12 +82,12 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| strsim::osa_distance(kind.as_str(), word) == 1)
     }
 
-    /// Whether it changes files.
+    /// Whether the call changes, deletes or moves files.
     pub(super) const fn changes_files(self) -> bool {
         matches!(self, Self::Edit | Self::Delete | Self::Move)
     }
 
-    /// Whether there is something to match a pattern against.
+    /// Whether a pattern can match a subject of the call.
     const fn has_subject(self) -> bool {
         !matches!(self, Self::Think | Self::Other | Self::Todo)
     }
@@ -98,8 +99,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Names of tools that stand for kinds, by kind. A rule for one of them is about all the kinds of its row; a call of one
-/// of them counts as the first.
+/// Names of tools by kind. A rule for one of them is about all kinds of its row; a call of one counts as
+/// the first kind.
 const NAMES: &[(&[Kind], &[&str])] = &[
     (
         &[Kind::Read],
@@ -168,57 +169,59 @@ const NAMES: &[(&[Kind], &[&str])] = &[
     (&[Kind::Todo], &["TodoWrite", "TodoRead", "TodoList", "todowrite", "todoread", "write_todos"]),
 ];
 
-/// The tools of the server for tasks. What else a server of that name has is none: it may be somebody else's.
+/// The tools of the task server. Other tools of a server with its name may be those of a foreign server.
 pub(super) const OF_TASK_SERVER: [&str; 4] = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
-/// Those that call an agent; the others look after tasks that there are.
+/// The tools that call an agent; the others manage existing tasks.
 const CALLING: [&str; 2] = ["task", "spawn_subagent"];
 
-/// A tool of the server for tasks, by the name that calls are known by here.
+/// Returns the tool of the task server with this normalized name.
 pub(super) fn of_task_server(name: &str) -> Option<&str> {
     after_task_server(name).filter(|tool| OF_TASK_SERVER.contains(tool))
 }
 
-/// Whether a name in a rule stands for tools of the server for tasks, of a server of its name at least.
+/// Whether a name in a rule denotes tools of a server named like the task server.
 pub(super) fn names_task_server(word: &str) -> bool {
     after_task_server(word).is_some()
 }
 
 fn after_task_server(name: &str) -> Option<&str> {
     let tool = name.strip_prefix("mcp__")?.strip_prefix(TASK_SERVER)?.strip_prefix("__")?;
-    // `subagent mcp --prefix` names them `subagent_task` and so on.
+    // `subagent mcp --prefix` names the tools `subagent_task` and so on.
     Some(tool.strip_prefix(TASK_SERVER).and_then(|tool| tool.strip_prefix('_')).unwrap_or(tool))
 }
 
-/// Whether a tool of this name does nothing to be judged by but to have tasks at all.
+/// Whether the tool manages tasks in general, so that it is judged by whether any agent may be called.
 pub(super) fn is_about_any_agent(name: Option<&str>) -> bool {
     name.and_then(of_task_server).is_some_and(|tool| !CALLING.contains(&tool))
 }
 
-/// The kinds that a name stands for.
+/// Returns the kinds of a tool's name.
 fn kinds_of(name: &str) -> Option<&'static [Kind]> {
     NAMES.iter().find(|(_, names)| names.contains(&name)).map(|(kinds, _)| *kinds)
 }
 
-/// The kind of a call by the name of its tool.
+/// Returns the kind of a call by its tool.
 pub(super) fn kind_of(name: &str) -> Option<Kind> {
     let task = of_task_server(name).map(|_| Kind::Task);
     task.or_else(|| kinds_of(name).and_then(|kinds| kinds.first().copied()))
 }
 
-/// What a rule is about.
+/// The tool part of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Tool {
-    /// Everything.
+    /// All tools. Such a rule can deny tasks but not allow them.
     Any,
     /// Calls of these kinds.
     Kinds(Vec<Kind>),
-    /// The tool of this name, in which `*` is any text.
+    /// Tools with this name; `*` matches any text.
     Named(String),
 }
 
 impl Tool {
+    /// Parses the tool part of a rule.
+    ///
     /// # Errors
-    /// A name of an MCP tool that is not whole.
+    /// The name of an MCP tool is incomplete.
     pub(super) fn parse(word: &str) -> Result<Self, String> {
         if word == "*" {
             return Ok(Self::Any);
@@ -245,7 +248,7 @@ impl Tool {
         }
     }
 
-    /// Whether there is anything that it is known to be about.
+    /// Whether the tool is a kind or an MCP tool.
     pub(super) fn is_known(&self) -> bool {
         !matches!(self, Self::Named(name) if !name.starts_with("mcp__"))
     }
@@ -255,7 +258,7 @@ pub(super) fn is_name_char(char: char) -> bool {
     char.is_alphanumeric() || "_-./*".contains(char)
 }
 
-/// The words for kinds, for a message.
+/// Returns the words for all kinds, for a message.
 pub(super) fn kinds() -> String {
     let words: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
     format!("{}, mcp__SERVER__TOOL", words.join(" "))

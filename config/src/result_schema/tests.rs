@@ -1,4 +1,4 @@
-//! Schemas and messages, also hostile ones.
+//! Tests with valid and hostile schemas and messages.
 
 use proptest::prelude::*;
 
@@ -75,7 +75,7 @@ fn a_schema_that_leads_to_itself_ends() {
         json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}}),
         json!({"items": {"$ref": "#"}}),
     ] {
-        // Refused or not: it is no end of the process.
+        // The process must survive, whether the schema is refused or not.
         if let Ok(schema) = ResultSchema::bounded(&schema) {
             let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
             let _ = with_stack(move || schema.check(&deep));
@@ -83,7 +83,7 @@ fn a_schema_that_leads_to_itself_ends() {
     }
 }
 
-/// As long as a schema may be, each part led to by the one before.
+/// Returns a schema of maximum size in which each part refers to the next.
 fn chain(last: &Value) -> Value {
     let mut parts = serde_json::Map::new();
     let most = 900;
@@ -110,7 +110,7 @@ proptest! {
     }
 }
 
-/// Parts of which each leads to the next one twice, by this.
+/// Returns parts that each refer to the next one twice, through `by`.
 fn doubled(most: usize, by: impl Fn(Value, Value) -> Value) -> Value {
     let mut parts = serde_json::Map::new();
     for no in 0..most {

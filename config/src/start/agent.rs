@@ -1,5 +1,5 @@
-//! The definition that a worker is started with: found by its name, or that of a worker from which it goes on, and resolved
-//! for its launcher. What is resolved here never changes for that worker or task.
+//! Finds the definition of a new worker by name, or takes that of the worker that it continues, and
+//! resolves it for a launcher. A resolved definition never changes for its worker or task.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,19 +24,19 @@ use crate::policy::{Action, LayerKind, Rule};
 use crate::sandbox::Profile;
 use crate::worktrees::Isolation;
 
-/// Which definition is wanted.
+/// The definition that the caller requests.
 #[derive(Debug, Clone, Default)]
 pub enum Wish {
-    /// None.
+    /// No definition is requested.
     #[default]
     None,
-    /// That of this name, out of files and of `--agents`.
+    /// The definition of this name, from files or `--agents`.
     Named(String),
-    /// That of another worker, as it was resolved for it.
+    /// The resolved definition of another worker.
     Kept(Box<Resolved>),
 }
 
-/// What `--agents` says.
+/// Parses the value of `--agents`.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{flag}`.
@@ -49,41 +49,42 @@ pub fn given(text: Option<&str>) -> Result<Given> {
     }
 }
 
-/// A definition for one launcher.
+/// A definition, resolved for one launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// What of it is told to the agent.
+    /// The part that the agent receives.
     pub spec: AgentSpec,
-    /// Its rules.
+    /// The permission rules of the definition.
     pub layer: Option<PolicyLayer>,
-    /// MCP servers of its own.
+    /// The MCP servers that the definition declares.
     pub servers: BTreeMap<String, McpServer>,
-    /// Hooks of its own.
+    /// The hooks of the definition.
     pub hooks: Vec<Hook>,
-    /// Where it works.
+    /// The working folder: shared, or a worktree.
     pub isolation: Option<Isolation>,
-    /// What it takes away from the sandbox of its worker.
+    /// The limits that it adds to the worker's sandbox.
     pub sandbox: Profile,
-    /// The folder of its notes, which exists.
+    /// The memory folder, which exists.
     pub memory: Option<PathBuf>,
 }
 
-/// What was found, before there is a launcher.
+/// The definition before a launcher is selected.
 #[derive(Debug)]
 pub enum Chosen {
-    /// None is wanted.
+    /// No definition is requested.
     None,
-    /// One that was looked up.
+    /// A definition from files or `--agents`.
     Definition(Box<Definition>),
-    /// That of another worker.
+    /// The resolved definition of another worker.
     Kept(Box<Resolved>),
 }
 
 impl Chosen {
-    /// Finds what is wanted.
+    /// Finds the requested definition.
     ///
     /// # Errors
-    /// `AGENT_NOT_FOUND{agent,available}`, `AGENT_NOT_USABLE{agent,reason,source,line,column,key}`, `AGENT_NOT_PRIMARY{agent,mode}`.
+    /// `AGENT_NOT_FOUND{agent,available}`, `AGENT_NOT_USABLE{agent,reason,source,line,column,key}`,
+    /// `AGENT_NOT_PRIMARY{agent,mode}`.
     pub fn find(wish: Wish, agents: Option<&str>, workspace: &Path, env: &Environment) -> Result<Self> {
         let name = match wish {
             Wish::None => return Ok(Self::None),
@@ -105,7 +106,7 @@ impl Chosen {
         Ok(Self::Definition(Box::new(definition.clone())))
     }
 
-    /// The launcher that it wants.
+    /// Returns the launcher that the definition requests.
     #[must_use]
     pub fn launcher(&self) -> Option<&str> {
         match self {
@@ -114,7 +115,7 @@ impl Chosen {
         }
     }
 
-    /// Whether its agents keep notes.
+    /// Whether the definition has a memory.
     fn remembers(&self) -> bool {
         match self {
             Self::Definition(definition) => definition.memory.is_some(),
@@ -123,10 +124,11 @@ impl Chosen {
         }
     }
 
-    /// Resolves it for a launcher. With a `chosen` model it wishes for none.
+    /// Resolves it for a launcher. A `chosen` model overrides the one of the definition.
     ///
     /// # Errors
-    /// `AGENT_NOT_USABLE` for a skill or MCP server that there is not, and for one of its own that the config has too.
+    /// `AGENT_NOT_USABLE` for a missing skill or MCP server, and for an inline server with a name of the
+    /// config.
     pub fn resolve(
         self,
         at: (&str, &Launcher),
@@ -151,20 +153,20 @@ impl Chosen {
     }
 }
 
-/// A worker that is to have another definition.
+/// A worker that gets another definition.
 #[derive(Debug, Clone, Copy)]
 pub struct Running<'a> {
-    /// Its launcher.
+    /// The launcher of the worker.
     pub launcher: (&'a str, &'a Launcher),
-    /// Whether its agent may give tasks to others.
+    /// Whether its agent may delegate tasks.
     pub delegates: bool,
 }
 
-/// The definition of this name, for a worker that has a session.
+/// Finds the definition of this name for a worker with a session.
 ///
 /// # Errors
-/// Those of [`Chosen`]; `AGENT_NOT_USABLE{agent,key,reason}` for one that needs what a session has from its start: another
-/// launcher, MCP servers or hooks of its own, tasks for others.
+/// Those of [`Chosen`]; `AGENT_NOT_USABLE{agent,key,reason}` for a definition that changes what a session
+/// fixes at its start: launcher, memory, MCP servers, hooks, or delegation.
 pub fn change(
     name: &str,
     agents: Option<&str>,
@@ -214,7 +216,7 @@ pub fn change(
     }
     let layer = layer.map(|mut layer| {
         if !lets {
-            // What its start said of tasks was said of the definition before.
+            // The permission for tasks at the start was for the previous definition.
             let (rule, action) = ("task".to_owned(), Action::Deny.as_str().to_owned());
             layer.rules.push(PolicyRule { rule, action, line: None, column: None });
         }
@@ -231,10 +233,11 @@ pub fn change(
     })
 }
 
-/// A definition for one launcher, of a worker or of a task.
+/// Resolves a definition for one launcher, for a worker or a task.
 ///
 /// # Errors
-/// `AGENT_NOT_USABLE` for a skill or MCP server that there is not, and for one of its own that the config has too.
+/// `AGENT_NOT_USABLE` for a missing skill or MCP server, and for an inline server with a name of the
+/// config.
 pub fn resolved(
     definition: &Definition,
     (launcher_name, launcher): (&str, &Launcher),
@@ -261,10 +264,10 @@ pub fn resolved(
     Ok(Resolved { spec, layer: Some(layer(definition)), servers, hooks, isolation, sandbox, memory })
 }
 
-/// The definition of this name, if it can be started.
+/// Returns the definition of this name, if it can be started.
 ///
 /// # Errors
-/// As [`named`].
+/// Those of [`named`], and `AGENT_NOT_USABLE` for a definition with refusals.
 pub fn usable<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a Definition> {
     let definition = &named(catalog, name)?.definition;
     match definition.refusals.first() {
@@ -273,7 +276,7 @@ pub fn usable<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a Definition> {
     }
 }
 
-/// The definition of this name.
+/// Returns the definition of this name.
 ///
 /// # Errors
 /// `AGENT_NOT_FOUND{agent,available}`, `AGENT_NOT_USABLE`.
@@ -310,7 +313,7 @@ fn not_usable(name: &str, source: &Source, problem: &Problem) -> Error {
     }
 }
 
-/// The error of a definition that asks for what cannot be given, with the key that does.
+/// Returns the error for a definition that requires something unavailable, with its key.
 #[must_use]
 pub fn lacks(definition: &Definition, key: &str, reason: String) -> Error {
     let message = format!("the agent `{}` cannot be started: {reason}", definition.name);
@@ -320,7 +323,7 @@ pub fn lacks(definition: &Definition, key: &str, reason: String) -> Error {
         .with("reason", reason)
 }
 
-/// What counts for tasks of agents alone.
+/// Returns the keys that apply only to tasks of other agents.
 fn of_tasks(definition: &Definition) -> Vec<NotHonoured> {
     let for_tasks = "it counts for tasks of other agents";
     let rules = |rules: &[Rule]| json!(rules.iter().map(Rule::text).collect::<Vec<_>>());
@@ -337,7 +340,7 @@ fn of_tasks(definition: &Definition) -> Vec<NotHonoured> {
     told(keys)
 }
 
-/// What no agent takes over ACP.
+/// Returns the keys that no agent accepts over ACP.
 fn of_nobody(definition: &Definition) -> Vec<NotHonoured> {
     let value = |key: &str| definition.unknown.get(key).cloned().unwrap_or_default();
     let keys = ["temperature", "top_p", "topP", "effort", "reasoningEffort", "maxOutputTokens"];
@@ -362,7 +365,7 @@ fn told(keys: Vec<(&str, Value, &str)>) -> Vec<NotHonoured> {
         .collect()
 }
 
-/// The model to wish for: an id or a name as it is written, or what the config has for its tier.
+/// Returns the model to request: an id or name as written, or the launcher's model for the tier.
 #[must_use]
 pub fn model(
     word: Option<&str>,
@@ -376,7 +379,7 @@ pub fn model(
         return Some(model.clone());
     }
     match word {
-        // An agent has it without being asked.
+        // `default` means the agent's own model.
         "default" => None,
         "fast" | "strong" => {
             let reason =
@@ -384,7 +387,7 @@ pub fn model(
             not_honoured.push(NotHonoured { key: "model".to_owned(), value: word.into(), reason });
             None
         }
-        // Some agents call their models so.
+        // Some agents have models with these names.
         _ => Some(word.to_owned()),
     }
 }
@@ -405,7 +408,8 @@ fn servers(
                     "`{TASK_SERVER}` is the name of the MCP server with which agents give tasks; a definition names no other one so"
                 ),
             ),
-            // After a reboot the servers are those of the config, by their names: it would go on with another one.
+            // After a reboot the servers come from the config by name, so the worker would get the other
+            // server.
             McpWish::Inline(name, _) if has(name) => (
                 name,
                 format!("its own MCP server `{name}` has the name of one of the config; give it another"),
@@ -422,7 +426,7 @@ fn servers(
     Ok(own)
 }
 
-/// The memory of its agents, made if it is not there, and what is in it.
+/// Returns the memory of a definition with its notes. Creates the folder.
 fn memory(definition: &Definition, workspace: &Path, env: &Environment) -> Result<Option<(Folder, Notes)>> {
     let Some(memory) = definition.memory else { return Ok(None) };
     let open = || {
@@ -437,7 +441,7 @@ fn memory(definition: &Definition, workspace: &Path, env: &Environment) -> Resul
     })
 }
 
-/// Its prompt, what it says of its caller, its skills, and its notes.
+/// Returns the prompt: body, statement about the caller, skills and notes.
 fn prompt(
     definition: &Definition,
     memory: Option<&(Folder, Notes)>,

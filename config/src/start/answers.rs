@@ -1,4 +1,4 @@
-//! How long the questions of a worker wait: what is typed and what the config says. Pure.
+//! The approval timeout of a new worker, from flags and config. Pure.
 
 use subagent_protocol::Result;
 use subagent_protocol::api::{AnswerTime, OnTimeout};
@@ -6,10 +6,10 @@ use subagent_protocol::api::{AnswerTime, OnTimeout};
 use super::wire::{argument, millis};
 use crate::approvals::{Approvals, Unanswered};
 
-/// What counts for a worker that is started now; what was typed goes before the config.
+/// Returns the timeout and its action. Flags override the config.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for an outcome of a time that never is over.
+/// `INVALID_ARGUMENT` for an action without a timeout.
 pub fn of(config: &Approvals, time: Option<u64>, outcome: Option<OnTimeout>) -> Result<Option<AnswerTime>> {
     let of_config = config.timeout.map(millis);
     match time.or(of_config).filter(|time| *time > 0) {

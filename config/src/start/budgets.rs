@@ -1,11 +1,11 @@
-//! Limits of the config as they travel. Pure.
+//! Converts the limits of the config for a request. Pure.
 
 use subagent_protocol::budget::{Limits, OnLimit, OnUnknown};
 
 use super::wire::millis;
 use crate::budgets;
 
-/// What the config says.
+/// Converts the limits of the config.
 #[must_use]
 pub fn of_config(limits: &budgets::Limits) -> Limits {
     Limits {

@@ -1,4 +1,4 @@
-//! Whether a worker may give tasks to other agents, and what these are made of.
+//! Whether a worker may delegate, and the settings of its tasks.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use subagent_protocol::policy::PolicyLayer;
 
 use super::{Place, policy};
 
-/// What a worker is started with that may delegate: somebody says so, or else the config or its definition does.
+/// Returns the delegation settings of a worker that may delegate. `said` overrides config and definition.
 #[must_use]
 pub fn spec(
     said: Option<bool>,
@@ -20,7 +20,7 @@ pub fn spec(
     delegates.then(|| of_place(agents, place))
 }
 
-/// What tasks of a worker that is started here are made of.
+/// Returns the settings of tasks of a worker that is started here.
 #[must_use]
 pub fn of_place(agents: Option<String>, place: &Place<'_>) -> DelegationSpec {
     DelegationSpec {

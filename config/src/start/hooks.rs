@@ -1,6 +1,6 @@
-//! The hooks of a worker: those of the user's own config file, of the config file that counts, and of its definition.
+//! The hooks of a worker: of the user file, of the config file, and of its definition.
 //!
-//! The user's own hooks always apply: a project must not switch off a hook of the user that denies.
+//! The hooks of the user file always apply: a project must not disable a hook that denies.
 
 use std::path::{Path, PathBuf};
 
@@ -12,29 +12,30 @@ use crate::environment::Environment;
 use crate::hooks::{FileHooks, HookEntry};
 use crate::{LoadedConfig, discovery, file, paths};
 
-/// The hooks of one file, and who wrote it.
+/// The hooks of one file with its author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The file, absolute and without symbolic links; `--agents` of a definition that is not in a file.
+    /// Path of the file, absolute and without symbolic links; `--agents` for an inline definition.
     pub file: PathBuf,
-    /// Who wrote it.
+    /// The author of the file.
     pub origin: HookOrigin,
-    /// What it says.
+    /// The hooks of the file.
     pub hooks: FileHooks,
 }
 
 impl Origin {
-    /// The hooks as a worker has them.
+    /// Returns the hooks in the form for a worker.
     pub fn hooks(&self) -> impl Iterator<Item = Hook> {
         let of = |entry: &HookEntry| entry.hook(self.origin, &self.file, &self.hooks.sha256);
         self.hooks.entries.iter().map(of)
     }
 }
 
-/// The hooks of config files that apply to a worker which may write in these folders: first those of the user's own file.
+/// Returns the hooks of config files for a worker with these writable folders, those of the user file
+/// first.
 ///
 /// # Errors
-/// `CONFIG_PARSE_ERROR` for hooks of the user's own file that cannot be read.
+/// `CONFIG_PARSE_ERROR` for unreadable hooks of the user file.
 pub fn of_files(loaded: &LoadedConfig, writable: &[&Path], env: &Environment) -> Result<Vec<Origin>> {
     let mut found = Vec::new();
     if let Some(own) = discovery::user_path(env).filter(|own| *own != loaded.path)
@@ -51,14 +52,14 @@ pub fn of_files(loaded: &LoadedConfig, writable: &[&Path], env: &Environment) ->
     Ok(found)
 }
 
-/// A file that an agent of the worker can write is the project's, wherever it was named.
+/// A file that the agent can write counts as the project's, however it was named.
 fn origin(file: &Path, writable: &[&Path]) -> HookOrigin {
     let in_project = file.parent().and_then(Path::file_name).is_some_and(|name| name == ".subagent");
     let is_writable = writable.iter().any(|folder| file.starts_with(paths::resolve_absolute(folder)));
     if in_project || is_writable { HookOrigin::Project } else { HookOrigin::User }
 }
 
-/// The hooks of a definition.
+/// Returns the hooks of a definition.
 #[must_use]
 pub fn of_definition(definition: &Definition) -> Origin {
     let (file, origin) = match &definition.source {
@@ -68,10 +69,10 @@ pub fn of_definition(definition: &Definition) -> Origin {
     Origin { file, origin, hooks: definition.hooks.clone() }
 }
 
-/// The hooks of a worker, in the order in which they run.
+/// Returns the hooks of a worker in order of execution.
 ///
 /// # Errors
-/// As [`of_files`].
+/// Those of [`of_files`].
 pub fn of_worker(
     loaded: &LoadedConfig,
     writable: &[&Path],
@@ -83,12 +84,12 @@ pub fn of_worker(
     Ok(hooks)
 }
 
-/// The hooks of a task: of its parent those of config files, and those that may deny what an agent does; then its own.
+/// Returns the hooks of a task: its parent's hooks of config files, those that may deny calls, and its own.
 #[must_use]
 pub fn of_task(parent: &[Hook], definition: Vec<Hook>) -> Vec<Hook> {
     let inherited = |hook: &&Hook| match hook.origin {
         HookOrigin::User | HookOrigin::Project => true,
-        // A task is allowed no more than its parent.
+        // A task must not be allowed more than its parent.
         HookOrigin::Definition | HookOrigin::Command => hook.event.narrows_calls(),
     };
     parent.iter().filter(inherited).cloned().chain(definition).collect()
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(loaded.source, ConfigSource::Project);
         let both = [("own".to_owned(), HookOrigin::User), ("ws".to_owned(), HookOrigin::Project)];
         assert_eq!(told(&loaded, &[&base.join("ws")], &env), both);
-        // A folder above the workspace is the project's, too.
+        // A folder above the workspace counts as the project's, too.
         assert_eq!(told(&loaded, &[&base.join("ws/sub")], &env), both);
         let at_home = env.clone().or_home(|| None);
         let loaded = discovery::load(None, Some(&base.join("home")), &at_home).unwrap();
@@ -157,7 +158,7 @@ mod tests {
         std::fs::write(base.join("home/.config/subagent/config.yaml"), "hooks: {Stopp: []}").unwrap();
         let error = discovery::load(None, None, &env).unwrap_err();
         assert!(error.message().contains("Stopp"), "{error}");
-        // A file that was named counts alone, but for hooks.
+        // A file of `--config` is not merged, but the user's hooks apply.
         let named = base.join("ws/.subagent/config.yaml");
         let loaded = discovery::load(Some(&named), None, &env).unwrap();
         let error = of_worker(&loaded, &[], &env, Vec::new()).unwrap_err();

@@ -1,4 +1,4 @@
-//! The launcher of a worker as the daemon stores and starts it, and what its agent inherits.
+//! The launcher of a worker in the form that the daemon stores, and the environment of its agent.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -14,7 +14,7 @@ use crate::environment::{Environment, inherited_environment};
 use crate::model::{self, ACP_STDIO};
 use crate::{ConfigError, ResolvedLauncher, installed, launcher, role};
 
-/// The launcher, and what its command means here. Where none is named, the only one that is installed is taken.
+/// Returns the launcher with its resolved command. Without a name, the only installed launcher is selected.
 ///
 /// # Errors
 /// `LAUNCHER_NOT_FOUND`.
@@ -34,7 +34,7 @@ pub fn choose<'a>(
     Ok((launcher, launcher::resolve(name, launcher, cwd, env)))
 }
 
-/// The same, if it can be started here.
+/// Returns the launcher if its program can be started.
 ///
 /// # Errors
 /// `BACKEND_LAUNCHER`.
@@ -72,13 +72,13 @@ fn unusable(message: String, advice: String) -> Error {
     Error::new(Code::BackendLauncher, message).with("reasonCategory", "launcher").recommend(advice)
 }
 
-/// What the daemon stores and starts, now and again after a loss.
+/// Returns what the daemon stores for starts and restarts.
 ///
 /// # Errors
-/// `BACKEND_LAUNCHER` for a program whose path is no text.
+/// `BACKEND_LAUNCHER` for a program path that is not UTF-8.
 pub fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<LauncherSpec> {
     let program = match &resolved.exec_path {
-        // In debug mode only: the daemon looks for it when an agent is to be started.
+        // In debug mode only. The daemon searches the program when it starts an agent.
         None => resolved.effective_command,
         Some(path) => path.to_str().map(str::to_owned).ok_or_else(|| {
             unusable(
@@ -112,7 +112,7 @@ pub fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<La
     })
 }
 
-/// What an agent of this launcher inherits from the caller.
+/// Returns the environment that an agent of this launcher inherits from the caller.
 #[must_use]
 pub fn environment(env: &Environment, launcher: &model::Launcher, cwd: &Path) -> Vec<(Bytes64, Bytes64)> {
     let bytes = |text: OsString| Bytes64(text.into_vec());

@@ -1,7 +1,7 @@
-//! What a worker is made of: a launcher, a definition, rules, servers and limits, out of the config, files and whatever
-//! somebody has chosen, as the one request that starts it. The command line does so for its caller, the daemon for tasks.
+//! Composes the request that starts a worker, from config, files and the caller's choices. The command line
+//! does so for its user, the daemon for tasks.
 //!
-//! Pure, but for looking at files and programs. What of all that came from where is handed in.
+//! Pure except for reading files and locating programs. All inputs are passed in.
 
 pub mod agent;
 pub mod answers;
@@ -33,91 +33,91 @@ use crate::{LoadedConfig, ResolvedLauncher, model, role, workspace};
 use agent::{Chosen, Resolved, Wish};
 use wire::{argument, millis, path_value};
 
-/// What is to be started; what is absent is chosen by config and workspace.
+/// The caller's choices. For absent fields, config and workspace decide.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    /// The launcher.
+    /// Name of the launcher.
     pub launcher: Option<String>,
-    /// A launcher, or if none is called so a definition.
+    /// Name of a launcher, or of a definition if no launcher has it.
     pub launcher_or_agent: Option<String>,
-    /// The role.
+    /// Role of the worker.
     pub role: Option<String>,
-    /// What it is called; without one the daemon names it.
+    /// Name of the worker; `None` lets the daemon choose one.
     pub name: Option<String>,
-    /// A label for people.
+    /// Label of the worker for display.
     pub label: String,
-    /// Whether no agent is started until a message needs one.
+    /// Whether the agent starts only when a message needs it.
     pub debug_mode: bool,
     /// Whether no command waits for its turns.
     pub detached: bool,
-    /// What is chosen of its session.
+    /// The chosen session options.
     pub options: SetOptions,
-    /// A file of MCP servers.
+    /// Path of an MCP config file.
     pub mcp_config: Option<PathBuf>,
-    /// Folders that it may also work in.
+    /// Additional working folders of the agent.
     pub add_dirs: Vec<PathBuf>,
-    /// The session to take up.
+    /// Id of the session to resume.
     pub resume: Option<String>,
-    /// Names with values, by which it is found.
+    /// Tags of the worker.
     pub tags: Tags,
-    /// What the agent may do, besides what the config says.
+    /// Permission rules in addition to those of the config.
     pub rules: policy::Flags,
-    /// What it may use; what is not named is the config's.
+    /// Usage limits; absent ones come from the config.
     pub budget: LimitsChange,
-    /// What it may do, of the worker that this one goes on from.
+    /// The owner's permission rules of the worker that this one continues.
     pub inherited: Vec<PolicyRule>,
-    /// How long its questions wait; 0 for ever.
+    /// Approval timeout in milliseconds; 0 means unlimited.
     pub approval_timeout_ms: Option<u64>,
-    /// What happens then.
+    /// The action on timeout.
     pub on_approval_timeout: Option<OnTimeout>,
-    /// Which definition it has.
+    /// The definition of the agent.
     pub agent: Wish,
-    /// Definitions besides those in files, as JSON text.
+    /// Inline definitions as JSON text.
     pub agents: Option<String>,
-    /// Whether it may give tasks to other agents; without it as config and definition say.
+    /// Whether the worker may delegate; `None` leaves it to config and definition.
     pub delegate: Option<bool>,
-    /// The git worktree that it gets; without one as definition and config say.
+    /// The git worktree; `None` leaves it to definition and config.
     pub worktree: Option<WorktreeChoice>,
-    /// The worker whose git worktree it takes over.
+    /// The worker whose git worktree this one takes over.
     pub worktree_of: Option<WorkerId>,
-    /// Its sandbox.
+    /// The requested sandbox of the worker.
     pub sandbox: sandbox::Wish,
 }
 
-/// Where it is started, and by whom.
+/// The context of a start: folders, config and caller.
 #[derive(Debug)]
 pub struct Place<'a> {
-    /// The config that counts.
+    /// The config of the caller.
     pub loaded: &'a LoadedConfig,
-    /// The workspace.
+    /// Root of the workspace.
     pub workspace: &'a Path,
-    /// Where the agent works; see [`cwd`].
+    /// Working folder of the agent; see [`cwd`].
     pub cwd: PathBuf,
-    /// The caller.
+    /// Environment of the caller.
     pub env: &'a Environment,
-    /// Whose worker it will be.
+    /// The controller that owns the worker.
     pub choice: ControllerChoice,
-    /// The caller's file mode creation mask.
+    /// Umask of the caller.
     pub umask: u32,
-    /// The caller's soft limit of open files.
+    /// Soft limit of open files of the caller.
     pub nofile: Option<u64>,
 }
 
-/// The folder in which an agent works for whom this was typed.
+/// Resolves the working folder of an agent.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{cwd}`.
 pub fn cwd(typed: Option<&Path>, env: &Environment) -> Result<PathBuf> {
     let cwd = workspace::resolve_cwd(typed, env)?;
     if cwd.to_str().is_none() {
-        // It is part of JSON documents and of the agent's protocol, which are text.
+        // JSON and the agent's protocol contain it as text.
         let message = format!("{} is not UTF-8; rename the folder", cwd.display());
         return Err(argument(message).with("cwd", path_value(&cwd)));
     }
     Ok(cwd)
 }
 
-/// A worker whose definition and launcher are there and fit.
+/// A worker whose definition and launcher exist and fit together.
 #[derive(Debug)]
 pub struct Composition<'a> {
     wanted: Wanted,
@@ -128,7 +128,7 @@ pub struct Composition<'a> {
     resolved: ResolvedLauncher,
 }
 
-/// The error for a word that is neither a launcher nor a definition names both.
+/// Extends the error for a word that is neither a launcher nor a definition by the known launchers.
 fn named_nothing(error: Error, word: Option<&str>, config: &model::Config) -> Error {
     let Some(word) = word.filter(|_| error.code == Code::AgentNotFound) else { return error };
     let launchers: Vec<&str> = config.launchers.keys().map(String::as_str).collect();
@@ -163,23 +163,23 @@ impl<'a> Composition<'a> {
         Ok(Self { wanted, place, role, agent, launcher, resolved })
     }
 
-    /// The name of its launcher.
+    /// Name of the selected launcher.
     #[must_use]
     pub fn launcher(&self) -> &str {
         &self.resolved.name
     }
 
-    /// What has to be fetched before its agent can start.
+    /// Returns the package that must be fetched before the agent can start.
     #[must_use]
     pub fn fetch(&self) -> Option<Fetch> {
         installed::fetch(self.launcher, &self.resolved, &self.place.cwd, self.place.env)
     }
 
-    /// The request that starts it.
+    /// Returns the request that starts the worker.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a folder, a rule, a time, a variable or a sandbox that is not there; `CONFIG_PARSE_ERROR` for a
-    /// file of servers that is none; `BACKEND_LAUNCHER`; `SANDBOX_UNAVAILABLE`.
+    /// `INVALID_ARGUMENT` for an invalid folder, rule, time, variable or sandbox; `CONFIG_PARSE_ERROR` for
+    /// an invalid file of MCP servers; `BACKEND_LAUNCHER`; `SANDBOX_UNAVAILABLE`.
     pub fn request(self) -> Result<StartWorker> {
         let Self { wanted, place, role, agent, launcher, resolved } = self;
         let config = &place.loaded.config;
@@ -266,7 +266,7 @@ impl<'a> Composition<'a> {
     }
 }
 
-/// Folders, by their absolute paths.
+/// Resolves folders to absolute paths.
 fn additional_directories(wanted: &[PathBuf], env: &Environment) -> Result<Vec<PathBuf>> {
     let absolute = |path: &PathBuf| {
         let problem = match env.cwd.join(path).canonicalize() {

@@ -1,4 +1,4 @@
-//! What is chosen of an agent's session: by whom it is started, and in the launcher's config. Pure.
+//! Session options of a new worker, from flags and the launcher's config. Pure.
 
 use serde_json::Value;
 use subagent_protocol::api::SetOptions;
@@ -6,7 +6,7 @@ use subagent_protocol::options::{OptionValue, Options};
 
 use crate::session::SessionOptions;
 
-/// A value of a config option; none for what takes a choice back.
+/// Converts the value of a config option; `None` for a value that resets the option.
 #[must_use]
 pub fn value_of(value: Value) -> Option<OptionValue> {
     match value {
@@ -16,7 +16,7 @@ pub fn value_of(value: Value) -> Option<OptionValue> {
     }
 }
 
-/// What a worker is started with: what was typed, and of the launcher's config what was not.
+/// Merges the flags with the launcher's config. Flags take precedence.
 #[must_use]
 pub fn of_start(typed: SetOptions, configured: &SessionOptions) -> Options {
     let SetOptions { mut options, forget, .. } = typed;

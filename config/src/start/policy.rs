@@ -1,4 +1,4 @@
-//! The rules that a worker is started with, as they travel: those of its definition, of the config, and of who starts it.
+//! The permission rules of a new worker for its request: of its definition, the config and the flags.
 
 use std::path::{Path, PathBuf};
 
@@ -10,47 +10,47 @@ use crate::environment::Environment;
 use crate::policy::{Action, Kind, Layer, LayerKind, Rule};
 use crate::{LoadedConfig, policy};
 
-/// Rules of flags, as they were typed.
+/// Permission rules of flags, as typed.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
-    /// What is done without asking.
+    /// Rules of `--allow`: no approval.
     pub allow: Vec<String>,
-    /// What is asked for.
+    /// Rules of `--ask`: approval needed.
     pub ask: Vec<String>,
-    /// What is denied without asking.
+    /// Rules of `--deny`: denied.
     pub deny: Vec<String>,
 }
 
-/// Whether a worker may give tasks to other agents, and who says so.
+/// Whether a worker may delegate, and who decided it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delegates {
-    /// It may not.
+    /// The worker may not delegate.
     No,
-    /// The config or its definition says so.
+    /// The config or the definition permits it.
     Configured,
-    /// Whoever starts it does.
+    /// The caller permits it.
     Asked,
 }
 
-/// All that is said of a worker's rules, besides the config.
+/// The sources of a worker's rules besides the config.
 #[derive(Debug)]
 pub struct Said<'a> {
-    /// The flags.
+    /// The rules of flags.
     pub flags: &'a Flags,
-    /// Rules of its owner, from before the flags.
+    /// Rules of its owner that precede the flags.
     pub inherited: Vec<PolicyRule>,
-    /// Whether it may give tasks to other agents.
+    /// Whether the worker may delegate.
     pub delegates: Delegates,
-    /// The rules of the agent that it is.
+    /// The rules of its definition.
     pub definition: Option<PolicyLayer>,
-    /// The folder of that agent's notes.
+    /// The memory folder of its definition.
     pub memory: Option<PathBuf>,
 }
 
-/// The layers that the config and the flags make; none if neither says anything.
+/// Returns the layers of config and flags; empty if neither has rules.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT{flag,rule,column}` for a flag that is no rule.
+/// `INVALID_ARGUMENT{flag,rule,column}` for an invalid rule in a flag.
 pub fn layers(loaded: &LoadedConfig, flags: &Flags) -> Result<Vec<Layer>> {
     let mut layers = of_config(loaded);
     let rules = of_flags(flags)?;
@@ -60,7 +60,7 @@ pub fn layers(loaded: &LoadedConfig, flags: &Flags) -> Result<Vec<Layer>> {
     Ok(layers)
 }
 
-/// The layers of `permissions`: that of the file that counts, and that of the user's own file below a project's.
+/// Returns the layers of `permissions`: of the config file, and of the user file below a project's.
 #[must_use]
 pub fn of_config(loaded: &LoadedConfig) -> Vec<Layer> {
     let layer = |kind, path: &Path, rules: &[Rule]| Layer {
@@ -74,7 +74,7 @@ pub fn of_config(loaded: &LoadedConfig) -> Vec<Layer> {
 }
 
 fn of_flags(flags: &Flags) -> Result<Vec<Rule>> {
-    // The last that fits counts: so of several flags the strictest does.
+    // The last matching rule counts, so the strictest flag comes last.
     let flags = [
         ("--allow", &flags.allow, Action::Allow),
         ("--ask", &flags.ask, Action::Ask),
@@ -94,10 +94,10 @@ fn of_flags(flags: &Flags) -> Result<Vec<Rule>> {
     Ok(rules)
 }
 
-/// What a worker is started with, as it travels.
+/// Returns the rules of a new worker in the form of a request.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT{flag,rule,column}` for a flag that is no rule.
+/// `INVALID_ARGUMENT{flag,rule,column}` for an invalid rule in a flag.
 pub fn spec(
     loaded: &LoadedConfig,
     said: Said<'_>,
@@ -106,8 +106,8 @@ pub fn spec(
 ) -> Result<Option<PolicySpec>> {
     let Said { flags, inherited, delegates, definition, memory } = said;
     let mut layers = layers(loaded, flags)?;
-    // Without a word on tasks they are denied, and this is one: unless it is said which ones are allowed. A definition says
-    // by itself what it lets its agent do.
+    // Without a rule, tasks are denied. A worker that may delegate gets a general `task` rule, unless its
+    // definition or another rule decides about tasks.
     let says_which = |rule: &Rule| {
         let denies_all = rule.is_whole() && delegates == Delegates::Configured;
         rule.names(Kind::Task) && (rule.action < Action::Deny || denies_all)
@@ -130,13 +130,13 @@ pub fn spec(
     Ok(Some(PolicySpec { memory, ..PolicySpec::own(workspace.to_owned(), home(env), layers) }))
 }
 
-/// The home for patterns. Paths that are no text match no rule.
+/// The home for patterns. A path that is not UTF-8 matches no rule.
 #[must_use]
 pub fn home(env: &Environment) -> Option<PathBuf> {
     env.home.clone().filter(|home| home.to_str().is_some())
 }
 
-/// A layer as it travels.
+/// Converts a layer for a request.
 #[must_use]
 pub fn wire(layer: Layer) -> PolicyLayer {
     PolicyLayer {
@@ -147,7 +147,7 @@ pub fn wire(layer: Layer) -> PolicyLayer {
     }
 }
 
-/// A rule as it travels.
+/// Converts a rule for a request.
 #[must_use]
 pub fn travels(rule: &Rule) -> PolicyRule {
     PolicyRule {
@@ -158,7 +158,7 @@ pub fn travels(rule: &Rule) -> PolicyRule {
     }
 }
 
-/// Whether these rules let an agent give work to any other.
+/// Whether these rules permit at least one task.
 #[must_use]
 pub fn lets_tasks(definition: &PolicyLayer) -> bool {
     let parse = |text: &str, action| Rule::parse(text, action).ok();

@@ -1,6 +1,6 @@
-//! What the agent of a worker may reach: the chosen profile, narrowed by the definition, as absolute paths.
+//! The sandbox of a worker: the selected profile, narrowed by the definition, with absolute paths.
 //!
-//! Whether this machine can enforce it is the daemon's to find out.
+//! The daemon decides whether this machine can enforce it.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::model::Config;
 use crate::paths;
 use crate::sandbox::{Choice, NONE, Profile, Reach, files_words};
 
-/// Hidden by default: files in which programs keep keys and passwords.
+/// Hidden by default: files with keys and passwords.
 pub const HIDDEN: [&str; 8] = [
     "~/.ssh",
     "~/.gnupg",
@@ -25,34 +25,34 @@ pub const HIDDEN: [&str; 8] = [
     "~/.git-credentials",
 ];
 
-/// Which sandbox a worker is to have.
+/// The requested sandbox of a worker.
 #[derive(Debug, Clone, Default)]
 pub struct Wish {
-    /// The name of one; absent: the launcher's, else that of `defaults`.
+    /// Name of a sandbox; `None` uses the launcher's, or that of `defaults`.
     pub name: Option<String>,
-    /// That of the worker that this one goes on from. It counts where none is named.
+    /// The sandbox of the worker that this one continues; used if `name` is `None`.
     pub kept: Option<SandboxSpec>,
-    /// What takes away from it.
+    /// Profiles that narrow it.
     pub narrower: Vec<Profile>,
 }
 
-/// Where paths of a profile are looked up, and which folders are the worker's own.
+/// The base folders for paths of a profile.
 #[derive(Debug, Clone, Copy)]
 pub struct Ground<'a> {
-    /// The folder where the agent works: relative paths are below it.
+    /// The working folder of the agent: the base of relative paths.
     pub cwd: &'a Path,
-    /// All folders that it works in.
+    /// All working folders of the agent.
     pub roots: &'a [&'a Path],
-    /// The caller.
+    /// Environment of the caller.
     pub env: &'a Environment,
 }
 
-/// The sandbox of a worker, if it has one: the one that is wished for, else that of `launcher`, else that of `defaults`.
-/// What is narrower takes something away and gives nothing (M3).
+/// Returns the sandbox of a worker, if it has one: the requested one, that of `launcher`, or that of
+/// `defaults`. Narrowing profiles only remove access (M3).
 ///
 /// # Errors
-/// `INVALID_ARGUMENT{sandbox}` for a name that means nothing and a path that leads out; `SANDBOX_UNAVAILABLE` for what no
-/// machine can be asked for yet.
+/// `INVALID_ARGUMENT{sandbox}` for an unknown name or a path outside of the worker's folders;
+/// `SANDBOX_UNAVAILABLE` for an unsupported feature.
 pub fn spec(
     wish: Wish,
     launcher: Option<&Choice>,
@@ -75,7 +75,7 @@ pub fn spec(
     })
 }
 
-/// The same, with the folder of the agent's notes among what may be written. It is the one thing that a definition gives.
+/// Adds the memory folder to the writable paths. It is the only access that a definition adds.
 #[must_use]
 pub fn with_memory(mut spec: SandboxSpec, memory: Option<&Path>) -> SandboxSpec {
     spec.write.extend(memory.map(Path::to_owned));
@@ -128,7 +128,7 @@ fn resolve(name: Option<String>, profile: &Profile, ground: Ground<'_>) -> Resul
         name,
         filesystem,
         write: outermost(write),
-        // The agent works there, so it reads that in any case.
+        // The agent works there, so it must read that folder.
         read: read
             .map(|read| outermost(read.into_iter().chain([paths::resolve_absolute(ground.cwd)]).collect())),
         hide: outermost(hide),
@@ -136,14 +136,14 @@ fn resolve(name: Option<String>, profile: &Profile, ground: Ground<'_>) -> Resul
     })
 }
 
-/// What both allow.
+/// Returns the access that both permit.
 fn narrow(above: SandboxSpec, profile: &Profile, ground: Ground<'_>) -> Result<SandboxSpec> {
     let rank = |mode: FileSystem| FileSystem::ALL.iter().position(|one| *one == mode);
     let own = profile.filesystem.unwrap_or(FileSystem::SharedRw);
     let filesystem = if rank(own) > rank(above.filesystem) { own } else { above.filesystem };
     let stricter = filesystem != FileSystem::SharedRw;
     let roots: Vec<PathBuf> = ground.roots.iter().map(|root| paths::resolve_absolute(root)).collect();
-    // The workspace itself is taken back; a folder in it that is named stays.
+    // The workspace itself is removed; an explicitly listed folder inside stays.
     let mut write: Vec<PathBuf> =
         above.write.into_iter().filter(|path| !(stricter && roots.contains(path))).collect();
     if let Some(own) = &profile.write {
@@ -175,7 +175,7 @@ fn narrow(above: SandboxSpec, profile: &Profile, ground: Ground<'_>) -> Result<S
     })
 }
 
-/// Paths that are in both: of two of which one lies in the other, the inner one.
+/// Intersects two lists of paths: of a path and its parent, the inner one remains.
 fn common(some: &[PathBuf], others: &[PathBuf]) -> Vec<PathBuf> {
     let inner = |one: &PathBuf, other: &PathBuf| {
         if one.starts_with(other) { Some(one.clone()) } else { other.starts_with(one).then(|| other.clone()) }
@@ -184,15 +184,15 @@ fn common(some: &[PathBuf], others: &[PathBuf]) -> Vec<PathBuf> {
     outermost(both.collect())
 }
 
-/// The same without those that lie in another one.
+/// Removes paths that are inside of another one.
 fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     paths.dedup_by(|inner, outer| inner.starts_with(&*outer));
     paths
 }
 
-/// Written paths, absolute and without links. One that is written down below the worker's folders and leads out of them is
-/// refused: an earlier agent may have made the link.
+/// Resolves paths of a profile, without links. A path that is written below the worker's folders but leads
+/// out of them is refused: an earlier agent may have created the link.
 fn absolute(written: &[String], key: &str, ground: Ground<'_>) -> Result<Vec<PathBuf>> {
     let of = |written: &String| {
         let named = lexical(&ground.cwd.join(paths::expand_home(Path::new(written), ground.env)));
@@ -216,7 +216,7 @@ fn absolute(written: &[String], key: &str, ground: Ground<'_>) -> Result<Vec<Pat
     written.iter().map(of).collect()
 }
 
-/// The path without `.` and `..`, as it is written.
+/// Removes `.` and `..` textually.
 fn lexical(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in path.components() {

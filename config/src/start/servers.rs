@@ -1,7 +1,7 @@
-//! The MCP servers of a worker's agent: from the config and from `--mcp-config`, with the caller's variables in them, in
-//! the form that ACP has.
+//! The MCP servers of a worker's agent in ACP's form: from the config and `--mcp-config`, with the caller's
+//! variables expanded.
 //!
-//! Must not show to anybody what is in them: they go to the daemon and nowhere else.
+//! The values may be secrets. They go to the daemon and must not appear elsewhere.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::launcher;
 use crate::mcp::{self, McpServer};
 use crate::model::{Config, Launcher};
 
-/// All servers, by name; of the same name the one that is nearest to the worker.
+/// Returns all servers by name. Of servers with the same name, the one nearest to the worker counts.
 ///
 /// # Errors
-/// `CONFIG_PARSE_ERROR` for a file that is none, `INVALID_ARGUMENT{mcpServer,variable}` for a variable that is not set.
+/// `CONFIG_PARSE_ERROR` for an invalid file, `INVALID_ARGUMENT{mcpServer,variable}` for an unset variable.
 pub fn of(
     config: &Config,
     launcher: &Launcher,
@@ -41,9 +41,6 @@ pub fn of(
 }
 
 /// Reads a file with the key `mcpServers`.
-///
-/// # Errors
-/// `CONFIG_PARSE_ERROR`, as for a config file.
 fn load(path: &Path) -> Result<BTreeMap<String, McpServer>, ConfigError> {
     load_with(path, |document| match document.get("mcpServers") {
         None => refuse(Place::Field("mcpServers".to_owned()), "is missing"),
@@ -51,10 +48,10 @@ fn load(path: &Path) -> Result<BTreeMap<String, McpServer>, ConfigError> {
     })
 }
 
-/// These servers as ACP has them.
+/// Converts servers to ACP's form.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT{mcpServer,variable}` for a variable that is not set.
+/// `INVALID_ARGUMENT{mcpServer,variable}` for an unset variable.
 pub fn wired(all: BTreeMap<String, McpServer>, cwd: &Path, env: &Environment) -> Result<McpServers> {
     let lookup = |name: &str| env.vars.get(std::ffi::OsStr::new(name))?.to_str().map(str::to_owned);
     let servers = all.into_iter().map(|(name, server)| {
@@ -76,7 +73,7 @@ fn wire(name: &str, server: McpServer, cwd: &Path, env: &Environment) -> Value {
     };
     match server {
         McpServer::Stdio { command, args, env: variables } => {
-            // Where it is not found, the agent may still find it.
+            // The agent may find a program that is not found here.
             let found = launcher::find_program(&command, cwd, env).ok();
             let command = found.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(command);
             json!({"name": name, "command": command, "args": args, "env": pairs(variables)})

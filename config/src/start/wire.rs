@@ -1,4 +1,4 @@
-//! How times, paths and rejected arguments are written in requests and errors. Pure.
+//! Formats times, paths and rejected arguments for requests and errors. Pure.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The git worktree that a worker is started in, if flags, its definition, its launcher or `defaults` want one. Pure.
+//! The git worktree of a new worker, if flags, definition, launcher or `defaults` request one. Pure.
 
 use std::path::PathBuf;
 
@@ -13,10 +13,11 @@ use crate::model::{Config, Launcher};
 use crate::paths;
 use crate::worktrees::{Isolation, Worktrees};
 
-/// The worktree of a new worker, if it gets one. A flag counts before the definition, which counts before the launcher.
+/// Returns the worktree of a new worker, if it gets one. Precedence: flag, definition, launcher,
+/// `defaults`.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if there is no folder for worktrees: neither `worktrees.dir` nor a home.
+/// `INVALID_ARGUMENT` without a folder for worktrees: neither `worktrees.dir` nor a home.
 pub fn of(
     chosen: Option<WorktreeChoice>,
     definition: Option<Isolation>,
@@ -31,10 +32,11 @@ pub fn of(
     wanted(chosen, config, env).map(Some)
 }
 
-/// The worktree of a worker in this sandbox: one that is isolated works in a copy, with the changes of its workspace.
+/// Returns the worktree of a worker in this sandbox. An isolated worker gets a copy that includes
+/// uncommitted changes of the workspace.
 ///
 /// # Errors
-/// As [`of`].
+/// Those of [`of`].
 pub fn isolated(
     wanted: Option<NewWorktree>,
     sandbox: Option<&SandboxSpec>,
@@ -49,10 +51,10 @@ pub fn isolated(
     self::wanted(Some(WorktreeChoice { with_changes: true, ..choice }), config, env).map(Some)
 }
 
-/// A new worktree, as the config makes them.
+/// Returns a new worktree with the settings of the config.
 ///
 /// # Errors
-/// As [`of`].
+/// Those of [`of`].
 pub fn wanted(chosen: Option<WorktreeChoice>, config: &Config, env: &Environment) -> Result<NewWorktree> {
     let Worktrees { setup, copy, .. } = &config.worktrees;
     Ok(NewWorktree {
@@ -62,10 +64,10 @@ pub fn wanted(chosen: Option<WorktreeChoice>, config: &Config, env: &Environment
     })
 }
 
-/// The folder of all worktrees.
+/// Returns the folder of all worktrees.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT`.
+/// `INVALID_ARGUMENT` without `worktrees.dir` and a home.
 pub fn root(worktrees: &Worktrees, env: &Environment) -> Result<PathBuf> {
     if let Some(dir) = &worktrees.dir {
         return Ok(paths::resolve(dir, env));

@@ -1,4 +1,4 @@
-//! Memories on disk: where they are, and what is refused there.
+//! Tests of memory folders: paths and refused files.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
@@ -24,7 +24,7 @@ impl World {
         Folder::of(scope, "tester", &self.base.join("ws"), &self.env).unwrap()
     }
 
-    /// A memory in the workspace that was made, and its path.
+    /// Creates a memory in the workspace and returns its path.
     fn made(&self) -> (Folder, PathBuf) {
         let folder = self.folder(Scope::Project);
         folder.make().unwrap();

@@ -1,17 +1,17 @@
-//! What an agent said of a call before and says otherwise now. All of it is judged, and the strictest answer counts. Pure.
+//! Contradicting descriptions of a call. All of them are judged, and the strictest verdict counts. Pure.
 
 use serde_json::{Value, json};
 
 use super::{Call, Command};
 use crate::policy::tool::Kind;
 
-/// A call that is told in more ways than these is not told clearly.
+/// Maximum number of earlier descriptions; with more, the call is ambiguous.
 const MAX_EARLIER: usize = 16;
 
-/// Longer texts are no arguments.
+/// Maximum length of a JSON text that is read as arguments, in bytes.
 const MAX_ARGUMENTS: usize = 64 * 1024;
 
-/// One thing that was said before.
+/// A field of an earlier description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Said {
     Kind(Kind),
@@ -22,12 +22,12 @@ pub(super) enum Said {
     },
     Agent(String),
     Folder(String),
-    /// Arguments that stand only in a text, which never widen.
+    /// Arguments from a content text; they can only make the verdict stricter.
     Arguments(Value),
 }
 
 impl Call {
-    /// Takes what an agent says of the call, after or before other things. What is said otherwise than before is kept.
+    /// Merges a further description of the call and keeps fields that differ from it.
     pub fn learn(&mut self, told: &serde_json::Value) {
         let before = self.clone();
         self.take(told);
@@ -44,7 +44,7 @@ impl Call {
             let said = |command| Said::Command { command, by_title: true };
             self.keep(before.command.map(said), self.command.clone().map(said));
         } else {
-            // A title is a command only for want of anything better.
+            // A real command replaces a title.
             self.earlier.retain(|said| !matches!(said, Said::Command { by_title: true, .. }));
             let said = |command| Said::Command { command, by_title: false };
             let grown = |old: &Command| self.command.as_ref().is_some_and(|new| grows(old, new));
@@ -65,7 +65,7 @@ impl Call {
         }
     }
 
-    /// The call as it is told now, and once more for each thing that was said otherwise before.
+    /// Returns the current description, and one variant per differing earlier field.
     pub(in crate::policy) fn readings(&self) -> Vec<Self> {
         let mut now = self.clone();
         let earlier = std::mem::take(&mut now.earlier);
@@ -88,7 +88,7 @@ impl Call {
                 readings.push(reading);
             }
         }
-        // Each command may have been meant for each folder.
+        // Each command may belong to each working folder.
         let at = |folder: &String, reading: &Self| Self { cwd: Some(folder.clone()), ..reading.clone() };
         let folders: Vec<&String> = folders.iter().filter_map(Said::folder).collect();
         let moved: Vec<Self> = folders
@@ -109,7 +109,7 @@ impl Said {
     }
 }
 
-/// The arguments of a call that is not over, which some agents (Kimi Code) tell only as the JSON of a text.
+/// Reads the arguments of an unfinished call that some agents (Kimi Code) send only as JSON in a text.
 fn arguments(told: &Value) -> Vec<Value> {
     if matches!(told["status"].as_str(), Some("completed" | "failed")) {
         return Vec::new();
@@ -122,7 +122,7 @@ fn arguments(told: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// Whether a line is the beginning of another one: agents tell of a command while their model writes it.
+/// Whether one line is a prefix of the other: agents stream a command while the model writes it.
 fn grows(old: &Command, new: &Command) -> bool {
     match (old, new) {
         (Command::Line(old), Command::Line(new)) => new.starts_with(old.as_str()),

@@ -1,6 +1,6 @@
-//! How agents name the tools of MCP servers, and whom a call of the server for tasks gives work to. Pure.
+//! How agents name MCP tools, and the target agent of a task server's tool call. Pure.
 //!
-//! Here such a tool is `mcp__SERVER__TOOL`, as some say it themselves: rules are written with that name.
+//! The normalized name is `mcp__SERVER__TOOL`; rules use it.
 
 use serde_json::{Map, Value};
 use subagent_protocol::api::TASK_SERVER;
@@ -8,11 +8,11 @@ use subagent_protocol::api::TASK_SERVER;
 use super::{AGENT_KEYS, text};
 use crate::policy::tool::{self, Kind};
 
-/// A longer text is no input of a tool that gives work to an agent.
+/// Maximum size of a task tool's input as text, in bytes.
 const MOST_INPUT_BYTES: usize = 1024 * 1024;
 
-/// The name of a tool of an MCP server; none if the call is of no such tool, as far as it tells. Some agents show a title
-/// that a model can choose, a command above all: that is none.
+/// Returns the normalized name of an MCP tool; `None` if the description shows no such tool. Titles that a
+/// model can choose, such as a command, do not count.
 pub(super) fn name(told: &Value, title: Option<&str>, kind: Option<Kind>) -> Option<String> {
     let title = title?;
     let named = |server: &str, tool: &str| {
@@ -20,7 +20,7 @@ pub(super) fn name(told: &Value, title: Option<&str>, kind: Option<Kind>) -> Opt
         name.chars().all(tool::is_name_char).then_some(name)
     };
     let input = &told["rawInput"];
-    // `mcp.echo.say`, with both names beside the arguments: as a command there would be neither.
+    // `mcp.echo.say`, with both names next to the arguments; a command has neither.
     if let (Some(server), Some(tool)) = (text(&input["server"]), text(&input["tool"]))
         && title.strip_prefix("mcp.") == Some(&format!("{server}.{tool}"))
     {
@@ -35,7 +35,7 @@ pub(super) fn name(told: &Value, title: Option<&str>, kind: Option<Kind>) -> Opt
     if kind != Some(Kind::Other) {
         return None;
     }
-    // `say (echo MCP Server)`, with an id that is made of both names.
+    // `say (echo MCP Server)`, with an id made of both names.
     if let Some((tool, rest)) = title.split_once(" (")
         && let Some(server) = rest.strip_suffix(" MCP Server)")
     {
@@ -43,17 +43,18 @@ pub(super) fn name(told: &Value, title: Option<&str>, kind: Option<Kind>) -> Opt
         let rest = id.strip_prefix("mcp_")?.strip_prefix(server)?.strip_prefix('_')?.strip_prefix(tool)?;
         return rest.starts_with('_').then(|| named(server, tool)).flatten();
     }
-    // `echo_say`: of which server it is cannot be told where both names may have lines themselves, but for known tools.
+    // `echo_say` is ambiguous if the names contain underscores, so only known tools of the task server are
+    // accepted.
     let tool = title.strip_prefix(TASK_SERVER)?.strip_prefix('_')?;
     tool::OF_TASK_SERVER.contains(&tool).then(|| named(TASK_SERVER, tool)).flatten()
 }
 
-/// Whether it is of a tool of the server for tasks.
+/// Whether the name is a tool of the task server.
 pub(super) fn is_of_task_server(name: Option<&str>) -> bool {
     name.and_then(tool::of_task_server).is_some()
 }
 
-/// The agents that a call of the server for tasks names; of one that is clear it is one at most.
+/// Returns the agents that a task server's call names; an unambiguous call names at most one.
 pub(super) fn agents(told: &Value) -> Vec<String> {
     let Some(input) = input(told) else { return Vec::new() };
     let config = &input["config"];
@@ -64,7 +65,8 @@ pub(super) fn agents(told: &Value) -> Vec<String> {
     found
 }
 
-/// What goes into the tool: as it is, beside the names of server and tool, or as the text of the question.
+/// Returns the tool's input: directly, next to the names of server and tool, or as the text of the
+/// permission request.
 fn input(told: &Value) -> Option<Value> {
     let is_full = |value: &&Value| value.as_object().is_some_and(|members| !members.is_empty());
     let raw = &told["rawInput"];
@@ -74,7 +76,7 @@ fn input(told: &Value) -> Option<Value> {
     if is_full(&raw) {
         return Some(raw.clone());
     }
-    // Later the text is what has come of it.
+    // After the end, the text is the result.
     if matches!(told["status"].as_str(), Some("completed" | "failed")) {
         return None;
     }

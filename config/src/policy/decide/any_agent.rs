@@ -1,15 +1,15 @@
-//! Whether any agent may be called at all: what the tools follow that look after tasks. Pure.
+//! Whether any agent may be called at all, for the tools that manage tasks. Pure.
 
 use super::{Answer, Node, Query};
 use crate::policy::{Action, Layer, LayerKind, Rule};
 
 impl Node {
-    /// Allows it if some agent may be called, be it that somebody is asked first; none if no rule says so of any agent and
-    /// some are not spoken of.
+    /// Allows it if at least one agent may be called, even after an approval. Returns `None` if no rule
+    /// allows one and no rule covers all agents.
     pub(super) fn any_agent(&self, query: &Query<'_>) -> Option<Answer> {
         let own = self.weakest(query, |kind| kind == LayerKind::Definition);
         match own {
-            // It is final.
+            // A denial of the definition is final.
             Some(denied) if denied.action == Action::Deny => Some(denied),
             _ => {
                 let user = self.weakest(query, |kind| kind != LayerKind::Config);
@@ -18,7 +18,7 @@ impl Node {
         }
     }
 
-    /// The weakest of the rules of these layers that a later one does not take back.
+    /// Returns the least strict rule of these layers that no later rule replaces.
     fn weakest(&self, query: &Query<'_>, which: impl Fn(LayerKind) -> bool) -> Option<Answer> {
         let layers = self.layers().iter().rev().filter(|layer| which(layer.kind));
         let rules = layers.flat_map(|layer| layer.rules.iter().rev().map(move |rule| (layer, rule)));

@@ -1,5 +1,5 @@
-//! What the rules say of a command: of each command in a line, of the files that the shell opens, and of what an argument
-//! may hold. Pure.
+//! Judges a command: each command of a line, the files that the shell opens, and commands inside of
+//! arguments. Pure.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,11 @@ use crate::policy::shell::{self, Line, Part, Text, behind_names};
 use crate::policy::tool::Kind;
 use crate::policy::{Node, glob};
 
-/// Characters of rules times characters of a line that are compared for one call. What needs more is asked.
+/// Limit on pattern length times line length for one call, both in bytes. Larger calls need an approval.
 const MAX_STEPS: usize = 50_000_000;
 
 impl Judge<'_> {
-    /// A command; a rule for the very tool that runs it is about all of it.
+    /// Judges a command. A rule that names its tool covers all of it.
     pub(super) fn execute(
         &self,
         command: &Command,
@@ -43,7 +43,7 @@ impl Judge<'_> {
         self.redirects(&line, moved, cwd, real, judged);
         judged.extend(self.suspicion(&line, name));
         if judged.len() == before && line.opaque.is_none() {
-            // Nothing in it needs a rule, so the rules say what becomes of the whole.
+            // No part needs a rule, so each command is judged separately.
             let itself =
                 |part: &Part| self.part(&Part { transparent: false, ..part.clone() }, name, elsewhere);
             judged.extend(line.parts.iter().filter_map(itself));
@@ -56,7 +56,8 @@ impl Judge<'_> {
         }
     }
 
-    /// A command of a line; none if only what it starts counts and no rule denies it itself.
+    /// Judges a command of a line. Returns `None` for a wrapper that no specific rule denies: only what it
+    /// starts counts.
     fn part(&self, part: &Part, name: Option<&str>, elsewhere: bool) -> Option<Judged> {
         let ask = |text: &Text| {
             let query = Query::of(Kind::Execute, name, Subject::Text(text));
@@ -64,7 +65,7 @@ impl Judge<'_> {
         };
         let shown = part.spellings.last().map(|text| text.shown.clone());
         let mut answer = strictest(part.spellings.iter().map(ask));
-        // Where what it starts begins cannot always be told, so what is restricted is restricted from every word on.
+        // The start of the inner command is not always known, so restrictions apply from every word on.
         let inner = part
             .by_name
             .iter()
@@ -74,7 +75,7 @@ impl Judge<'_> {
             let unsaid = answer.action == inner.action && answer.by.is_none();
             answer = if unsaid { inner } else { stricter(answer, inner) };
         }
-        // Of a command that starts nothing, what a rule asks that names it counts as well.
+        // A wrapper that starts nothing also follows a specific `ask`.
         let asked = || part.handed_on.is_empty() && answer.restricts_itself();
         if part.transparent && !answer.denies_itself() && !asked() {
             return None;
@@ -97,7 +98,7 @@ impl Judge<'_> {
         Some(answer.judged(Kind::Execute, shown))
     }
 
-    /// Whether a command changes the folder that the next ones run in.
+    /// Whether a command changes the working folder of the next ones.
     fn moves(&self, part: &Part, cwd: Option<&str>) -> bool {
         let stays = |folder: &str| {
             let here = paths::lexical(&self.policy.places.cwd.join(cwd.unwrap_or_default()));
@@ -114,7 +115,7 @@ impl Judge<'_> {
         cwd.is_some_and(|cwd| paths::lexical(&own.join(cwd)) != own)
     }
 
-    /// Whether holding all texts of a line against all rules would take longer than an answer is worth.
+    /// Whether matching all texts of a line against all rules exceeds the limit.
     fn is_too_much(&self, line: &Line) -> bool {
         let rules: usize = self.policy.rules().map(|rule| rule.pattern().len()).sum();
         let texts = line.parts.iter().flat_map(|part| part.spellings.iter().chain(&part.handed_on));
@@ -122,7 +123,7 @@ impl Judge<'_> {
         rules.saturating_mul(length) > MAX_STEPS
     }
 
-    /// Asks where an argument holds a command that a rule restricts: any program may start it.
+    /// Asks if an argument contains a restricted command, because any program may start it.
     fn suspicion(&self, line: &Line, name: Option<&str>) -> Option<Judged> {
         let restricting = |rule: &&Rule| {
             rule.action > Action::Allow && !rule.is_whole() && rule.is_about(Kind::Execute, name)
@@ -158,7 +159,7 @@ impl Judge<'_> {
         None
     }
 
-    /// What the shell itself opens: to write a file is to change it, to read one may be denied.
+    /// Judges redirects: writing is an edit, reading may be denied.
     fn redirects(
         &self,
         line: &Line,
@@ -175,7 +176,7 @@ impl Judge<'_> {
                 Some(path) => self.known_path(&about, &Places::from(cwd, path), real),
                 None => self.noted(&about, "which file the shell opens is known only when it runs"),
             };
-            // Reading from a file needs no rule.
+            // Reading a file needs no `allow`.
             if redirect.writes || (found.action > Action::Allow && found.by.is_some()) {
                 judged.push(found);
             }

@@ -1,12 +1,14 @@
-//! What was granted beforehand to a node that asks nobody. Pure.
+//! Pre-approved permissions of a node that cannot ask. Pure.
 //!
-//! It is no way around a rule: it stands in the place of a question alone, and nobody grants what he would be asked for himself.
+//! A grant replaces only an `ask`, never a `deny`. A node cannot grant what its parent would have to ask
+//! for.
 
 use super::{Answer, Fits, Node, Places, Query, names_protected};
 use crate::policy::{Action, Decider, LayerKind};
 
 impl Node {
-    /// What becomes of a question of this node, so far from the root; any other answer stays.
+    /// Turns an `ask` of this node into `allow` or `deny`; `depth` is its distance from the root. Other
+    /// answers are unchanged.
     pub(super) fn instead_of_asking(
         &self,
         places: &Places,
@@ -36,7 +38,7 @@ impl Node {
                 pattern: rule.pattern().to_owned(),
                 note: Some("it was approved beforehand"),
             },
-            // No rule denies it itself: what only starts other things is passed over.
+            // The pattern is general, so that wrapper commands ignore this denial.
             None => Answer {
                 action: Action::Deny,
                 pattern: "*".to_owned(),

@@ -1,14 +1,14 @@
-//! The tools that a definition lists: what is none of them is denied, and to be listed allows nothing. Pure.
+//! The tool list of a definition: unlisted tools are denied, but listing a tool does not allow it. Pure.
 
 use super::{Answer, Fits, Node, Places, Query, Rule, stricter};
 use crate::policy::{Action, Decider, Kind, LayerKind};
 
-/// The only tools of a node.
+/// The listed tools of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listed {
-    /// The file that lists them, if it is one.
+    /// Path of the file with the list.
     pub source: Option<String>,
-    /// The tools, as rules whose action says nothing.
+    /// The tools as rules; their action has no meaning.
     pub tools: Vec<Rule>,
 }
 
@@ -20,7 +20,7 @@ impl Listed {
 
     fn fits(&self, places: &Places, query: &Query<'_>) -> Fits {
         let fits = |tool: &Rule| match tool.names_tool(query.name) {
-            // To be listed allows nothing, so a task may be listed by the name of the tool.
+            // Listing does not allow, so the name of the tool suffices even for a task.
             true => Fits::Yes,
             false => tool.fits(places, query),
         };
@@ -29,7 +29,7 @@ impl Listed {
 }
 
 impl Node {
-    /// The answer of its rules, unless the tool is none of those that are in all of the lists.
+    /// Returns the answer of the rules, or a denial if one of the lists lacks the tool.
     pub(super) fn within_listed(
         &self,
         places: &Places,

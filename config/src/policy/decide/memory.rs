@@ -1,4 +1,4 @@
-//! The folder in which an agent keeps notes for its next run. Pure.
+//! Permissions in the folder of the agent's memory. Pure.
 
 use std::path::Path;
 
@@ -7,10 +7,11 @@ use crate::policy::paths::Spelling;
 use crate::policy::{Action, Decider, Kind, LayerKind};
 
 impl Node {
-    /// What becomes of the answer of its rules: it reads and writes files in the folder of its notes where no rule is about
-    /// them, or only its definition asks. Any other answer stays.
+    /// Allows reads and edits in the memory folder if no rule matches or only the definition asks. Other
+    /// answers are unchanged.
     ///
-    /// Each spelling of a path is judged by itself, so neither `..` nor a link leads out of the folder unseen.
+    /// Each spelling of a path is judged separately, so neither `..` nor a link leaves the folder
+    /// undetected.
     pub(super) fn in_memory(&self, query: &Query<'_>, answer: Option<Answer>) -> Option<Answer> {
         let asks = |answer: &Answer| {
             let by = answer.by.as_ref();
@@ -36,7 +37,7 @@ impl Node {
         })
     }
 
-    /// Whether what is done there is the reading or writing of a note.
+    /// Whether the action reads or writes a note.
     pub(super) fn keeps_notes(&self, kind: Kind, path: &Spelling) -> bool {
         let below = |folder: &Path| Path::new(&path.absolute).strip_prefix(folder).ok();
         let rest = self.memory.as_deref().and_then(below);

@@ -1,4 +1,4 @@
-//! A call that does not tell of which kind it is: it may be of any that its words allow. Pure.
+//! Calls of an undeclared kind: they may be of any kind that their description allows. Pure.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,16 @@ use crate::policy::Action;
 use crate::policy::call::Call;
 use crate::policy::tool::Kind;
 
-/// What is about files.
+/// The kinds that act on files.
 const OF_FILES: [Kind; 5] = [Kind::Read, Kind::Edit, Kind::Delete, Kind::Move, Kind::Search];
-/// What needs no file.
+/// The kinds that need no file.
 const OF_ELSE: [Kind; 2] = [Kind::Execute, Kind::Fetch];
 
 impl Judge<'_> {
-    /// The owner is asked where a kind that it may be is not allowed.
+    /// Asks if one of the possible kinds is not allowed.
     pub(super) fn undeclared(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Option<Judged> {
         let name = call.name.as_deref();
-        // A rule that says the very name of the tool knows what it does.
+        // A rule with the tool's name shows that the kind is known.
         if !call.is_undeclared() || self.policy.rules().any(|rule| rule.names_tool(name)) {
             return None;
         }

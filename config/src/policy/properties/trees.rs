@@ -1,8 +1,7 @@
-//! What holds for chains of nodes, from a root to a task five below it: no node gets an answer that is weaker than what one above
-//! it gets.
+//! Property tests over chains of up to six nodes: no node gets a looser answer than its ancestors.
 //!
-//! Each property is a function of what decides, so that it can be seen to fail: [`what_forgets_those_above_is_found_out`] runs
-//! them with deciders that take the last node alone, that let a later allow win, and that grant what was asked for.
+//! Each property takes the decider as a function. [`what_forgets_those_above_is_found_out`] proves with
+//! faulty deciders that the properties can fail.
 
 use std::fmt::Debug;
 
@@ -10,7 +9,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRng, TestRunner};
 
 use super::*;
 
-/// What decides about a call.
+/// A function that judges a call.
 type Decide = fn(&Policy, &Call) -> Verdict;
 
 const RULES: &[&str] = &[
@@ -119,8 +118,7 @@ fn any_call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// What is said of each thing that a call does, the strictest where it does it twice; only what somebody said, and not what
-/// becomes of that of which nobody says anything.
+/// Returns the strictest action for each part of the call, without defaults for parts that no rule matches.
 fn said(verdict: &Verdict) -> Vec<((Kind, Option<String>), Action)> {
     let guards = |part: &Judged| part.note.as_deref().is_some_and(|note| note.starts_with("files that say"));
     let denies = |part: &Judged| part.action == Action::Deny && part.kind != Kind::Task;
@@ -184,7 +182,7 @@ fn another_never_loosens(
     Ok(())
 }
 
-/// What each says alone, and of that the strictest.
+/// The verdict equals the strictest verdict of the single nodes.
 fn it_is_the_strictest_of_all(chain: &[Node], call: &Call, decide: Decide) -> Result<(), TestCaseError> {
     let alone: Vec<_> = chain.iter().map(|node| said(&of(vec![node.clone()]).decide(call, &real))).collect();
     let verdict = decide(&of(chain.to_vec()), call);
@@ -222,7 +220,7 @@ fn decides(policy: &Policy, call: &Call) -> Verdict {
 
 fn decides_of_client(policy: &Policy, call: &Call) -> Verdict {
     let mut verdict = policy.decide_of_client(call, &real);
-    // Here they are guarded also where nobody says anything.
+    // The client guards these files without a rule, too.
     verdict.judged.iter_mut().filter(|part| part.by.is_none()).for_each(|part| part.note = None);
     verdict
 }
@@ -230,21 +228,21 @@ fn decides_of_client(policy: &Policy, call: &Call) -> Verdict {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// M2, and M3 of what was approved beforehand.
+    /// M2, and M3 for grants.
     #[test]
     fn no_node_gets_a_weaker_answer_than_one_above_it(chain in a_chain(true), call in any_call()) {
         none_is_weaker_than_one_above(&chain, &call, decides)?;
         none_is_weaker_than_one_above(&chain, &call, decides_of_client)?;
     }
 
-    /// M2.
+    /// M2: an additional node loosens nothing.
     #[test]
     fn another_node_loosens_nothing(chain in a_chain(false), at in 0..6_usize, added in a_node(false), call in any_call()) {
         another_never_loosens(&chain, at, &added, &call, decides)?;
         another_never_loosens(&chain, at, &added, &call, decides_of_client)?;
     }
 
-    /// M2: so who says nothing changes nothing, and the chain has no order.
+    /// M2: a node without a matching rule has no effect, and the order of nodes does not matter.
     #[test]
     fn the_answer_is_the_strictest_of_those_that_answer(chain in a_chain(false), call in any_call()) {
         it_is_the_strictest_of_all(&chain, &call, decides)?;
@@ -256,7 +254,7 @@ proptest! {
     #[test]
     fn who_has_no_rule_for_it_changes_nothing(chain in a_chain(true), at in 0..6_usize, silent in a_node(false), call in any_call()) {
         let speaks = !said(&of(vec![silent.clone()]).decide(&call, &real)).is_empty();
-        // What was approved for a manager's task is the owner's; for one below another it is that one's.
+        // The owner grants for a manager's task; a parent grants for its child.
         if speaks || (chain[0].never_asks() && at == 0) {
             return Ok(());
         }
@@ -266,13 +264,13 @@ proptest! {
         prop_assert_eq!(grouped(before.judged.iter()), grouped(after.judged.iter()));
     }
 
-    /// M3.
+    /// M3: a node cannot grant what it does not have.
     #[test]
     fn nobody_grants_beforehand_what_he_is_not_allowed(chain in a_chain(true), call in any_call()) {
         nobody_grants_what_he_has_not(&chain, &call, decides)?;
     }
 
-    /// M4: a task is called only where a rule for tasks says so.
+    /// M4: only a rule for tasks allows a task.
     #[test]
     fn tasks_are_denied_unless_a_rule_names_tasks(chain in a_chain(true), call in any_call()) {
         let says_task = |rule: &Rule| ["task", "Task", "*"].iter().any(|word| rule.text().starts_with(word) && rule.text() != "*");
@@ -285,7 +283,7 @@ proptest! {
     }
 }
 
-/// Runs a property with something wrong, and says whether that was found out.
+/// Runs a property with a faulty decider and returns whether it fails.
 fn is_found_out<S: Strategy>(cases: &S, holds: impl Fn(S::Value) -> Result<(), TestCaseError>) -> bool
 where
     S::Value: Debug,
@@ -316,7 +314,7 @@ fn what_forgets_those_above_is_found_out() {
         another_never_loosens(&chain, 9, &added, &call, last_alone)
     };
     assert!(is_found_out(&(a_chain(false), a_node(false), any_call()), loosens));
-    // Whatever was approved is allowed, whoever is above.
+    // A faulty decider: all grants apply, and ancestors are ignored.
     let grants_all: Decide = |policy, call| {
         let last = policy.chain.last().cloned().into_iter().collect();
         let granted = of(last).decide(call, &real);

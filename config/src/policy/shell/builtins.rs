@@ -1,6 +1,6 @@
-//! Commands of the shell itself that carry out text, or change what later words mean. Pure.
+//! Shell builtins that execute text or change the meaning of later words. Pure.
 //!
-//! The index of an array is an expression, and an expression can start commands.
+//! An array index is an expression, and an expression can start commands.
 
 mod conditions;
 mod printf;
@@ -8,7 +8,7 @@ mod printf;
 use super::text::Text;
 use super::{numbers, variables};
 
-/// They define names, read settings, or carry out text in a way that this module does not take apart.
+/// Builtins that define names, read settings, or execute text in a way that this module does not parse.
 const NOT_READ: &[&str] = &[
     "-",
     "always",
@@ -61,7 +61,8 @@ const NOT_READ: &[&str] = &[
     "zstyle",
     "ztcp",
 ];
-/// Commands that set variables, and their options that neither run a command nor make a value an expression.
+/// Builtins that set variables, with their safe options: these neither run a command nor evaluate the
+/// value.
 const SETS_VARIABLES: &[(&str, &str)] = &[
     ("declare", "fgprx"),
     ("export", "fnp"),
@@ -74,19 +75,19 @@ const SETS_VARIABLES: &[(&str, &str)] = &[
     ("typeset", "fgprx"),
     ("unset", "fv"),
 ];
-/// Those of them that give a variable a value which only the running shell knows.
+/// Builtins that assign a value known only at run time.
 const READS_VALUES: &[&str] = &["getopts", "mapfile", "read", "readarray"];
-/// Options of `read` behind which a number stands.
+/// Options of `read` that take a number.
 const NUMBER_OPTIONS_OF_READ: &[char] = &['n', 'N', 't', 'u'];
-/// Commands whose arguments are numbers.
+/// Builtins whose arguments are numbers.
 const TAKES_NUMBERS: &[&str] = &["break", "bye", "continue", "exit", "logout", "return", "shift"];
-/// Commands of the shell that start nothing.
+/// Builtins that start nothing.
 const WITHOUT_RULE: &[&str] = &["break", "continue", "exit", "return", "shift", "wait"];
-/// Settings that do not change which commands a line has.
+/// Settings that do not change which commands a line contains.
 pub(super) const HARMLESS_SETTINGS: &[&str] =
     &["errexit", "errtrace", "nounset", "pipefail", "verbose", "xtrace"];
 
-/// Why a command with these words may carry out text; `None` if it does not.
+/// Returns why a command with these words may execute text; `None` if it does not.
 pub(super) fn carries_out(name: &str, words: &[Text]) -> Option<String> {
     let carries = match name {
         "set" => !sets_plainly(words),
@@ -94,9 +95,9 @@ pub(super) fn carries_out(name: &str, words: &[Text]) -> Option<String> {
         "[" | "[[" | "test" => conditions::is_risky(name, words),
         "wait" => !words.iter().all(|word| numbers::is_plain(word) || is_job(word)),
         "." | "source" => words.first().is_none_or(|file| !is_script(file)),
-        // What `trap` runs stands in an argument; to take it back runs nothing.
+        // `trap` runs its argument; `trap -` only resets.
         "trap" => words.first().is_none_or(|first| first.known() != Some("-")),
-        // They run earlier commands again.
+        // They repeat earlier commands.
         "fc" | "r" => true,
         name if TAKES_NUMBERS.contains(&name) => !words.iter().all(numbers::is_plain),
         name if NOT_READ.contains(&name) => !words.is_empty(),
@@ -107,20 +108,20 @@ pub(super) fn carries_out(name: &str, words: &[Text]) -> Option<String> {
     carries.then(|| format!("`{name}` may carry out what it is given"))
 }
 
-/// Whether a command is one of the shell itself that starts nothing and changes nothing but where the line goes on.
+/// Whether a builtin starts nothing and only affects control flow.
 pub(super) fn needs_no_rule(words: &[Text]) -> bool {
     let name = words.first().and_then(Text::known).unwrap_or_default();
     let plain = || words[1..].iter().all(|word| numbers::is_plain(word) || is_job(word));
     matches!(name, ":" | "true" | "false") || (WITHOUT_RULE.contains(&name) && plain())
 }
 
-/// Whether this is a file that a shell can read as its script, and not its input.
+/// Whether a shell reads this file as a script, not as input.
 pub(super) fn is_script(file: &Text) -> bool {
     let other = |file: &str| ["-", "/dev/", "/proc/"].iter().any(|start| file.starts_with(start));
     !file.is_unknown() && !file.shown.is_empty() && !other(&file.shown)
 }
 
-/// Whether these words of `set` are harmless options only.
+/// Whether these words of `set` are safe options only.
 fn sets_plainly(words: &[Text]) -> bool {
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
@@ -137,12 +138,12 @@ fn sets_plainly(words: &[Text]) -> bool {
     !words.is_empty()
 }
 
-/// Whether `%1` and the like is written there, which is a job.
+/// Whether the word is a job such as `%1`.
 fn is_job(word: &Text) -> bool {
     word.known().and_then(|word| word.strip_prefix('%')).is_some_and(numbers::is_decimal)
 }
 
-/// Whether these words are harmless options and names of variables that nothing acts by, with plain values.
+/// Whether the words are safe options, ordinary variable names and plain values.
 fn sets_names(command: &str, options: &str, words: &[Text]) -> bool {
     let mut number = false;
     words.iter().all(|word| {

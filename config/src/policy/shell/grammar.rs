@@ -1,7 +1,7 @@
-//! The part of the shell's language that dash, bash and zsh read alike. Pure.
+//! The subset of the shell language that dash, bash and zsh parse alike. Pure.
 //!
-//! Only a line of this grammar can be allowed. `docs/policy.md` describes it; a differential test runs generated lines
-//! through the three shells. Where the shells differ, reading ends with the reason.
+//! Only a line of this grammar can be allowed; `docs/policy.md` describes it. A differential test runs
+//! generated lines in the three shells. Where the shells differ, parsing must end with the reason.
 
 mod here;
 mod word;
@@ -10,38 +10,38 @@ use super::text::Text;
 use here::HereDocument;
 use word::{HISTORY, Word, expands_history};
 
-/// Nesting of compound commands and substitutions.
+/// Maximum nesting of compound commands and substitutions.
 const MAX_DEPTH: usize = 12;
 
-/// A simple command.
+/// A simple command with its redirects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) assignments: Vec<Text>,
     pub(super) words: Vec<Text>,
-    /// Whether a comment stands behind it, which an interactive zsh may read as further words.
+    /// Whether a comment follows. An interactive zsh may read it as further words.
     pub(super) has_comment: bool,
-    /// Whether a redirect is about its standard input.
+    /// Whether a redirect changes its standard input.
     pub(super) moves_input: bool,
-    /// Operators and targets.
+    /// Operators with their targets.
     pub(super) redirects: Vec<(&'static str, Text)>,
 }
 
-/// Everything that a line holds, in no particular order.
+/// The content of a line; the order is undefined.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Script {
     pub(super) commands: Vec<Command>,
-    /// The bodies of here-documents and what `<<<` passes.
+    /// Bodies of here-documents, and the texts behind `<<<`.
     pub(super) inputs: Vec<String>,
     /// Variables that loops set.
     pub(super) variables: Vec<String>,
-    /// Whether a command in it reads from a pipe, a file or a text of the line.
+    /// Whether a command reads from a pipe, a file or a text of the line.
     pub(super) fed: bool,
 }
 
-/// Reads a line.
+/// Parses a line.
 ///
 /// # Errors
-/// Why a shell may read it otherwise.
+/// The reason why a shell may parse it differently.
 pub(super) fn read(text: &str) -> Result<Script, String> {
     if ["/dev/tcp", "/dev/udp"].iter().any(|folder| text.contains(folder)) {
         return Err("bash opens a connection for such a file".to_owned());
@@ -77,12 +77,12 @@ fn read_at(text: &str, depth: usize) -> Result<Script, String> {
     }
 }
 
-/// Whether a word belongs to `time` itself.
+/// Whether a word belongs to `time`.
 fn is_of_time(word: &Text) -> bool {
     word.shown == "time" || word.shown.starts_with('-')
 }
 
-/// Control characters and blanks that are none for every shell.
+/// Control characters, and blanks that only some shells recognize.
 fn is_odd(char: char) -> bool {
     let line = matches!(char, ' ' | '\t' | '\n');
     !line && (char.is_control() || char.is_whitespace())
@@ -96,37 +96,37 @@ enum Token {
     End,
 }
 
-/// Where a list ends.
+/// The end of a list.
 enum End {
     Input,
     Parenthesis,
-    /// At one of these reserved words.
+    /// One of these reserved words.
     Words(&'static [&'static str]),
 }
 
-/// Operators, longer ones before those that they begin with.
+/// Operators; longer ones precede their prefixes.
 const OPERATORS: &[&str] =
     &["<<<", "<<-", "&>>", "&>", "&&", "||", ">>", ">&", "<<", "<&", ";", "&", "|", "(", ")", "<", ">"];
-/// Operators that one of the shells lacks or reads otherwise.
+/// Operators that a shell lacks or parses differently.
 const DIALECT: &[&str] = &[
     "&>!", "&>>!", ">|", "|&", "<>", ";;", ";&", ";|", "&|", "&!", "((", "<(", ">(", ">!", ">>!", ">>|",
     "<<<<",
 ];
-/// Reserved words that begin a compound command of this grammar.
+/// Reserved words that start a supported compound command.
 const COMPOUND: &[&str] = &["(", "{", "for", "if", "until", "while"];
 
 struct Reader<'a> {
     text: &'a str,
-    /// The byte that is read next.
+    /// Offset of the next byte.
     at: usize,
     peeked: Option<Token>,
     /// Here-documents whose bodies begin on the next line.
     waiting: Vec<HereDocument>,
-    /// Whether a comment was read last.
+    /// Whether the last token was a comment.
     comment: bool,
-    /// The number in front of the operator that was read last.
+    /// The file descriptor before the last operator.
     descriptor: Option<char>,
-    /// Double quotes around what is read, also around a substitution.
+    /// Number of double quotes around the position, including those around a substitution.
     double_quotes: usize,
     depth: usize,
     script: Script,
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         Some(char)
     }
 
-    /// Takes this text if it stands next.
+    /// Consumes this text if it comes next.
     fn takes(&mut self, text: &str) -> bool {
         let found = self.rest().starts_with(text);
         self.at += if found { text.len() } else { 0 };
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
                 self.here_documents()?;
                 Ok(Token::Newline)
             }
-            // The number of a descriptor.
+            // The number is a file descriptor.
             Some('0'..='9') if self.rest()[1..].starts_with(['<', '>']) => {
                 self.descriptor = self.take();
                 self.operator().map(Token::Operator)
@@ -197,12 +197,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a line end that is escaped, between words only: inside of one it joins what stands around it.
+    /// Consumes an escaped line end between words. Inside of a word it would join both parts.
     fn continues(&mut self) -> bool {
         self.text[..self.at].ends_with([' ', '\t']) && self.takes("\\\n")
     }
 
-    /// An interactive zsh reads a comment as words, so it must not hold anything but plain ones.
+    /// An interactive zsh parses a comment as words, so it must contain only plain words.
     fn comment(&mut self) -> Result<(), String> {
         while let Some(char) = self.char().filter(|char| *char != '\n') {
             if !char.is_alphanumeric() && !" \t_-./:,+@%=#!?*^".contains(char) {
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Commands up to the end, which stays unread.
+    /// Parses commands up to the end, which is not consumed.
     fn list(&mut self, end: &End) -> Result<(), String> {
         loop {
             while *self.peek()? == Token::Newline {
@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// What stands behind the reserved word of a compound command.
+    /// Parses the rest of a compound command.
     fn compound(&mut self, reserved: &str) -> Result<(), String> {
         match reserved {
             "(" => {
@@ -343,7 +343,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Commands up to one of these reserved words, which is taken and returned.
+    /// Parses commands up to one of these reserved words, and consumes and returns it.
     fn until(&mut self, ends: &'static [&'static str]) -> Result<&'static str, String> {
         self.list(&End::Words(ends))?;
         match self.next()? {
@@ -352,7 +352,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The variable and the words of a `for` up to its `do`.
+    /// Parses the variable and the words of a `for` up to `do`.
     fn for_words(&mut self) -> Result<(), String> {
         match (self.next()?, self.next()?) {
             (Token::Word(name), Token::Word(word)) if name.is_name() && word.is("in") => {
@@ -391,7 +391,7 @@ impl<'a> Reader<'a> {
                     }
                     match command.words.first() {
                         None => self.check_program(&word)?,
-                        // bash and zsh go on with what begins a command.
+                        // bash and zsh then expect the start of a command.
                         Some(first) if first.shown == "time" && command.words[1..].iter().all(is_of_time) => {
                             if !is_of_time(&word.text) {
                                 self.check_program(&word)?;
@@ -426,8 +426,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The target of `&>`. dash runs what stands in front in the background and opens the file by itself, so the command must
-    /// end there.
+    /// Parses the target of `&>`. dash runs the text before it in the background and opens the file itself,
+    /// so the command must end there.
     fn both_outputs(&mut self, operator: &str) -> Result<Text, String> {
         let Token::Word(word) = self.next()? else { return self.error("a redirect has no target") };
         let ends = matches!(
@@ -435,7 +435,7 @@ impl<'a> Reader<'a> {
             Token::End | Token::Newline | Token::Operator(";" | "&" | "&&" | "|" | "||" | ")")
         );
         let target = word.text.shown.as_str();
-        // zsh reads a descriptor there.
+        // zsh accepts a file descriptor there.
         let is_file =
             target.starts_with(|char: char| char.is_alphabetic() || "/._".contains(char)) && target != "p";
         if !ends || !is_file {
@@ -463,7 +463,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The target behind an operator; `None` where no file is opened.
+    /// Parses the target of an operator; `None` if it opens no file.
     fn redirect(&mut self, operator: &'static str) -> Result<Option<(&'static str, Text)>, String> {
         self.script.fed |= operator.starts_with('<');
         if operator.starts_with("<<") && operator != "<<<" {

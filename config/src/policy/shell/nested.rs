@@ -1,19 +1,19 @@
-//! Command lines and programs that stand in the arguments of another program, whichever it is. Pure.
+//! Command lines and programs in the arguments of any program. Pure.
 //!
-//! What is found here is no command that rules must allow: the program may do something else with it. It is a reason to
-//! ask where a rule restricts commands.
+//! The program may use such an argument for another purpose, so no rule has to allow it. It needs an
+//! approval if a rule restricts commands.
 
 use super::starts::{self, TAKE_LINES};
 use super::text::Text;
 use super::walk::{FIND_STARTS, SHELLS, TRANSPARENT, WRAPPERS, reads_file, shell_script};
 use super::{Line, numbers, read};
 
-/// Shells whose language is another one.
+/// Shells with another language.
 const OTHER_SHELLS: &[&str] = &["csh", "fish", "tcsh"];
-/// Programs that start nothing, so that the name of a shell behind them is a text.
+/// Programs that start nothing. The name of a shell in their arguments is a text.
 const STARTS_NOTHING: &[&str] =
     &["cat", "command", "echo", "egrep", "fgrep", "grep", "head", "ls", "printf", "type", "wc", "which"];
-/// Programs that start a shell if they are given no program, and how many words they take besides.
+/// Programs that start a shell if no program is given, with their number of other operands.
 const BECOME_SHELLS: &[(&str, usize)] = &[
     ("at", usize::MAX),
     ("batch", usize::MAX),
@@ -26,12 +26,12 @@ const BECOME_SHELLS: &[(&str, usize)] = &[
     ("su", 1),
     ("unshare", 0),
 ];
-/// Those that do so for an option alone.
+/// Programs that start a shell because of an option.
 const BECOME_SHELLS_BY_OPTION: &[&str] = &["doas", "runuser", "sudo"];
-/// Options of a cluster behind which a line may begin.
+/// Maximum number of options in a cluster before an attached line.
 const MAX_CLUSTER: usize = 8;
 
-/// Looks for what a command hands on to shells.
+/// Searches a command for lines that it passes to shells.
 pub(super) fn look(words: &[Text], depth: usize, line: &mut Line) {
     let Some(first) = words.first().map(name_of) else { return };
     if STARTS_NOTHING.contains(&first) {
@@ -66,12 +66,12 @@ pub(super) fn look(words: &[Text], depth: usize, line: &mut Line) {
     }
 }
 
-/// The name of a program without its path.
+/// Returns the name of a program without its path.
 fn name_of(word: &Text) -> &str {
     word.shown.rsplit('/').next().unwrap_or_default()
 }
 
-/// Whether a program is given none to start, so that it starts a shell.
+/// Whether a program has no program argument and starts a shell.
 fn becomes_shell(words: &[Text]) -> bool {
     let name = name_of(&words[0]);
     let operands =
@@ -85,7 +85,7 @@ fn becomes_shell(words: &[Text]) -> bool {
         || (BECOME_SHELLS_BY_OPTION.contains(&name) && operands <= 1 && words[1..].iter().any(asks))
 }
 
-/// A shell that another program may start.
+/// Parses a shell that another program may start.
 fn shell(words: &[Text], takes_lines: bool, depth: usize, line: &mut Line) {
     match shell_script(words) {
         Some(script) => nested(&script, depth, line),
@@ -96,13 +96,13 @@ fn shell(words: &[Text], takes_lines: bool, depth: usize, line: &mut Line) {
     }
 }
 
-/// An argument of a program that gives its arguments to a shell.
+/// Parses an argument of a program that passes its arguments to a shell.
 fn argument(word: &Text, depth: usize, line: &mut Line) {
     let is_plain = |char: char| char.is_alphanumeric() || "_-./:,+@%=".contains(char);
     let Some(text) = word.known().filter(|text| !text.chars().all(is_plain)) else { return };
     match text.strip_prefix('-') {
         None => nested(word, depth, line),
-        // The line may follow the letters of options at once.
+        // The line may follow the option letters directly.
         Some(cluster) => {
             let letters = cluster.chars().take(MAX_CLUSTER).take_while(char::is_ascii_alphabetic).count();
             let starts = (1..=letters).filter_map(|at| cluster.get(at..));
@@ -111,9 +111,9 @@ fn argument(word: &Text, depth: usize, line: &mut Line) {
     }
 }
 
-/// A line for a shell: one that is not understood may start anything.
+/// Parses a line for a shell. An unparsable line may start anything.
 fn nested(script: &Text, depth: usize, line: &mut Line) {
-    // Nothing more can come of it, and many lines take long.
+    // The verdict cannot get stricter, and many lines are slow.
     if line.opaque.is_some() || line.doubt.is_some() {
         return;
     }
@@ -132,7 +132,7 @@ fn nested(script: &Text, depth: usize, line: &mut Line) {
     }
 }
 
-/// `xargs` and `parallel` add what they read: that must not be the program.
+/// `xargs` and `parallel` append their input, which must not become the program.
 fn appends(words: &[Text], line: &mut Line) {
     let name = name_of(&words[0]);
     let mut at = 1 + options(&words[1..]);
@@ -183,7 +183,7 @@ fn appends(words: &[Text], line: &mut Line) {
     }
 }
 
-/// How many of these words are options of `xargs` and their values.
+/// Returns the number of words that are options of `xargs` and their values.
 fn options(words: &[Text]) -> usize {
     let mut at = 0;
     while let Some(word) = words.get(at).filter(|word| word.shown.starts_with('-')) {

@@ -1,15 +1,15 @@
-//! Numbers. Pure.
+//! Detects numeric words. Pure.
 //!
-//! Where zsh or bash expects a number, it evaluates an expression: a bare name is a variable whose value is evaluated
-//! again, and the index of an array there can run a command. So such a place takes nothing but numbers.
+//! zsh and bash evaluate numeric operands as expressions: a bare name is a variable whose value is
+//! evaluated again, and an array index can run a command. So only literal numbers are accepted there.
 
 use super::text::Text;
 
-/// Parameters that are numbers in every shell.
+/// Parameters that are always numbers.
 pub(super) const PARAMETERS: &[&str] = &["$?", "$#", "$!", "$$"];
 
-/// Returns whether every shell reads the word as a number: decimal digits with a sign or a fraction, or a parameter that
-/// is always one.
+/// Returns whether every shell reads the word as a number: decimal digits with a sign or a fraction, or a
+/// parameter that is always a number.
 pub(super) fn is_plain(word: &Text) -> bool {
     match word.known() {
         Some(text) => is_decimal(text),

@@ -1,14 +1,14 @@
-//! Where the program stands that another program starts. Pure.
+//! Finds the program that another program starts. Pure.
 //!
-//! Only what is known of an option counts: a word behind an unknown one may be its value.
+//! Only known options are interpreted; the word after an unknown option may be its value.
 
 use super::text::Text;
 
-/// Where the program begins that `name` starts, and whether that is sure. With an assignment before it, it is not sure what
-/// it does.
+/// Returns the index of the program that `name` starts, and whether it is certain. It is uncertain after an
+/// assignment.
 pub(super) fn program(name: &str, words: &[Text]) -> (usize, bool) {
     let (mut at, mut sure) = (1, true);
-    // `timeout` has a time before the program.
+    // `timeout` takes a duration before the program.
     let mut time = name == "timeout";
     while let Some(word) = words.get(at) {
         let text = word.shown.as_str();
@@ -21,7 +21,7 @@ pub(super) fn program(name: &str, words: &[Text]) -> (usize, bool) {
                 }
                 Kind::Unknown => {
                     sure = false;
-                    // More likely its value than a program.
+                    // A number is more likely the option's value than a program.
                     if words.get(at + 1).is_some_and(|word| is_number(&word.shown)) {
                         at += 1;
                     }
@@ -39,7 +39,7 @@ pub(super) fn program(name: &str, words: &[Text]) -> (usize, bool) {
     (at, sure)
 }
 
-/// Whether this is `exec` without a program, which only changes what the shell reads and writes.
+/// Whether this is `exec` without a program, which only applies redirects.
 pub(super) fn is_bare_exec(words: &[Text]) -> bool {
     let in_front = |word: &Text| {
         word.shown.starts_with('-') || matches!(word.shown.as_str(), "builtin" | "command" | "time")
@@ -49,11 +49,11 @@ pub(super) fn is_bare_exec(words: &[Text]) -> bool {
         && program("exec", &words[at..]).0 >= words.len() - at
 }
 
-/// Programs that give all their arguments to a shell, here or elsewhere.
+/// Programs that pass all their arguments to a local or remote shell.
 pub(super) const TAKE_LINES: &[&str] =
     &["busybox", "flock", "parallel", "script", "ssh", "su", "toybox", "watch"];
 
-/// Whether a word that decides which program is started is known only when the line runs.
+/// Whether a word that selects the started program is known only at run time.
 pub(super) fn is_open(name: &str, words: &[Text]) -> bool {
     if TAKE_LINES.contains(&name) {
         return words.iter().any(Text::is_open);
@@ -98,7 +98,7 @@ fn option(name: &str, text: &str) -> Kind {
     }
 }
 
-/// Whether an option of `env` is about a text of several words.
+/// Whether an option of `env` splits a text into words.
 pub(super) fn splits(text: &str) -> bool {
     text.starts_with("--s") || (text.starts_with('-') && !text.starts_with("--") && text.contains('S'))
 }
@@ -109,7 +109,7 @@ fn is_assignment(text: &str) -> bool {
     })
 }
 
-/// A number or a time.
+/// Whether a text is a number or a duration.
 fn is_number(text: &str) -> bool {
     let number = text.trim_end_matches(['s', 'm', 'h', 'd']);
     !number.is_empty() && number.chars().all(|char| char.is_ascii_digit() || char == '.')

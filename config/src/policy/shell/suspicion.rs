@@ -1,20 +1,19 @@
-//! Where a denied command may hide: in an argument, a quoted text, a here-document. Pure.
+//! Searches arguments, quoted texts and here-documents for denied commands. Pure.
 //!
-//! Programs that start others get them from their arguments. No list of such programs is complete, so every place counts
-//! at which the name of a denied command stands.
+//! Many programs start others from their arguments, and no list of them is complete. So every occurrence of
+//! a denied command's name counts.
 
-/// Places of one line that are judged. A line with more of them is asked.
+/// Maximum number of occurrences per line; more need an approval.
 pub(in super::super) const MAX_PLACES: usize = 64;
 
-/// Starts of one word behind its options that are looked at. A longer one is asked.
+/// Maximum number of offsets per word where a name may begin; more need an approval.
 const MAX_STARTS: usize = 256;
-/// Lists in braces of one word, and bytes of what they become. A line with more is asked.
+/// Maximum number of brace lists per word and size of their expansion in bytes; more need an approval.
 const MAX_LISTS: usize = 8;
 const MAX_EXPANDED: usize = 64 * 1024;
 
-/// What stands behind the places at which one of these names begins: up to the end of the text, up to the end of the
-/// command there, and the same with blanks for what separates words in lists of other languages. `None` if there are too
-/// many.
+/// Returns the texts after each occurrence of these names: up to the end of the text, up to the end of the
+/// command, and with blanks for the list separators of other languages. `None` if there are too many.
 pub(in super::super) fn behind_names(text: &str, is_name: impl Fn(&str) -> bool) -> Option<Vec<String>> {
     let mut found = Vec::new();
     let mut places = 0;
@@ -47,7 +46,8 @@ fn is_of_a_name(char: char) -> bool {
     char.is_alphanumeric() || "_-.+".contains(char)
 }
 
-/// Where a name may begin in a word: at its start, and behind the letters of short options. `None` if it is too long.
+/// Returns the offsets where a name may begin in a word: its start, and after short options. `None` if
+/// there are too many.
 fn starts(word: &str) -> Option<Vec<usize>> {
     if word.is_empty() {
         return Some(Vec::new());
@@ -59,7 +59,8 @@ fn starts(word: &str) -> Option<Vec<usize>> {
     (starts.len() <= MAX_STARTS).then_some(starts)
 }
 
-/// A text as programs may read it: without its quotes, and with a blank for each of them. `None` if that is too much.
+/// Returns the readings of a text: without quotes, and with a blank for each quote. `None` if they are too
+/// long.
 fn readings(text: &str) -> Option<Vec<String>> {
     let text = with_braces(&with_defaults(text))?;
     let mut found = vec![plain(&text, None)];
@@ -70,7 +71,7 @@ fn readings(text: &str) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// The text without quotes, or with something in their place, and with one space for blanks.
+/// Removes or replaces quotes and collapses blanks.
 fn plain(text: &str, for_quotes: Option<char>) -> String {
     let mut plain = String::with_capacity(text.len());
     let chars = text.chars().filter_map(|char| match char {
@@ -88,13 +89,13 @@ fn plain(text: &str, for_quotes: Option<char>) -> String {
     plain
 }
 
-/// The words of a list, with one space between them: `rm, -rf]` is `rm -rf`.
+/// Joins the words of a list with spaces: `rm, -rf]` becomes `rm -rf`.
 fn spread(text: &str) -> String {
     let parts = text.split(|char: char| char.is_whitespace() || ",[]{}:<>$(=\"'".contains(char));
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The text with the default of each expansion in its place, and with blanks for `$IFS`.
+/// Replaces each expansion by its default value, and `$IFS` by blanks.
 fn with_defaults(text: &str) -> String {
     let text = text.replace("${IFS}", " ").replace("$IFS", " ");
     let mut parts = text.split("${");
@@ -110,7 +111,7 @@ fn with_defaults(text: &str) -> String {
     found
 }
 
-/// The text, and behind it what its lists in braces become: `b{a,x}d` is `bad bxd`. `None` if that is too much.
+/// Appends the expansions of brace lists: `b{a,x}d` gives `bad bxd`. `None` if they are too long.
 fn with_braces(text: &str) -> Option<String> {
     let mut all = text.to_owned();
     let mut last = text.to_owned();

@@ -1,10 +1,10 @@
-//! What is found in command lines.
+//! Tests of the commands found in lines.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The commands of a line, each in its last spelling, and whether there may be more.
+/// Returns the last spelling of each command, and whether there may be more commands.
 fn commands(text: &str) -> (Vec<String>, bool) {
     let line = split(text);
     let shown = |part: &Part| part.spellings.last().map(|text| text.shown.clone()).unwrap_or_default();
@@ -53,7 +53,7 @@ fn every_command_of_a_line_is_found() {
     }
 }
 
-/// What is denied is found there as well, but nothing is allowed.
+/// Denied commands are found, but nothing is allowed.
 #[test]
 fn commands_of_one_dialect_are_found_and_never_allowed() {
     let table: &[(&str, &[&str])] = &[
@@ -103,7 +103,7 @@ fn what_is_not_understood_is_said() {
     assert!(commands(&format!("{}a{}", "( ".repeat(100), ")".repeat(100))).1);
 }
 
-/// What programs are handed is looked at from many places: that must not become more than there is time and memory for.
+/// Wrapped arguments are examined from many offsets. Time and memory must stay bounded.
 #[test]
 fn programs_that_start_programs_do_not_multiply() {
     let bounded = |line: Line| {
@@ -178,7 +178,7 @@ fn words_of_a_program_are_no_line() {
     assert!(line.opaque.is_none());
 }
 
-/// Pieces of command lines, to be put together in any order.
+/// Pieces of command lines for random combinations.
 fn piece() -> impl Strategy<Value = &'static str> {
     proptest::sample::select(vec![
         "a",
@@ -248,7 +248,7 @@ proptest! {
         split(&text);
     }
 
-    /// Whatever stands around it: a command is found, or it is said that there may be more.
+    /// In any context, a command is found or the line is opaque.
     #[test]
     fn a_command_does_not_hide(
         before in proptest::collection::vec(piece(), 0..8), after in proptest::collection::vec(piece(), 0..8),
@@ -256,7 +256,7 @@ proptest! {
         let text = format!("{}\nmarker 1\n{}", before.concat(), after.concat());
         let line = split(&text);
         let seen = line.parts.iter().flat_map(|part| &part.spellings).any(|text| text.shown.contains("marker 1"));
-        // In quotes, in a here-document and in a comment it is no command.
+        // In quotes, a here-document or a comment it is not a command.
         let quoted = before.iter().any(|piece| piece.contains(['\'', '"', '\\', '#', '<', '[', '$']));
         prop_assert!(seen || line.opaque.is_some() || quoted, "{text:?} {line:?}");
     }

@@ -1,19 +1,19 @@
-//! The text of a word after quote removal, with marks where only the running shell knows it. Pure.
+//! Text of a word after quote removal. Parts that are known only at run time are marked. Pure.
 
 use super::super::glob::Unit;
 
-/// The text of one word or of several.
+/// The text of one or more words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Text {
-    /// Without quotes. Expansions stand as they are written.
+    /// The text without quotes; expansions as written.
     pub(in super::super) shown: String,
-    /// The same with an open unit for each expansion; `None` if all of it is known.
+    /// The text with an open unit per expansion; `None` if all of it is known.
     pub(in super::super) units: Option<Vec<Unit>>,
-    /// Whether it may become several words or none: an expansion in it is not quoted.
+    /// Whether it may become several words or none, because of an unquoted expansion.
     pub(in super::super) splits: bool,
 }
 
-/// What `~` in front of a slash becomes.
+/// The value of `~` before a slash.
 const HOME: &[Unit] = &[Unit::Char('/'), Unit::Open];
 
 impl Text {
@@ -21,7 +21,7 @@ impl Text {
         Self { shown: text.to_owned(), units: None, splits: false }
     }
 
-    /// A text that may become anything.
+    /// Creates a text that may become anything.
     pub(in super::super) fn open(shown: &str) -> Self {
         Self { shown: shown.to_owned(), units: Some(vec![Unit::Open]), splits: true }
     }
@@ -30,12 +30,12 @@ impl Text {
         self.units.is_some()
     }
 
-    /// The text, if all of it is known.
+    /// Returns the text if all of it is known.
     pub(super) fn known(&self) -> Option<&str> {
         if self.is_open() { None } else { Some(&self.shown) }
     }
 
-    /// Only what is known of it.
+    /// Returns only the known part.
     pub(super) fn known_part(&self) -> String {
         match &self.units {
             None => self.shown.clone(),
@@ -55,23 +55,23 @@ impl Text {
         self.shown.starts_with("~/") && rest.is_some_and(|rest| !rest.contains(&Unit::Open))
     }
 
-    /// Whether a program of this name is known only when the line runs.
+    /// Whether the program with this name is known only at run time.
     pub(super) fn is_unknown(&self) -> bool {
         self.is_open() && !self.is_at_home()
     }
 
-    /// The path that the shell opens, unless only the running shell knows it.
+    /// Returns the path that the shell opens; `None` if it is known only at run time.
     pub(super) fn as_path(&self) -> Option<String> {
         if self.is_at_home() {
             return Some(self.shown.clone());
         }
-        // A quoted `~/` or `file:` is a plain relative path.
+        // A quoted `~/` or `file:` is a relative path.
         let is_address = |path: &str| path.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:"));
         let looks = |path: &str| path.starts_with("~/") || path.starts_with("$HOME/") || is_address(path);
         self.known().map(|path| if looks(path) { format!("./{path}") } else { path.to_owned() })
     }
 
-    /// Words with one space between them.
+    /// Joins words with spaces.
     pub(super) fn joined(words: &[Self]) -> Self {
         let shown = words.iter().map(|word| word.shown.as_str()).collect::<Vec<_>>().join(" ");
         if words.iter().all(|word| word.units.is_none()) {
@@ -80,7 +80,7 @@ impl Text {
         let splits = words.iter().any(|word| word.splits);
         let mut units = Vec::with_capacity(shown.len());
         for (at, word) in words.iter().enumerate() {
-            // An expansion alone may become no word at all: then its space goes as well.
+            // An unquoted expansion may become no word, without a space.
             if at > 0 && !(word.splits && word.units.as_deref() == Some(&[Unit::Open])) {
                 units.push(Unit::Char(' '));
             }
@@ -93,14 +93,14 @@ impl Text {
     }
 }
 
-/// Collects a text from its start to its end.
+/// Builds a text from start to end.
 #[derive(Debug, Default)]
 pub(super) struct TextBuilder {
     shown: String,
     units: Vec<Unit>,
     open: bool,
     splits: bool,
-    /// Whether the rest of the word belongs to an open unit.
+    /// Whether the rest of the word is part of an open unit.
     rest: bool,
 }
 
@@ -112,13 +112,13 @@ impl TextBuilder {
         }
     }
 
-    /// Adds an expansion as it is written.
+    /// Appends an unquoted expansion.
     pub(super) fn open(&mut self, written: &str) {
         self.open_in_quotes(written);
         self.splits = true;
     }
 
-    /// Adds an expansion that stays part of its word.
+    /// Appends a quoted expansion, which does not split its word.
     pub(super) fn open_in_quotes(&mut self, written: &str) {
         self.shown.push_str(written);
         if !self.rest {
@@ -127,13 +127,13 @@ impl TextBuilder {
         self.open = true;
     }
 
-    /// Adds the start of a pattern: it and the rest of the word are open.
+    /// Appends the start of a pattern. The rest of the word is open, too.
     pub(super) fn open_rest(&mut self, written: &str) {
         self.open(written);
         self.rest = true;
     }
 
-    /// Adds the `~` in front of a slash.
+    /// Appends a `~` before a slash.
     pub(super) fn home(&mut self) {
         self.shown.push('~');
         self.units.extend(HOME);

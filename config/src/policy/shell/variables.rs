@@ -1,9 +1,9 @@
-//! Variables that shells and programs act by. Pure.
+//! Variables that affect shells and programs. Pure.
 
 use super::numbers;
 use super::text::Text;
 
-/// The shell carries out their values, or reads other files and words because of them.
+/// Variables whose values the shell executes, or which make it read other files and words.
 const OF_SHELLS: &[&str] = &[
     "BASHOPTS",
     "BASH_ALIASES",
@@ -47,7 +47,7 @@ const OF_SHELLS: &[&str] = &[
     "prompt",
     "saliases",
 ];
-/// zsh reads their values as expressions.
+/// Variables whose values zsh evaluates as expressions.
 const NUMBERS: &[&str] = &[
     "BAUD",
     "COLUMNS",
@@ -73,7 +73,7 @@ const NUMBERS: &[&str] = &[
     "TRY_BLOCK_INTERRUPT",
     "UID",
 ];
-/// Programs only report more or less, or in another form, because of them.
+/// Variables that change only the output of programs.
 const HARMLESS: &[&str] = &[
     "CARGO_INCREMENTAL",
     "CARGO_TERM_COLOR",
@@ -102,14 +102,14 @@ const HARMLESS: &[&str] = &[
     "VERBOSE",
 ];
 
-/// Ends of names under which scripts keep what came of a command.
+/// Suffixes of names for the result of a command.
 const OUTCOMES: &[&str] = &["PID", "STATUS", "CODE", "RC", "RESULT"];
 
 fn name_of(assignment: &Text) -> &str {
     assignment.shown.split_once('=').map_or("", |(name, _)| name)
 }
 
-/// Why an assignment may start something by itself; `None` if it does not.
+/// Returns why an assignment may start a program; `None` if it does not.
 pub(super) fn problem(assignment: &Text) -> Option<String> {
     let name = name_of(assignment);
     if OF_SHELLS.contains(&name) || name.starts_with("BASH_FUNC") {
@@ -118,25 +118,26 @@ pub(super) fn problem(assignment: &Text) -> Option<String> {
     if NUMBERS.contains(&name) && !is_number(assignment) {
         return Some(format!("shells evaluate the value of `{name}`, which is not plainly a number"));
     }
-    // Quoted: what is expanded here is open, and expanded only once.
+    // Only quoted text matters: expansions are open units and expand once.
     let carried_out = assignment.known_part().contains(['$', '`']);
     carried_out.then(|| format!("the value of `{name}` may be carried out later"))
 }
 
-/// Whether the value is a number that is written there.
+/// Whether the value is a literal number.
 fn is_number(assignment: &Text) -> bool {
     let value = assignment.known().and_then(|text| text.split_once('='));
     value.is_some_and(|(_, value)| value.is_empty() || numbers::is_decimal(value))
 }
 
-/// Whether nothing has to allow this assignment. In front of a command the variable reaches the program.
+/// Whether the assignment needs no rule. An assignment before a command reaches the program.
 pub(super) fn is_harmless(assignment: &Text, alone: bool) -> bool {
     let name = name_of(assignment);
     (HARMLESS.contains(&name) && assignment.known().is_some())
         || (alone && (!changes_programs(name) || is_outcome(assignment)))
 }
 
-/// Whether this is `SERVER_PID=$!`, `STATUS=$?` or the like: what came of a command, kept under a name that says so.
+/// Whether the assignment stores the result of a command under a matching name, such as `SERVER_PID=$!` or
+/// `STATUS=$?`.
 fn is_outcome(assignment: &Text) -> bool {
     let outcome = assignment.shown.split_once('=').filter(|(name, value)| {
         numbers::PARAMETERS.contains(value) && OUTCOMES.iter().any(|end| name.ends_with(end))
@@ -144,13 +145,13 @@ fn is_outcome(assignment: &Text) -> bool {
     outcome.is_some() && assignment.is_open()
 }
 
-/// Whether this sets what `read` splits at, for it alone.
+/// Whether the assignment sets the separators of `read` for one call.
 pub(super) fn is_separator(assignment: &Text) -> bool {
     name_of(assignment) == "IFS" && assignment.known().is_some()
 }
 
-/// Whether a variable may be one that programs or the shell act by: such names are written in capitals, but for zsh's
-/// lists of folders and what programs look at that fetch something.
+/// Whether a variable may affect programs or the shell. Such names are in capitals, except zsh's folder
+/// lists and the proxy variables.
 pub(super) fn changes_programs(name: &str) -> bool {
     !name.chars().any(|char| char.is_ascii_lowercase())
         || name.ends_with("path")

@@ -1,7 +1,7 @@
-//! From the parser's tree to the commands in it. Pure.
+//! Collects the commands in the parser's tree. Pure.
 //!
-//! Every kind of node is named here, so that one which a newer parser has is an error of the compiler and no command that
-//! nobody judges.
+//! The match names every kind of node, so that a kind of a newer parser is a compile error, not an unjudged
+//! command.
 
 use rable::{CasePattern, Node, NodeKind};
 
@@ -10,22 +10,23 @@ use super::variables::{self, changes_programs};
 use super::words;
 use super::{Line, Part, Redirect, builtins, nested, read, starts};
 
-/// Programs that start another one, whose name stands after options, assignments and numbers. Only that one counts.
+/// Wrappers that only start another program, which follows options, assignments and numbers. Only that
+/// program counts.
 pub(super) const TRANSPARENT: &[&str] =
     &["builtin", "command", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "time", "timeout"];
-/// Programs that start another one and do something else besides.
+/// Wrappers with an effect of their own.
 pub(super) const WRAPPERS: &[&str] = &[
     "busybox", "chroot", "doas", "entr", "flock", "nsenter", "parallel", "pkexec", "runuser", "script",
     "ssh", "strace", "su", "sudo", "toybox", "trap", "unshare", "watch", "xargs",
 ];
-/// Shells, which take a command line after an option with a `c`.
+/// Shells: an option with a `c` takes a command line.
 pub(super) const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "rbash", "sh", "su", "zsh"];
-/// Files that are not written by writing to them.
+/// Targets that do not change a file.
 const NO_FILES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"];
-/// Options of `find` after which a command stands.
+/// Options of `find` that take a command.
 pub(super) const FIND_STARTS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir"];
 
-/// Whether a program of this name starts others, which it takes from its arguments.
+/// Whether a program starts others from its arguments.
 pub(super) fn starts_others(name: &Text) -> bool {
     let name = name.shown.rsplit('/').next().unwrap_or_default();
     name == "find" || [TRANSPARENT, WRAPPERS, SHELLS].iter().any(|names| names.contains(&name))
@@ -101,7 +102,7 @@ fn node(found: &Node, depth: usize, line: &mut Line) {
         }
         NodeKind::UnaryTest { op, operand } => {
             if op == "-v" {
-                // The index of an array is an expression.
+                // An array index is an expression.
                 line.give_up("a test of a variable can start commands".to_owned());
             }
             one(operand, line);
@@ -125,7 +126,7 @@ fn node(found: &Node, depth: usize, line: &mut Line) {
         | NodeKind::Comment { .. }
         | NodeKind::WordLiteral { .. }
         | NodeKind::AnsiCQuote { .. } => {}
-        // Inside of words these are `text`'s; elsewhere they are not expected.
+        // `text` handles these inside of words; elsewhere they are not expected.
         NodeKind::ParamExpansion { .. }
         | NodeKind::ParamLength { .. }
         | NodeKind::ParamIndirect { .. }
@@ -155,7 +156,7 @@ fn node(found: &Node, depth: usize, line: &mut Line) {
     }
 }
 
-/// The text of a word; what is substituted in it is judged by itself.
+/// Returns the text of a word and judges its substitutions separately.
 fn text(word: &Node, depth: usize, line: &mut Line) -> Text {
     if let NodeKind::Word { parts, .. } = &word.kind {
         for part in parts {
@@ -181,7 +182,7 @@ fn redirect(op: &str, target: &Node, depth: usize, line: &mut Line) {
     opens(op, &path, line);
 }
 
-/// Notes the file that the shell opens for a redirect.
+/// Records the file that the shell opens for a redirect.
 pub(super) fn opens(op: &str, path: &Text, line: &mut Line) {
     if op.starts_with("<<<") {
         return;
@@ -199,7 +200,7 @@ pub(super) fn opens(op: &str, path: &Text, line: &mut Line) {
     }
 }
 
-/// A command of these words, and what it starts.
+/// Records a command and the commands that it starts.
 pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: &mut Line) {
     let Some(first) = words.first() else {
         let alone = assignments.iter().all(|assignment| variables::is_harmless(assignment, true));
@@ -209,7 +210,7 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
         }
         return;
     };
-    // What reaches the program without changing what it does needs no rule.
+    // Assignments without an effect on the program need no rule.
     let harmless = |assignment| {
         let of_read = first.known() == Some("read") && variables::is_separator(assignment);
         of_read || variables::is_harmless(assignment, false)
@@ -223,10 +224,10 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
         "eval" => Some(Text::joined(&words[1..])),
         _ => None,
     };
-    // Which word is a shell's command line is then a guess.
+    // Then the position of the shell's command line is a guess.
     let guessed = script.is_some() && plain_script.is_none() && name != "eval";
     let wraps = transparent || guessed || WRAPPERS.contains(&name.as_str());
-    // The word with this number is in so many of the texts below.
+    // Number of copies of a word in the texts below.
     let copies = |at: usize| 4 + if wraps { 2 * at } else { 0 };
     let sizes = words.iter().enumerate().map(|(at, word)| (word.shown.len() + 1).saturating_mul(copies(at)));
     if !line.has_room(sizes.sum()) {
@@ -235,7 +236,7 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     let written = Text::joined(words);
     let mut spellings = Vec::new();
     if !assignments.is_empty() {
-        // They may change what it does: so it must be allowed as it stands there.
+        // Assignments may change the program, so the text with them must be allowed.
         spellings.push(Text::joined(&[assignments, words].concat()));
     }
     let by_name = (!first.is_unknown() && name != first.shown).then(|| with_first(&name, words));
@@ -244,13 +245,13 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     let handed_on = if wraps { handed_on(&name, words) } else { Vec::new() };
     let arguments = Text::joined(&words[1..]);
     if arguments.is_open() {
-        // What is known only when it runs may also be nothing.
+        // The unknown part may be empty.
         line.loose.push(arguments.known_part());
     }
     line.loose.push(arguments.shown);
     nested::look(words, depth, line);
     let unknown = first.is_unknown();
-    // A test is no program but in dash, where nothing of that name is found.
+    // A condition is not a program. In dash, no program has this name.
     if name != "[[" {
         line.parts.push(Part {
             name: name.clone(),
@@ -272,7 +273,7 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     }
     let mut started = false;
     if transparent {
-        // `command -v` and `time -p` alone start nothing; what cannot be told apart is judged as it is written.
+        // `command -v` and `time -p` start nothing; an ambiguous line is judged as written.
         let (inner, exact) = starts::program(&name, words);
         if inner < words.len() {
             command(&[], &words[inner..], depth, line);
@@ -290,7 +291,7 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
             Some(script) => {
                 let script = script.to_owned();
                 read(&script, depth + 1, line);
-                // `su` is somebody else.
+                // `su` changes the user.
                 started = name != "su" && assignments.is_empty();
             }
             None => line.give_up(format!("what `{name}` is given is known only when it runs")),
@@ -321,11 +322,12 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     }
 }
 
-/// What a program may hand on to another one, from each word on; with the name alone where that word is a path.
+/// Returns the arguments that a program may pass to another one, from each word on; also with the bare name
+/// if the first word is a path.
 fn handed_on(name: &str, words: &[Text]) -> Vec<Text> {
     let mut rest = words.to_vec();
     if matches!(name, "parallel" | "xargs") {
-        // They add what they read.
+        // They append their input.
         rest.push(Text::open("…"));
     }
     let mut found = Vec::new();
@@ -338,12 +340,12 @@ fn handed_on(name: &str, words: &[Text]) -> Vec<Text> {
     found
 }
 
-/// The words joined, with another first one.
+/// Joins the words with another first word.
 fn with_first(first: &str, words: &[Text]) -> Text {
     Text::joined(&[&[Text::literal(first)], &words[1..]].concat())
 }
 
-/// Whether a shell without a command line is given a file as its script, or only says something of itself.
+/// Whether a shell without a command line reads a script file or only prints its version or help.
 pub(super) fn reads_file(words: &[Text]) -> bool {
     let says = |word: &Text| matches!(word.shown.as_str(), "--version" | "--help");
     let option = |word: &&Text| word.shown.starts_with(['-', '+']);
@@ -357,7 +359,7 @@ pub(super) fn reads_file(words: &[Text]) -> bool {
     }
 }
 
-/// The command line of a shell that gets it at once behind options which change nothing of what it does.
+/// Returns a shell's command line if it directly follows options without an effect on it.
 fn plain_script<'a>(name: &str, words: &'a [Text]) -> Option<&'a Text> {
     if !SHELLS.contains(&name) {
         return None;
@@ -383,7 +385,7 @@ fn plain_script<'a>(name: &str, words: &'a [Text]) -> Option<&'a Text> {
     }
 }
 
-/// What follows the option that gives a shell its command line.
+/// Returns the text after the option that gives a shell its command line.
 pub(super) fn shell_script(words: &[Text]) -> Option<Text> {
     let gives = |word: &Text| {
         word.shown.strip_prefix('-').is_some_and(|letters| {
@@ -391,7 +393,7 @@ pub(super) fn shell_script(words: &[Text]) -> Option<Text> {
         }) || word.shown == "--command"
     };
     let option = words.iter().skip(1).position(gives)? + 1;
-    // Options may also follow.
+    // More options may follow.
     let script = words[option + 1..].iter().find(|word| !word.shown.starts_with(['-', '+']))?;
     Some(script.clone())
 }

@@ -1,13 +1,13 @@
-//! A word of the shell to the text that a program gets. Pure.
+//! Converts a word of the shell to the text that a program receives. Pure.
 
 use rable::{Node, NodeKind};
 
 use super::text::{Text, TextBuilder};
 
-/// What a word holds besides its text.
+/// The result of reading a word.
 pub(super) struct Read {
     pub(super) text: Text,
-    /// Whether something in it may start commands, and was not taken apart.
+    /// Whether a part that was not parsed may start commands.
     pub(super) hides: bool,
 }
 
@@ -20,24 +20,24 @@ enum Quote {
 
 struct Reader {
     text: TextBuilder,
-    /// Whether anything of the word was read.
+    /// Whether a part of the word was read.
     begun: bool,
     hides: bool,
     quote: Quote,
 }
 
-/// Reads a word that the parser has found.
+/// Reads a word of the parser's tree.
 pub(super) fn read(node: &Node) -> Read {
     let mut reader = Reader { text: TextBuilder::default(), begun: false, hides: false, quote: Quote::None };
     match &node.kind {
-        // The command.
+        // The word is the command `[`.
         NodeKind::Word { value, .. } if value == "[" => reader.text.char('['),
         NodeKind::Word { value, parts, .. } if parts.is_empty() => reader.literal(value),
         NodeKind::Word { parts, .. } => parts.iter().for_each(|part| reader.part(part)),
         NodeKind::CondTerm { value, .. } => reader.literal(value),
         _ => reader.hides = true,
     }
-    // A quote without an end was read in another way than the parser's.
+    // An open quote shows that the parser read it differently.
     let hides = reader.hides || reader.quote != Quote::None;
     Read { text: reader.text.finish(), hides }
 }
@@ -56,8 +56,8 @@ impl Reader {
             }
             NodeKind::ParamExpansion { param, op, arg } | NodeKind::ParamIndirect { param, op, arg } => {
                 let (op, arg) = (op.as_deref().unwrap_or(""), arg.as_deref().unwrap_or(""));
-                // `${x@P}` carries out what is in a prompt; an argument is a word of its own. `${x=a}` sets a variable, and
-                // `${x:a}` has an expression, as the index of an array is one; `${!x}` may be any of these.
+                // `${x@P}` expands a prompt and its commands; `${x=a}` sets a variable; `${x:a}` evaluates
+                // an expression, which may have an array index; `${!x}` may do any of these.
                 self.hides |= op.contains('@') || op.ends_with('=');
                 self.hides |= op == ":" && !arg.split(':').all(is_number);
                 self.hides |= matches!(part.kind, NodeKind::ParamIndirect { .. });
@@ -85,7 +85,7 @@ impl Reader {
         }
     }
 
-    /// Text with its quotes. They may begin in one part of a word and end in another.
+    /// Reads text with quotes. A quote may begin in one part of a word and end in another.
     fn literal(&mut self, text: &str) {
         let mut chars = text.chars().peekable();
         while let Some(char) = chars.next() {
@@ -110,7 +110,7 @@ impl Reader {
                     }
                     _ => self.text.char('\\'),
                 },
-                // The parser takes these apart; what it left is what it has not understood.
+                // The parser handles backquotes; a remaining one was not understood.
                 (_, '`') => {
                     self.hides = true;
                     self.text.open("`");
@@ -123,13 +123,13 @@ impl Reader {
                     Some(next) if next.is_alphanumeric() || "_@*#?-$!".contains(*next) => self.text.open("$"),
                     _ => self.text.char('$'),
                 },
-                // No word has these in it without quotes: an array, a pattern, or a word that another shell reads in
-                // another way.
+                // Unquoted words never contain these: it is an array, a pattern, or a word that another
+                // shell parses differently.
                 (Quote::None, ';' | '|' | '&' | '<' | '>' | '(' | ')' | '\n') => {
                     self.hides = true;
                     self.text.open(char.encode_utf8(&mut [0; 4]));
                 }
-                // Names of files, or several words.
+                // These expand to file names or to several words.
                 (Quote::None, '*' | '?') => self.text.open(char.encode_utf8(&mut [0; 4])),
                 (Quote::None, '[' | '{') => {
                     self.text.open_rest(char.encode_utf8(&mut [0; 4]));
@@ -144,7 +144,7 @@ impl Reader {
     }
 }
 
-/// Whether a text that was not taken apart could start a command.
+/// Whether an unparsed text may start a command.
 pub(super) fn starts_something(text: &str) -> bool {
     let expands = |rest: &str| {
         let end = rest.find(|char: char| !char.is_ascii_alphanumeric() && char != '_');
@@ -154,7 +154,7 @@ pub(super) fn starts_something(text: &str) -> bool {
         || text.split("${").skip(1).any(expands)
 }
 
-/// Whether what stands in `${...}` for a variable has an index which is more than a number.
+/// Whether the variable in `${...}` has an index that is not just a number.
 fn has_expression(param: &str) -> bool {
     param.split_once('[').is_some_and(|(_, index)| {
         let index = index.trim_end_matches(']');

@@ -1,4 +1,4 @@
-//! The folder of an agent's notes: what its agent may do there, and what follows for nothing else.
+//! Permissions of an agent in its memory folder, and their limits.
 
 use std::os::unix::fs::symlink;
 

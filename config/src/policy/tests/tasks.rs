@@ -1,11 +1,11 @@
-//! Calls of the server for tasks, as agents tell of them, are tasks: of the agent that they name, or of any.
+//! Calls of the task server are tasks for the named agent, or for any agent.
 
 use serde_json::{Value, json};
 
 use super::{LayerKind, policy, real};
 use crate::policy::{Action, Call, Kind, Verdict};
 
-/// The same call as four agents ask for it: what they told before, and the question.
+/// Returns the same call as four agents send it: earlier updates, then the permission request.
 fn asked(tool: &str, input: &Value) -> Vec<(&'static str, Vec<Value>)> {
     let mcp = format!("mcp__subagent__{tool}");
     let claude = json!({"toolCallId": "t", "name": mcp, "title": mcp, "kind": "other", "rawInput": input, "content": [],
@@ -113,7 +113,7 @@ fn two_agents_in_one_call_are_none_that_is_allowed() {
 fn what_a_model_can_choose_makes_no_call_a_task() {
     let rules = "{task: allow, execute: ask, other: ask, '*': ask}";
     let other = [
-        // Commands that are shown as titles.
+        // Commands as titles.
         json!({"kind": "execute", "title": "mcp__subagent__get_subagents; rm -rf x"}),
         json!({"kind": "execute", "title": "mcp__subagent__get_subagents"}),
         json!({"kind": "execute", "title": "get_subagents (subagent MCP Server)"}),
@@ -121,13 +121,13 @@ fn what_a_model_can_choose_makes_no_call_a_task() {
         json!({"kind": "execute", "title": "mcp.subagent.get_subagents"}),
         json!({"kind": "execute", "title": "mcp__subagent__task", "rawInput": {"command": "rm x"}}),
         json!({"kind": "execute", "title": "mcp.subagent.x", "rawInput": {"server": "other", "tool": "x"}}),
-        // Titles of something else.
+        // Titles of other calls.
         json!({"kind": "other", "toolCallId": "save_memory__1", "title": "get_subagents (subagent MCP Server)"}),
         json!({"kind": "other", "toolCallId": "mcp_other_x__1", "title": "get_subagents (subagent MCP Server)"}),
         json!({"kind": "other", "title": "subagent_get_subagents now"}),
         json!({"kind": "other", "title": "mcp__subagent__get subagents"}),
         json!({"kind": "other", "title": "mcp__subagent2__get_subagents"}),
-        // Tools that the server for tasks does not have: of another one with its name, or with a name that begins so.
+        // Unknown tools of a server with this name, or of one with this prefix.
         json!({"kind": "other", "name": "mcp__subagent__deploy"}),
         json!({"kind": "other", "title": "mcp__subagent__x__get_subagents"}),
         json!({"kind": "execute", "title": "mcp.subagent.deploy", "rawInput": {"server": "subagent", "tool": "deploy", "arguments": {}}}),
@@ -137,11 +137,11 @@ fn what_a_model_can_choose_makes_no_call_a_task() {
         assert_ne!(verdict.action, Action::Allow, "{told} {verdict:#?}");
         assert!(verdict.judged.iter().all(|part| part.kind != Kind::Task), "{told} {verdict:#?}");
     }
-    // A command beside it is judged as well.
+    // A command in the same call is judged too.
     let both =
         json!({"kind": "other", "name": "mcp__subagent__get_subagents", "rawInput": {"command": "rm x"}});
     assert_eq!(judged(rules, &[both]).action, Action::Ask);
-    // So is an agent, whatever the tool is called.
+    // An agent in the call is judged under any tool name.
     let both =
         json!({"kind": "other", "title": "subagent_get_subagents", "rawInput": {"subagent_type": "x"}});
     assert_eq!(judged("{task: {reviewer: allow}}", &[both]).action, Action::Deny);

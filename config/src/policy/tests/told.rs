@@ -1,4 +1,4 @@
-//! Calls of which agents say too little, or not the same twice.
+//! Calls with incomplete or contradicting descriptions.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ const RULES: &str = "{'*': allow, edit: {'*.env': deny}, execute: {'rm *': deny}
 #[test]
 fn the_strictest_of_what_was_said_of_a_call_counts() {
     let table = [
-        // The request leaves out what the call had.
+        // The permission request omits details of the call.
         (
             vec![
                 json!({"kind": "edit", "title": "Write .env", "locations": [{"path": "/ws/.env"}]}),
@@ -50,7 +50,8 @@ fn the_strictest_of_what_was_said_of_a_call_counts() {
             vec![json!({"name": "Bash", "title": "rm x"}), json!({"name": "my_tool", "kind": "other"})],
             Action::Deny,
         ),
-        // Titles are commands for want of anything better, and a line grows while its model writes it.
+        // A title counts as a command only without a better one, and a line grows while the model writes
+        // it.
         (
             vec![
                 json!({"kind": "execute", "title": "rm things"}),
@@ -59,7 +60,7 @@ fn the_strictest_of_what_was_said_of_a_call_counts() {
             ],
             Action::Allow,
         ),
-        // A kind that says nothing is no other reading.
+        // A vague kind adds no reading.
         (
             vec![
                 json!({"kind": "other", "title": "x"}),

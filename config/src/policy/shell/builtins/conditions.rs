@@ -1,26 +1,26 @@
-//! The tests `[`, `test` and `[[`. Pure.
+//! The conditions `[`, `test` and `[[`. Pure.
 //!
-//! `[[` evaluates what it compares as numbers. `[` of dash, bash and zsh takes integers there, but behind `-t` zsh evaluates,
-//! and which words are operators is known only if the number of words is.
+//! `[[` evaluates numeric operands as expressions. `[` of dash, bash and zsh takes integers, but zsh
+//! evaluates the operand of `-t`. Operators can be recognized only if the number of words is known.
 
 use super::super::numbers;
 use super::super::text::Text;
 
-/// Operators between two numbers.
+/// Operators that compare numbers.
 const COMPARES_NUMBERS: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
-/// Returns why a test may start a command.
+/// Returns whether a condition may start a command.
 pub(super) fn is_risky(name: &str, words: &[Text]) -> bool {
     let mut operands: Vec<&Text> = words.iter().collect();
     let closed = operands.pop_if(|last| last.shown == "]" || last.shown == "]]").is_some();
-    // What follows `&&` inside of `[[` was read as a command of its own.
+    // The grammar reads the text behind `&&` in `[[` as a separate command.
     if name == "[[" && !closed {
         return true;
     }
     let length = operands.len();
     operands.retain(|word| word.shown != "!");
     let negated = operands.len() < length;
-    // The index of an array is an expression, and these look up a variable by its name.
+    // An array index is an expression, and these operators take a variable by name.
     if operands
         .iter()
         .any(|word| matches!(word.shown.as_str(), "-v" | "-R") || word.known_part().contains('['))
@@ -32,7 +32,7 @@ pub(super) fn is_risky(name: &str, words: &[Text]) -> bool {
         return match operands.as_slice() {
             [operator, number] if operator.shown == "-t" => !numbers::is_plain(number),
             [left, operator, right] if compares(operator) => {
-                // A bare name is no number, and for other shells an expression.
+                // A bare name is not a number; some shells evaluate it.
                 let is_integer = |word: &Text| {
                     numbers::is_plain(word) || (name != "[[" && !negated && word.is_open() && !word.splits)
                 };
@@ -45,7 +45,7 @@ pub(super) fn is_risky(name: &str, words: &[Text]) -> bool {
         || (name != "[[" && operands.iter().any(|word| word.splits && !numbers::is_plain(word)))
 }
 
-/// Returns whether the operator of a test is known only when the line runs.
+/// Returns whether the operator is known only at run time.
 fn has_open_operator(operands: &[&Text]) -> bool {
     match operands {
         [] | [_] => false,

@@ -1,22 +1,22 @@
-//! The arguments of `printf` that its format reads as numbers. Pure.
+//! Numeric arguments of `printf`. Pure.
 
 use super::super::numbers;
 use super::super::text::Text;
 
-/// Conversions that read text, and those that read a number.
+/// Conversions of text, and of numbers.
 const OF_TEXT: &[char] = &['s', 'b', 'q', 'c'];
 const OF_NUMBERS: &[char] = &['d', 'i', 'o', 'u', 'x', 'X', 'e', 'E', 'f', 'F', 'g', 'G', 'a', 'A'];
 
-/// Returns whether `printf` may read an expression, or set a variable that only the running shell knows.
+/// Returns whether `printf` may evaluate an expression or set a variable to a value known only at run time.
 pub(super) fn is_risky(words: &[Text]) -> bool {
     let words =
         if words.first().is_some_and(|first| first.known() == Some("--")) { &words[1..] } else { words };
     let Some((format, arguments)) = words.split_first() else { return false };
-    // Behind `-v` stands the name of a variable.
+    // `-v` takes the name of a variable.
     let Some(format) = format.known().filter(|format| !format.starts_with('-')) else { return true };
     match reads_numbers(format) {
         Some(directives) if !directives.contains(&true) => false,
-        // The format is used again for further arguments.
+        // The format repeats for further arguments.
         Some(directives) if !arguments.iter().any(|argument| argument.splits) => {
             let wanted = arguments.iter().zip(directives.iter().cycle());
             wanted.into_iter().any(|(argument, number)| *number && !numbers::is_plain(argument))
@@ -25,7 +25,7 @@ pub(super) fn is_risky(words: &[Text]) -> bool {
     }
 }
 
-/// Returns for each argument of a format whether it is read as a number; `None` if this cannot be told.
+/// Returns for each argument whether it is read as a number; `None` if this is unknown.
 fn reads_numbers(format: &str) -> Option<Vec<bool>> {
     let mut found = Vec::new();
     let mut rest = format;

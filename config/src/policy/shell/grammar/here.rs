@@ -1,19 +1,19 @@
-//! Here-documents whose bodies every shell takes as they stand.
+//! Here-documents whose bodies all shells read literally.
 
 use super::Reader;
 
-/// A here-document that was announced by `<<`.
+/// A here-document that `<<` announced.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HereDocument {
     delimiter: String,
-    /// Whether the delimiter is quoted, so that nothing in the body is expanded.
+    /// Whether the delimiter is quoted, which disables expansion.
     quoted: bool,
-    /// Whether tabs in front of its lines are dropped.
+    /// Whether leading tabs are removed.
     strips: bool,
 }
 
 impl Reader<'_> {
-    /// Reads the delimiter behind `<<` or `<<-`.
+    /// Parses the delimiter behind `<<` or `<<-`.
     pub(super) fn announce(&mut self, strips: bool) -> Result<(), String> {
         while self.takes(" ") || self.takes("\t") {}
         let quote = self.char().filter(|char| matches!(char, '\'' | '"'));
@@ -34,7 +34,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads the bodies that begin here, behind the end of a line.
+    /// Parses the bodies after the end of a line.
     pub(super) fn here_documents(&mut self) -> Result<(), String> {
         for document in std::mem::take(&mut self.waiting) {
             let mut body = String::new();
@@ -64,7 +64,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a body expands nothing but variables.
+/// Whether a body expands only variables.
 fn expands_plainly(body: &str) -> bool {
     let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
     !body.contains(['`', '\\'])

@@ -1,8 +1,8 @@
-//! What is in the grammar, and what is not.
+//! Tests of accepted and rejected lines.
 
 use super::*;
 
-/// The words of all commands of a line, one command a row.
+/// Returns the words of all commands, one string per command.
 fn commands(text: &str) -> Vec<String> {
     let script = read(text).unwrap_or_else(|why| panic!("{text}: {why}"));
     script

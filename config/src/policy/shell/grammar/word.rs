@@ -1,17 +1,17 @@
-//! Words: quotes and expansions that every shell reads alike.
+//! Words: quotes and expansions that all shells parse alike.
 
 use super::super::text::{Text, TextBuilder};
 use super::{End, Reader, read_at};
 
-/// Characters that end a word where they are not quoted.
+/// Unquoted characters that end a word.
 const END_OF_WORD: &[char] = &[' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'];
-/// Characters that stand for themselves without quotes, beside letters and digits.
+/// Unquoted literal characters besides letters and digits.
 const PLAIN: &str = "_-./:,+@%^!#=~]";
-/// The same inside of `${NAME:-...}` and its like.
+/// Literal characters inside of `${NAME:-...}` and similar expansions.
 const PLAIN_IN_EXPANSION: &str = "_-./:,+@%^ *?";
-/// Parameters of one character.
+/// Parameters with a one-character name.
 const SPECIAL: &str = "?#@*$!-0123456789";
-/// Reserved words, which only count where they are not quoted.
+/// Reserved words; quoted ones have no meaning.
 const RESERVED: &[&str] = &[
     "!",
     "{",
@@ -40,23 +40,23 @@ const RESERVED: &[&str] = &[
     "noglob",
     "nocorrect",
     "-",
-    // Those of fish.
+    // These are reserved in fish.
     "and",
     "begin",
     "not",
     "or",
     "switch",
 ];
-/// Why a `!` is not read.
+/// The reason why a `!` is rejected.
 pub(super) const HISTORY: &str = "an interactive shell puts an earlier command in the place of this `!`";
 
-/// A word.
+/// A word of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: Text,
-    /// Whether it has no quotes, escapes and expansions.
+    /// Whether it contains no quotes, escapes or expansions.
     pub(super) bare: bool,
-    /// Whether it begins with `NAME=` as an assignment does.
+    /// Whether it begins with `NAME=`, as an assignment.
     pub(super) assigns: bool,
 }
 
@@ -65,7 +65,7 @@ impl Word {
         self.bare && self.text.shown == text
     }
 
-    /// The reserved word that it is, or nothing.
+    /// Returns the reserved word, or an empty text.
     pub(super) fn reserved(&self) -> &'static str {
         RESERVED.iter().find(|word| self.is(word)).copied().unwrap_or_default()
     }
@@ -79,12 +79,12 @@ impl Word {
     }
 }
 
-/// Whether an interactive bash or zsh expands a `!` with this text behind it. zsh also drops it in front of `"`.
+/// Whether an interactive bash or zsh expands a `!` before this text. zsh also removes it before `"`.
 pub(super) fn expands_history(behind: &str) -> bool {
     !behind.is_empty() && !behind.starts_with([' ', '\t', '\n', '=', '('])
 }
 
-/// The same anywhere in a text that the grammar takes as it stands.
+/// Whether such a `!` occurs in a literal text.
 fn has_history(text: &str) -> bool {
     text.match_indices('!').any(|(at, _)| at + 1 == text.len() || expands_history(&text[at + 1..]))
 }
@@ -96,7 +96,7 @@ fn is_name(text: &str) -> bool {
 }
 
 fn open(text: &mut TextBuilder, written: &str, quoted: bool) {
-    // `"$@"` is several words as well.
+    // `"$@"` also gives several words.
     match quoted && !matches!(written, "$@" | "$*") {
         true => text.open_in_quotes(written),
         false => text.open(written),
@@ -119,7 +119,7 @@ impl Reader<'_> {
                     self.quoted_or_expanded(&mut text)?;
                     continue;
                 }
-                // `=` and `==` of a test are no paths of commands, as `=ls` is in zsh.
+                // `=` and `==` of a condition are not zsh's path expansion `=ls`.
                 '=' if first && !self.rest().trim_start_matches('=').starts_with(END_OF_WORD) => {
                     return self.error("shells read a `=` in front differently");
                 }
@@ -148,7 +148,7 @@ impl Reader<'_> {
         Ok(word)
     }
 
-    /// Takes the `[` or `[[` of a test, which is no pattern.
+    /// Consumes `[` or `[[` of a condition, which is not a pattern.
     fn takes_test(&mut self, text: &mut TextBuilder) -> bool {
         let found = ["[[", "["].into_iter().find(|test| {
             self.rest().strip_prefix(test).is_some_and(|rest| rest.starts_with([' ', '\t', '\n']))
@@ -175,7 +175,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `{}`, `{name}` as it stands, or `{a,b}`, which is several words for some shells.
+    /// Parses `{}` and `{name}` literally, or `{a,b}`, which some shells expand to several words.
     fn brace(&mut self, text: &mut TextBuilder, first: bool) -> Result<(), String> {
         let rest = self.rest();
         let ends = |brace: &str| {
@@ -184,7 +184,7 @@ impl Reader<'_> {
         if let Some(brace) =
             ['{', '}'].into_iter().find(|brace| first && ends(brace.encode_utf8(&mut [0; 4])))
         {
-            // A reserved word.
+            // The brace is a reserved word.
             text.char(brace);
             self.take();
             return Ok(());
@@ -206,7 +206,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Takes quotes, an escaped character or an expansion outside of double quotes.
+    /// Parses quotes, an escaped character or an expansion outside of double quotes.
     fn quoted_or_expanded(&mut self, text: &mut TextBuilder) -> Result<(), String> {
         match self.take() {
             Some('\'') => self.single_quoted(text),
@@ -237,7 +237,8 @@ impl Reader<'_> {
         if inner.ends_with('\\') {
             return self.error("shells read a backslash before a quote differently");
         }
-        // Double quotes around it make the quote a plain character for the history, and an older bash looks at each line alone.
+        // Inside of double quotes, history expansion treats the quote as a plain character; an older bash
+        // examines each line separately.
         let unquoted =
             if self.double_quotes > 0 { Some(inner) } else { inner.split_once('\n').map(|(_, rest)| rest) };
         if unquoted.is_some_and(has_history) {
@@ -286,7 +287,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What stands behind a `$`.
+    /// Parses the text after `$`.
     fn expansion(&mut self, text: &mut TextBuilder, quoted: bool) -> Result<(), String> {
         let rest = self.rest();
         match self.char() {
@@ -325,7 +326,7 @@ impl Reader<'_> {
         }
     }
 
-    /// zsh reads an index and modifiers behind a parameter without braces.
+    /// zsh parses an index and modifiers after a parameter without braces.
     fn behind_parameter(&mut self, text: &mut TextBuilder, quoted: bool) -> Result<(), String> {
         match self.char() {
             Some('[') => self.error("shells read an index of a variable differently"),
@@ -344,7 +345,7 @@ impl Reader<'_> {
         }
         self.take();
         self.nested(|reader| reader.list(&End::Parenthesis))?;
-        // The list stops in front of the parenthesis, which it has looked at.
+        // The list peeks at the parenthesis without consuming it.
         self.peeked = None;
         if !self.waiting.is_empty() {
             return self.error("a here-document has no body");
@@ -353,7 +354,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `${NAME}`, `${#NAME}`, and `${NAME...}` with one of the usual operators and plain text.
+    /// Parses `${NAME}`, `${#NAME}`, and `${NAME...}` with a common operator and plain text.
     fn braced(&mut self, text: &mut TextBuilder, quoted: bool) -> Result<(), String> {
         let rest = self.rest();
         let Some((inner, _)) = rest[1..].split_once('}') else { return self.error("a brace has no end") };
