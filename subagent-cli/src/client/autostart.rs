@@ -1,7 +1,7 @@
-//! Finding the daemon, or starting it: probe, take `start.lock`, probe again, spawn, wait for its readiness.
+//! Finds or starts the daemon: probe, take `start.lock`, probe again, spawn, wait for its readiness.
 //!
-//! A daemon is never started from below a worker's guard: it would be the worker's child and die with it. There, and
-//! after a lost connection where none may be started, a command waits for somebody else to start one.
+//! Must not start a daemon from below a worker's guard: it would be the worker's child and die with it. A
+//! command that may not start a daemon waits for another process to start one.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -21,10 +21,10 @@ use super::{APPEAR_LIMIT, Place, START_LIMIT, StartPolicy, lock};
 use crate::failure::{Failure, Result};
 use crate::sibling_executable::sibling_executable;
 
-/// How often a daemon that ends at once is started again.
+/// Maximum number of attempts if the daemon exits at once.
 const MOST_STARTS: usize = 3;
 
-/// Connects to the daemon; starts it if there is none and the policy allows it.
+/// Connects to the daemon and starts it if there is none and the policy permits it.
 pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link> {
     let deadline = Instant::now() + START_LIMIT;
     if let Some(link) = attempt(&place.state_dir, deadline).await? {
@@ -32,7 +32,7 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
     }
     match place.start {
         StartPolicy::OnlyRunning => Err(not_running("no daemon runs for this state dir")),
-        // Whoever is told to be patient waits for it.
+        // With an explicit patience, the command waits for a daemon.
         StartPolicy::Refuse if losses.none() && place.patience <= APPEAR_LIMIT => Err(not_running(
             "no daemon runs, and SUBAGENT_NO_AUTOSTART forbids to start one",
         )
@@ -44,14 +44,14 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
                 "no daemon runs, and a command of a worker must not start one: it would end with the worker",
             )
             .await
-            // Where nobody can be placed that counts as below a guard, and is not why none was started.
+            // A foreign `/proc` counts as below a guard, but it is not the reason for the failure.
             .map_err(|error| refuse_foreign_proc().err().map_or(error, Failure::from))
         }
         StartPolicy::Start => start(place, deadline).await,
     }
 }
 
-/// What a daemon inherits of a command's environment: nothing that is about this caller or its workspace.
+/// Returns the environment of a new daemon: without variables of the caller or its workspace.
 pub(super) fn daemon_environment(env: &Environment) -> Vec<(OsString, OsString)> {
     const DROPPED: [&str; 3] = ["NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM"];
     let passes = |name: &OsString| {
@@ -67,7 +67,7 @@ pub(super) fn daemon_environment(env: &Environment) -> Vec<(OsString, OsString)>
         .collect()
 }
 
-/// Waits until a daemon that said that it is ending has taken its address away, or another one has come.
+/// Waits until a stopping daemon removes its `daemon.json` or another one replaces it.
 pub(super) async fn gone(old: &DaemonInfo, deadline: Instant) -> Result<()> {
     let Ok(mut watch) = StateWatch::new(&old.state_dir) else { return Ok(()) };
     while read_info(&old.state_dir).is_some_and(|info| info.generation == old.generation) {
@@ -80,7 +80,7 @@ pub(super) async fn gone(old: &DaemonInfo, deadline: Instant) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a daemon that somebody else starts.
+/// Waits for a daemon that another process starts.
 async fn appear(place: &Place, why: &str) -> Result<Link> {
     let deadline = Instant::now() + place.patience;
     let Ok(mut watch) = StateWatch::new(&place.state_dir) else { return Err(not_running(why)) };
@@ -114,7 +114,7 @@ async fn start(place: &Place, deadline: Instant) -> Result<Link> {
     let program = sibling_executable("subagentd")?;
     let mut last = start_failed("the daemon ended as soon as it had started");
     for _ in 0..MOST_STARTS {
-        // Whoever held the lock before may have started it.
+        // The previous holder of the lock may have started it.
         if let Some(link) = attempt(&place.state_dir, deadline).await? {
             return Ok(link);
         }
@@ -134,8 +134,8 @@ async fn start(place: &Place, deadline: Instant) -> Result<Link> {
     }
 }
 
-/// Another daemon holds the state dir and cannot be reached: it is about to come, or to end. Waits for either;
-/// `None` if its place is free now, or the deadline has come.
+/// Waits for a daemon that holds the state dir and is unreachable: it is starting or stopping. Returns
+/// `None` if the state dir is free, or after the deadline.
 async fn handed_over(place: &Place, deadline: Instant) -> Result<Option<Link>> {
     let broken = |error: std::io::Error| unwatchable(&place.state_dir, &error);
     let mut watch = StateWatch::new(&place.state_dir).map_err(broken)?;

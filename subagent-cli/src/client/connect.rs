@@ -1,4 +1,4 @@
-//! From `daemon.json` to an HTTP connection.
+//! Connects to the daemon of a `daemon.json` over HTTP.
 
 use std::io;
 use std::os::unix::net::UnixStream as StdStream;
@@ -18,30 +18,30 @@ use tokio::time::{Instant, timeout_at};
 use super::lock::on_thread;
 use crate::failure::{Failure, Result};
 
-/// A connection to a daemon. It ends when it is dropped.
+/// A connection to a daemon; dropping it closes it.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) sender: http1::SendRequest<Full<Bytes>>,
     pub(super) info: DaemonInfo,
-    /// The state dir that requests are meant for; `None` where the daemon was found without one.
+    /// The state dir of the requests; `None` if the daemon was found without one.
     pub(super) folder: Option<StateFolder>,
     pub(super) since: Instant,
 }
 
-/// What `daemon.json` says; `None` if it is missing, says nothing that can be used, or was copied from another state dir
-/// together with what it lies in.
+/// Reads `daemon.json`; `None` if it is missing, unusable, or was copied with another state dir.
 ///
-/// It is written atomically before the daemon is ready and removed at its end; after a crash it stays and is wrong.
+/// It is written atomically before the daemon is ready and removed at its end. After a crash it remains and
+/// is outdated.
 #[must_use]
 pub fn read_info(state_dir: &Path) -> Option<DaemonInfo> {
     announced(state_dir).filter(|info| announces(info, state_dir))
 }
 
-/// What a copied `daemon.json` says of the daemon of the original; `None` unless this state dir is a copy that no daemon
-/// has served yet.
+/// Reads a copied `daemon.json` about the original's daemon; `None` unless this state dir is a copy without
+/// a daemon so far.
 #[must_use]
 pub fn foreign_info(state_dir: &Path) -> Option<DaemonInfo> {
-    // One that a crash left may have another device number since the system was started again.
+    // After a crash and a reboot the device number may differ.
     announced(state_dir).filter(|info| info.state_dir != state_dir && !announces(info, state_dir))
 }
 
@@ -50,15 +50,16 @@ fn announced(state_dir: &Path) -> Option<DaemonInfo> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Where a daemon says how it can be reached.
+/// Path of the file in which a daemon announces itself.
 pub(super) fn info_path(state_dir: &Path) -> PathBuf {
     state_dir.join("daemon.json")
 }
 
-/// Connects to the daemon that `daemon.json` names; `None` if there is none.
+/// Connects to the daemon of `daemon.json`; `None` if there is none.
 ///
 /// # Errors
-/// `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`, `STATE_DIR_UNWRITABLE`; `DAEMON_UNRESPONSIVE` if it takes no connection before the deadline.
+/// `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`, `STATE_DIR_UNWRITABLE`; `DAEMON_UNRESPONSIVE` if it accepts no
+/// connection before the deadline.
 pub(super) async fn attempt(state_dir: &Path, deadline: Instant) -> Result<Option<Link>> {
     let Some(info) = read_info(state_dir) else { return unreadable(state_dir) };
     understood(&info)?;
@@ -66,21 +67,21 @@ pub(super) async fn attempt(state_dir: &Path, deadline: Instant) -> Result<Optio
     Ok(link(info, deadline).await?.map(|link| Link { folder, ..link }))
 }
 
-/// Connects to a daemon of which this is known; `None` if nobody listens on its socket.
+/// Connects to a known daemon; `None` if its socket has no listener.
 ///
 /// # Errors
-/// `DAEMON_UNRESPONSIVE` if it takes no connection before the deadline, `DAEMON_NOT_RUNNING`.
+/// `DAEMON_UNRESPONSIVE` if it accepts no connection before the deadline, `DAEMON_NOT_RUNNING`.
 pub(super) async fn link(info: DaemonInfo, deadline: Instant) -> Result<Option<Link>> {
     let Some(stream) = stream(&info, deadline).await? else { return Ok(None) };
     let link = http1::handshake(TokioIo::new(stream)).await;
     let (sender, connection) =
         link.map_err(|error| Failure::internal(format!("cannot set up an HTTP connection: {error}")))?;
-    // It ends when the sender is dropped or the daemon closes; the sender then reports how.
+    // The task ends when the sender is dropped or the daemon closes; the sender then reports the error.
     tokio::spawn(connection);
     Ok(Some(Link { sender, info, folder: None, since: Instant::now() }))
 }
 
-/// Nothing is announced. A folder in the place of the file no daemon can replace: waiting for it would be in vain.
+/// Handles a missing `daemon.json`. A folder under this name is an error, because no daemon can replace it.
 fn unreadable(state_dir: &Path) -> Result<Option<Link>> {
     let path = info_path(state_dir);
     if !path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
@@ -92,7 +93,8 @@ fn unreadable(state_dir: &Path) -> Result<Option<Link>> {
         .recommend(in_the_way(&path)))
 }
 
-/// A file of the state dir that this program cannot use: `STATE_DIR_UNWRITABLE`, or `STORAGE_FULL`.
+/// Returns the error for a file of the state dir that this program cannot use: `STATE_DIR_UNWRITABLE`, or
+/// `STORAGE_FULL`.
 pub(super) fn unusable(state_dir: &Path, what: &str, path: &Path, error: &io::Error) -> Failure {
     Error::new(Code::StateDirUnwritable, format!("{what} {}: {error}", path.display()))
         .with("stateDir", state_dir.to_string_lossy().into_owned())
@@ -102,7 +104,7 @@ pub(super) fn unusable(state_dir: &Path, what: &str, path: &Path, error: &io::Er
         .into()
 }
 
-/// What to do about something that is not what its name says.
+/// Returns advice about a file of the wrong type.
 fn in_the_way(path: &Path) -> String {
     let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
     format!(
@@ -110,7 +112,7 @@ fn in_the_way(path: &Path) -> String {
     )
 }
 
-/// Whether daemon and client speak a common protocol.
+/// Checks that daemon and client have a common protocol version.
 fn understood(info: &DaemonInfo) -> Result<()> {
     let (code, age, advice) = if info.protocol < OLDEST_PROTOCOL {
         (Code::DaemonTooOld, "older", "restart the daemon with the version of this command: `subagentd run`")
@@ -133,7 +135,7 @@ fn understood(info: &DaemonInfo) -> Result<()> {
     .recommend(advice))
 }
 
-/// A connection to the socket; `None` if nobody listens there.
+/// Connects to the socket; `None` if it has no listener.
 async fn stream(info: &DaemonInfo, deadline: Instant) -> Result<Option<UnixStream>> {
     let connected = match timeout_at(deadline, UnixStream::connect(&info.socket)).await {
         Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -155,7 +157,7 @@ async fn stream(info: &DaemonInfo, deadline: Instant) -> Result<Option<UnixStrea
     }
 }
 
-/// The daemon's queue of connections is full: only a call that blocks is told when there is room.
+/// Connects if the daemon's backlog is full: only a blocking call waits for space in it.
 async fn full_queue(socket: &Path, deadline: Instant) -> io::Result<Option<UnixStream>> {
     let socket = socket.to_owned();
     let Some(stream) = on_thread(deadline, move || StdStream::connect(socket)).await? else {
@@ -165,11 +167,11 @@ async fn full_queue(socket: &Path, deadline: Instant) -> io::Result<Option<UnixS
     UnixStream::from_std(stream).map(Some)
 }
 
-/// The error for a daemon that lives and does not answer.
+/// Returns the error for a live daemon that does not answer.
 pub(super) fn unresponsive(info: &DaemonInfo, what: &str) -> Failure {
     let pid = info.process.pid;
     let (what, advice) = if proc::is_stopped(pid) {
-        // It could not even end: a stopped process hears of no signal but these.
+        // A stopped process handles only these signals, so it cannot exit itself.
         let advice = format!(
             "let it go on with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`: workers go on and the next command starts a new daemon"
         );
@@ -188,7 +190,8 @@ pub(super) fn unresponsive(info: &DaemonInfo, what: &str) -> Failure {
         .recommend(advice)
 }
 
-/// Whether nobody listens there: also a daemon that dies with us in its backlog.
+/// Whether the socket has no listener. A reset counts too: the daemon died with this connection in its
+/// backlog.
 fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound};
     matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset)
@@ -225,7 +228,7 @@ mod tests {
         assert!(attempt(dir.path(), soon()).await.unwrap().is_none());
         let socket = write_info(dir.path(), PROTOCOL, OLDEST_PROTOCOL);
         assert!(attempt(dir.path(), soon()).await.unwrap().is_none());
-        // Left behind by a crash: the file is there, nobody listens.
+        // A crash leaves the file without a listener.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
         assert!(attempt(dir.path(), soon()).await.unwrap().is_none());
     }

@@ -1,4 +1,4 @@
-//! The daemons of this user that run, of whatever workspace: found by their sockets, and asked what they are.
+//! Finds this user's running daemons of all workspaces by their sockets.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,27 +18,27 @@ use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::{Format, complain};
 
-/// How long one may take to say what it is.
+/// Timeout for one daemon's answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A daemon that listens and does not say what it is.
+/// A daemon that listens but does not identify itself.
 #[derive(Debug)]
 pub struct Unreachable {
-    /// Where it listens.
+    /// Path of its socket.
     pub socket: PathBuf,
-    /// Why it was of no use.
+    /// The reason for the failure.
     pub failure: Failure,
 }
 
 impl Unreachable {
-    /// For programs.
+    /// Returns the JSON form.
     #[must_use]
     pub fn shown(&self) -> Value {
         let Failure { code, message, .. } = &self.failure;
         json!({"socket": path_value(&self.socket), "error": {"code": code, "message": message}})
     }
 
-    /// For people: besides what is printed.
+    /// Prints a warning in text format.
     pub fn tell(&self, context: &Context) {
         if context.format == Format::Text {
             complain(&format!("Warning: {} is left out: {}", self.socket.display(), self.failure));
@@ -46,13 +46,13 @@ impl Unreachable {
     }
 }
 
-/// The daemons that run, by their state dirs, and those that do not say what they are.
+/// Returns the running daemons by state dir, and those that do not identify themselves.
 pub async fn daemons(env: &Environment) -> (Vec<DaemonShown>, Vec<Unreachable>) {
     let (mut found, mut unreachable) = (Vec::new(), Vec::new());
     for socket in RuntimeDir::daemon_sockets(env) {
         match ask(socket.clone()).await {
             Ok(Some(shown)) => found.push(shown),
-            // A daemon that was killed leaves its socket.
+            // A killed daemon leaves its socket.
             Ok(None) => {}
             Err(failure) => unreachable.push(Unreachable { socket, failure }),
         }
@@ -66,7 +66,7 @@ async fn ask(socket: PathBuf) -> Result<Option<DaemonShown>> {
     let deadline = Instant::now() + LIMIT;
     let silent =
         || Failure::new(Code::DaemonUnresponsive, "it takes connections and does not answer").retryable();
-    // All that is known of it is where it listens.
+    // Only its socket is known.
     let unknown = DaemonInfo {
         protocol: PROTOCOL,
         oldest_protocol: OLDEST_PROTOCOL,
@@ -87,7 +87,7 @@ async fn ask(socket: PathBuf) -> Result<Option<DaemonShown>> {
     let Some(mut link) = linked else { return Ok(None) };
     match timeout_at(deadline, exchange::<Value>(&mut link, &Ask::get("/v1/daemon"), None)).await {
         Err(_) => Err(silent()),
-        // It is ending.
+        // The daemon is stopping.
         Ok(Err(_)) => Ok(None),
         Ok(Ok(answer)) => serde_json::from_value(answer?)
             .map(Some)

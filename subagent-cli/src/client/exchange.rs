@@ -1,4 +1,4 @@
-//! One request and its answer on a connection that exists.
+//! One request and its response on an existing connection.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::REQUEST_LIMIT;
 use super::connect::Link;
 use crate::failure::{Failure, Result};
 
-/// So many bytes of an answer are made room for because it says that it has them.
+/// Maximum capacity in bytes that is reserved for an announced response size.
 const MOST_RESERVED: usize = 256 * 1024 * 1024;
 
-/// A request, complete enough to be sent again.
+/// A request that can be sent repeatedly.
 #[derive(Debug, Clone)]
 pub struct Ask {
     method: Method,
@@ -30,7 +30,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// A question, with the ordinary time limit.
+    /// Creates a GET request with the default timeout.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Self {
         Self {
@@ -43,20 +43,20 @@ impl Ask {
         }
     }
 
-    /// A request that changes nothing but needs a body (a wait).
+    /// Creates a request that changes nothing but has a body (a wait).
     ///
     /// # Errors
-    /// `INTERNAL_ERROR` if the body cannot be written as JSON.
+    /// `INTERNAL_ERROR` if the body cannot be serialized.
     pub fn post(path: impl Into<String>, body: &impl Serialize) -> Result<Self> {
         let body = serde_json::to_vec(body)
             .map_err(|error| Failure::internal(format!("cannot write a request: {error}")))?;
         Ok(Self { method: Method::POST, body: Some(body.into()), ..Self::get(path) })
     }
 
-    /// A request that changes something: sent again, it is done once.
+    /// Creates a request that changes state. An idempotency key makes repetitions safe.
     ///
     /// # Errors
-    /// `INTERNAL_ERROR` if the body cannot be written or the system gives no random bytes.
+    /// `INTERNAL_ERROR` if the body cannot be serialized or the system gives no random bytes.
     pub fn change(path: impl Into<String>, body: &impl Serialize) -> Result<Self> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)
@@ -64,30 +64,30 @@ impl Ask {
         Ok(Self::post(path, body)?.keyed(format!("{:032x}", u128::from_be_bytes(bytes))))
     }
 
-    /// The same request once more, with another body under the same key: of a request that was refused.
+    /// Creates the same request with another body and the same key, after the first one was refused.
     ///
     /// # Errors
-    /// `INTERNAL_ERROR` if the body cannot be written as JSON.
+    /// `INTERNAL_ERROR` if the body cannot be serialized.
     pub fn once_more(&self, body: &impl Serialize) -> Result<Self> {
         let new = Self::post(self.path.as_str(), body)?;
         Ok(Self { key: self.key.clone(), task_token: self.task_token.clone(), limit: self.limit, ..new })
     }
 
-    /// With this idempotency key.
+    /// Sets the idempotency key.
     #[must_use]
     pub fn keyed(mut self, key: String) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// In the name of the agent that was given this token for its tasks.
+    /// Sets the token of an agent, so that the request acts for its tasks.
     #[must_use]
     pub fn with_task_token(mut self, token: Option<&str>) -> Self {
         self.task_token = token.map(str::to_owned);
         self
     }
 
-    /// With another time limit; `None` waits as long as the daemon lives.
+    /// Sets the timeout; `None` waits as long as the daemon lives.
     #[must_use]
     pub fn within(mut self, limit: Option<Duration>) -> Self {
         self.limit = limit;
@@ -95,7 +95,7 @@ impl Ask {
     }
 
     fn request(&self, link: &Link, handle: Option<&Handle>) -> Result<Request<Full<Bytes>>> {
-        // The daemon refuses other hosts: a browser that was lured here would name one.
+        // The daemon refuses other hosts, which a DNS-rebinding web page would send.
         let mut request = Request::builder()
             .method(self.method.clone())
             .uri(&self.path)
@@ -125,19 +125,19 @@ impl Ask {
     }
 }
 
-/// Why there was no answer although the request may have been carried out.
+/// The reason for a missing response. The request may have been executed.
 #[derive(Debug)]
 pub(super) enum Lost {
-    /// The connection broke.
+    /// The connection broke, with its error.
     Broken(String),
-    /// The daemon said that it is ending.
+    /// The daemon is stopping.
     Leaving,
 }
 
-/// What came of a request: an answer (good or bad), or nothing.
+/// The result of a request: a response or error of the daemon, or a lost connection.
 pub(super) type Exchange<T> = std::result::Result<Result<T>, Lost>;
 
-/// Sends a request and reads the head of the answer.
+/// Sends a request and reads the head of the response.
 pub(super) async fn send(
     link: &mut Link,
     ask: &Ask,
@@ -156,7 +156,7 @@ pub(super) async fn send(
     }
 }
 
-/// Sends a request and reads the whole answer.
+/// Sends a request and reads the whole response.
 pub(super) async fn exchange<T: DeserializeOwned + Default>(
     link: &mut Link,
     ask: &Ask,
@@ -168,7 +168,7 @@ pub(super) async fn exchange<T: DeserializeOwned + Default>(
     }
 }
 
-/// Reads the whole answer: the `data` of its envelope, or its error.
+/// Reads a response: the `data` of its envelope, or its error.
 pub(super) async fn answer<T: DeserializeOwned + Default>(response: Response<Incoming>) -> Exchange<T> {
     let status = response.status();
     let bytes = match whole(response.into_body()).await {
@@ -185,7 +185,7 @@ pub(super) async fn answer<T: DeserializeOwned + Default>(response: Response<Inc
     }
 }
 
-/// The whole of a body, in one piece from the beginning: it may be long.
+/// Reads a body into one buffer, preallocated because it may be large.
 async fn whole(mut body: Incoming) -> hyper::Result<Vec<u8>> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
     let mut bytes = Vec::with_capacity(announced.min(MOST_RESERVED));
@@ -197,12 +197,12 @@ async fn whole(mut body: Incoming) -> hyper::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether the daemon wants its client to come again to the next daemon.
+/// Whether the daemon asks the client to retry with the next daemon.
 pub(super) fn is_leaving(failure: &Failure) -> bool {
     failure.retryable && failure.is(Code::DaemonNotRunning)
 }
 
-/// An envelope, with the error codes of any version.
+/// A response envelope. Error codes of other versions are accepted.
 #[derive(Debug, Deserialize)]
 pub(super) struct Reply<T> {
     #[serde(default)]

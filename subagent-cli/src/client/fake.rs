@@ -1,4 +1,4 @@
-//! A daemon for tests: it listens where `daemon.json` says and does with each request what it was told.
+//! A fake daemon for tests: it listens at the socket of its `daemon.json` and follows a script.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -9,45 +9,45 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
-/// What to do with one request.
+/// The reaction to one request.
 #[derive(Debug)]
 pub(crate) enum Act {
-    /// Answer with this status and body.
+    /// Respond with this status and body.
     Answer(u16, Value),
-    /// Begin a stream, send these pieces; then end it well, or break it off.
+    /// Stream these pieces, then end properly (`true`) or break off.
     Stream(Vec<&'static str>, bool),
-    /// Close without an answer.
+    /// Close without a response.
     Close,
-    /// Keep the connection open and say nothing.
+    /// Keep the connection open and send nothing.
     Hang,
-    /// Close without an answer, and be away from then on.
+    /// Close without a response and remove `daemon.json`.
     Die,
-    /// Say that the daemon is ending, and make room for generation 2.
+    /// Report that the daemon is stopping, and announce generation 2.
     Leave,
 }
 
-/// A request as it came in.
+/// A request as received.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    /// Method and path.
+    /// Method and path of the request line.
     pub(crate) line: String,
     /// The head as text, in lower case.
     pub(crate) head: String,
-    /// The body; null without one.
+    /// The body; null if it is missing.
     pub(crate) body: Value,
 }
 
 impl Seen {
-    /// The value of a header.
+    /// Returns the value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 }
 
-/// What is done with each request.
+/// Decides the reaction to each request.
 type Script = Box<dyn FnMut(&Seen) -> Act + Send>;
 
-/// The daemon. It ends when it is dropped.
+/// The fake daemon; dropping it stops it.
 pub(crate) struct Fake {
     pub(crate) dir: tempfile::TempDir,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -61,13 +61,13 @@ impl Drop for Fake {
 }
 
 impl Fake {
-    /// Listens and does one act for each request; after the last it closes every connection.
+    /// Starts with one reaction per request; then it closes every connection.
     pub(crate) fn new(acts: Vec<Act>) -> Self {
         let mut acts = VecDeque::from(acts);
         Self::playing(move |_| acts.pop_front().unwrap_or(Act::Close))
     }
 
-    /// Listens and does with each request what it is told.
+    /// Starts with a script.
     pub(crate) fn playing(script: impl FnMut(&Seen) -> Act + Send + 'static) -> Self {
         let script: Script = Box::new(script);
         let dir = tempfile::tempdir().unwrap();
@@ -84,17 +84,17 @@ impl Fake {
         Self { dir, seen, task }
     }
 
-    /// Whether it died.
+    /// Whether it removed its `daemon.json`.
     pub(crate) fn is_away(&self) -> bool {
         !self.dir.path().join("daemon.json").exists()
     }
 
-    /// The next daemon comes.
+    /// Announces the daemon's generation 2.
     pub(crate) fn come_back(&self) {
         write_info(self.dir.path(), 2);
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }

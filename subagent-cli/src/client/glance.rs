@@ -1,4 +1,4 @@
-//! A look at the daemon that runs, within a time that a person does not notice.
+//! A quick query of a running daemon, with a timeout that a user does not notice.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use super::connect::attempt;
 use super::exchange::exchange;
 use crate::failure::Failure;
 
-/// Asks the daemon of a state dir once. `None` without a daemon, and without its answer in time: nothing is started,
-/// waited for or tried again.
+/// Queries the daemon of a state dir once. Returns `None` without a daemon or a timely response. Starts no
+/// daemon and retries nothing.
 #[must_use]
 pub fn glance(state_dir: &Path, ask: &Ask, limit: Duration) -> Option<Value> {
     let deadline = Instant::now() + limit;

@@ -1,4 +1,4 @@
-//! `@last` in a command that sends several requests: each of them must mean the same worker.
+//! Resolves `@last` once for a command that sends several requests.
 
 use subagent_protocol::worker_name::LAST;
 
@@ -6,7 +6,7 @@ use super::{Ask, Client, segment};
 use crate::failure::Result;
 
 impl Client {
-    /// Replaces `@last` by the id that it means now. Every request that addresses another worker changes its meaning.
+    /// Replaces `@last` by its current worker id. A request to another worker would change its meaning.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND` without workers, and those of [`Client::ask`].

@@ -1,8 +1,7 @@
-//! Waiting for file locks with a deadline.
+//! Takes file locks with a deadline.
 //!
-//! The system wakes only a thread that blocks in the lock call, so a contended lock is waited for on a thread of its
-//! own. If the deadline comes first that thread stays behind; it gives the lock back as soon as it gets it, and it
-//! ends with the process.
+//! The lock call blocks, so a contended lock needs its own thread. After the deadline that thread remains;
+//! it releases the lock as soon as it gets it, and ends with the process.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -14,7 +13,8 @@ use subagent_config::regular;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-/// Takes the exclusive lock on this file, which is made if it is missing. `None` after the deadline.
+/// Takes the exclusive lock on this file and creates the file if it is missing. Returns `None` after the
+/// deadline.
 pub(super) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Option<File>> {
     subagent_failpoint::check("start_lock.before_take")?;
     let mut options = OpenOptions::new();
@@ -28,12 +28,12 @@ pub(super) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Opti
     on_thread(deadline, move || file.lock().map(|()| file)).await
 }
 
-/// Waits until nobody holds the exclusive lock on this file. False after the deadline.
+/// Waits until no process holds the exclusive lock on this file. Returns false after the deadline.
 ///
-/// It is held shared for a moment, so that two who wait do not see each other.
+/// It takes the lock shared for a moment, so that several waiters do not see each other.
 ///
 /// # Errors
-/// What the system says; a missing file is a lock that nobody holds.
+/// The error of the system; a missing file counts as unlocked.
 pub(super) async fn released(path: &Path, deadline: Instant) -> io::Result<bool> {
     let file = match regular::open_to_read(path) {
         Ok(file) => file,
@@ -43,14 +43,14 @@ pub(super) async fn released(path: &Path, deadline: Instant) -> io::Result<bool>
     Ok(on_thread(deadline, move || file.lock_shared()).await?.is_some())
 }
 
-/// Runs a call that blocks on a thread of its own. `None` after the deadline; what it gives later is dropped.
+/// Runs a blocking call on its own thread. Returns `None` after the deadline; a later result is dropped.
 pub(super) async fn on_thread<T: Send + 'static>(
     deadline: Instant,
     call: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<Option<T>> {
     let (sender, receiver) = oneshot::channel();
     std::thread::Builder::new().name("blocking call".to_owned()).spawn(move || {
-        // If nobody waits any more the result comes back here and is dropped.
+        // Without a receiver, the result is returned here and dropped.
         let _ = sender.send(call());
     })?;
     match timeout_at(deadline, receiver).await {

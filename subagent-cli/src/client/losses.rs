@@ -1,4 +1,4 @@
-//! How many lost connections one request survives. Pure.
+//! Limits the number of lost connections per request. Pure.
 
 use std::time::Duration;
 
@@ -6,25 +6,26 @@ use subagent_protocol::Code;
 
 use crate::failure::Failure;
 
-/// More losses in a row than this mean that the daemon dies of the request, or closes whatever comes.
+/// Maximum number of consecutive losses. With more, the request crashes the daemon, or it closes every
+/// connection.
 const MOST: u32 = 5;
-/// A connection that held this long was a good one: what came before does not count any more.
+/// A connection of this duration resets the count.
 const GOOD: Duration = Duration::from_secs(10);
 
-/// The losses of one request so far.
+/// The number of consecutive losses of one request.
 #[derive(Debug, Default)]
 pub(super) struct Losses(u32);
 
 impl Losses {
-    /// Whether no connection was lost yet.
+    /// Whether no connection was lost so far.
     pub(super) fn none(&self) -> bool {
         self.0 == 0
     }
 
-    /// Counts a loss after the connection had held for `held`.
+    /// Counts a loss of a connection that existed for `held`.
     ///
     /// # Errors
-    /// `DAEMON_UNRESPONSIVE{pid,error}` if it is one too many.
+    /// `DAEMON_UNRESPONSIVE{pid,error}` above the maximum.
     pub(super) fn count(&mut self, held: Duration, pid: i32, error: &str) -> Result<(), Failure> {
         self.0 = if held >= GOOD { 1 } else { self.0 + 1 };
         if self.0 <= MOST {

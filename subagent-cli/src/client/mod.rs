@@ -1,8 +1,7 @@
-//! Talking to the daemon: find or start it, ask, ask again if the connection was lost.
+//! The client of the daemon: finds or starts it, sends requests, and repeats them after a lost connection.
 //!
-//! Clients read `<stateDir>/daemon.json` and never compute a path. A command that is repeated after a lost connection
-//! is the same command: mutating requests keep their idempotency key, waits and streams their cursor. Nothing here
-//! waits without a deadline, or without making sure now and then that the daemon still answers.
+//! Clients read `<stateDir>/daemon.json` and must not compute paths. A repeated change keeps its
+//! idempotency key, a repeated wait or stream its cursor. Every wait has a deadline or probes the daemon.
 
 mod autostart;
 mod connect;
@@ -47,20 +46,20 @@ pub use stream::{Batch, Events, Step};
 pub use tasks::{TaskWait, read};
 pub use wait::{Cursor, Waiting};
 
-/// How long an ordinary request may take.
+/// Default timeout of a request.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-/// How long a daemon may take from its start to its readiness.
+/// Maximum time from the daemon's start to its readiness.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(30);
-/// How long a daemon that must not be started is waited for.
+/// Maximum wait for a daemon that this command may not start.
 pub(crate) const APPEAR_LIMIT: Duration = Duration::from_secs(10);
-/// How long the daemon may say nothing during a request before it is asked for a sign of life. After each one that it
-/// gives it may be silent for twice as long, up to the second: who follows an idle worker for days wakes nobody.
+/// Silence of the daemon during a request before a probe. It doubles after each answered probe, up to
+/// `PROBE_LAST`, so that a long `follow` of an idle worker causes few wakeups.
 pub(crate) const PROBE_FIRST: Duration = Duration::from_secs(15);
 pub(crate) const PROBE_LAST: Duration = Duration::from_secs(300);
-/// How long a sign of life may take.
+/// Timeout of a probe.
 pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
-/// A client of the daemon of one state dir. Connects when it is first used.
+/// A client for the daemon of one state dir. It connects on first use.
 #[derive(Debug)]
 pub struct Client {
     place: Place,
@@ -68,30 +67,30 @@ pub struct Client {
     link: Option<connect::Link>,
 }
 
-/// Where the daemon lives, and whether it may be started.
+/// How to find or start the daemon.
 #[derive(Debug)]
 struct Place {
     state_dir: PathBuf,
     start: StartPolicy,
-    /// How long a daemon that somebody else has to start is waited for.
+    /// Maximum wait for a daemon that another process must start.
     patience: Duration,
-    /// The environment for a daemon that is started.
+    /// The environment of a daemon that this client starts.
     vars: Vec<(OsString, OsString)>,
 }
 
-/// What to do without a daemon.
+/// The policy if no daemon runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StartPolicy {
-    /// Start one.
+    /// Start a daemon in the background.
     Start,
-    /// `SUBAGENT_NO_AUTOSTART=1`: fail.
+    /// Fail, because of `SUBAGENT_NO_AUTOSTART=1`.
     Refuse,
-    /// Ask only the daemon that runs; never wait for one (`subagentd status`, `subagentd stop`).
+    /// Use only a running daemon and never wait for one (`subagentd status`, `subagentd stop`).
     OnlyRunning,
 }
 
 impl Client {
-    /// A client for the commands of a workspace: starts the daemon if it must.
+    /// Creates a client for commands of a workspace. It starts the daemon if necessary.
     #[must_use]
     pub fn new(context: &Context, workspace: &Workspace) -> Self {
         let refuse = context.env.var("SUBAGENT_NO_AUTOSTART").is_some_and(|value| value != "0");
@@ -99,7 +98,7 @@ impl Client {
         Self::with_policy(context, workspace, start)
     }
 
-    /// A client for a command that is about starting the daemon: nothing forbids it that.
+    /// Creates a client for a command that starts the daemon explicitly, even with `SUBAGENT_NO_AUTOSTART`.
     #[must_use]
     pub fn starting(context: &Context, workspace: &Workspace) -> Self {
         Self::with_policy(context, workspace, StartPolicy::Start)
@@ -118,7 +117,7 @@ impl Client {
         }
     }
 
-    /// A client that asks a running daemon and never starts one.
+    /// Creates a client that uses only a running daemon.
     #[must_use]
     pub fn of_running(state_dir: PathBuf) -> Self {
         let start = StartPolicy::OnlyRunning;
@@ -126,37 +125,37 @@ impl Client {
         Self { place, handle: None, link: None }
     }
 
-    /// The same, waiting for so long for a daemon that somebody else has to start.
+    /// Sets the maximum wait for a daemon that another process must start.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.place.patience = patience;
         self
     }
 
-    /// The same, asking in the name of an owner.
+    /// Sets the controller on whose behalf the client sends requests.
     #[must_use]
     pub fn in_the_name_of(self, handle: Option<Handle>) -> Self {
         Self { handle, ..self }
     }
 
-    /// The daemon that was asked last.
+    /// Returns the daemon of the current connection.
     #[must_use]
     pub fn daemon(&self) -> Option<&DaemonInfo> {
         self.link.as_ref().map(|link| &link.info)
     }
 }
 
-/// Runs a command's conversation with the daemon on this thread.
+/// Runs async requests of a command on this thread.
 ///
 /// # Errors
-/// Those of the conversation, and `INTERNAL_ERROR` if the system gives no event queue.
+/// Those of the requests, and `INTERNAL_ERROR` if the system provides no event queue.
 pub fn block_on<T>(conversation: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::internal(format!("cannot set up an event queue: {error}")))?;
     let result = runtime.block_on(conversation);
-    // A thread that still waits for a lock must not hold up the end of the process.
+    // A thread that waits for a lock must not delay the end of the process.
     runtime.shutdown_background();
     result
 }

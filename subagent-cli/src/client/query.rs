@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// One segment of a path, percent-encoded.
+/// Percent-encodes a segment of a path.
 #[must_use]
 pub fn segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -17,7 +17,7 @@ pub fn segment(text: &str) -> String {
     out
 }
 
-/// A path with a query that is put together key by key.
+/// Builds a path with a query, parameter by parameter.
 #[derive(Debug, Clone)]
 pub struct Query {
     text: String,
@@ -25,7 +25,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// A path without a query.
+    /// Creates a path without a query.
     #[must_use]
     pub fn new(path: impl Into<String>) -> Self {
         Self { text: path.into(), separator: '?' }

@@ -1,4 +1,4 @@
-//! Hearing the questions of a worker and of the tasks below it, each once.
+//! Receives each question of a worker and of its tasks once.
 
 use std::collections::HashSet;
 
@@ -12,12 +12,12 @@ use crate::failure::Result;
 pub struct Questions {
     waiting: Waiting,
     heard: HashSet<String>,
-    /// Whether the list was read once.
+    /// Whether the list was read before.
     listed: bool,
 }
 
 impl Questions {
-    /// Those of a worker.
+    /// Creates the reader for a worker.
     #[must_use]
     pub fn of(worker_id: &str) -> Self {
         let waiting = Waiting {
@@ -32,13 +32,13 @@ impl Questions {
         Self { waiting, heard: HashSet::new(), listed: false }
     }
 
-    /// Waits for open questions that were not given out before; items of `inbox.listed`. Of a worker that is stopped none come,
-    /// and the wait has no end.
+    /// Waits for new open questions; returns items of `inbox.listed`. For a stopped worker, the wait never
+    /// ends.
     ///
     /// # Errors
     /// Those of [`Client::ask`].
     pub async fn next(&mut self, client: &mut Client) -> Result<Vec<Value>> {
-        // Questions after the cursor end the wait, earlier ones are in the list.
+        // Questions after the cursor end the wait; earlier ones are in the list.
         client.pin(&mut self.waiting).await?;
         loop {
             if self.listed {
@@ -61,7 +61,7 @@ impl Questions {
         }
     }
 
-    /// Waits until a question is not open any more. Also ends if that cannot be known.
+    /// Waits until a question is closed. Also returns if the state is unknown.
     pub async fn over(client: &mut Client, question: &Value) {
         let [worker, request] =
             ["workerId", "requestId"].map(|key| question[key].as_str().unwrap_or_default());
@@ -87,5 +87,5 @@ impl Questions {
     }
 }
 
-/// The events that end questions.
+/// The events that close questions.
 const ENDS: &str = "approval.decided,approval.canceled,approval.lost,elicitation.answered,elicitation.canceled,elicitation.lost";

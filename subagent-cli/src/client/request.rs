@@ -1,4 +1,4 @@
-//! Asking with a deadline, and asking the same again after a lost connection.
+//! Sends requests with a deadline, and repeats them after a lost connection.
 
 use std::future::Future;
 use std::pin::pin;
@@ -18,15 +18,16 @@ use super::{Ask, Client, PROBE_FIRST, PROBE_LAST, PROBE_LIMIT, START_LIMIT, auto
 use crate::failure::{Failure, Result};
 
 impl Client {
-    /// Asks, and asks the same again after a lost connection, within the request's time limit.
+    /// Sends a request, and repeats it after a lost connection within its timeout.
     ///
     /// # Errors
-    /// The daemon's; `DAEMON_NOT_RUNNING`, `DAEMON_START_FAILED` and what a starting daemon says; `DAEMON_UNRESPONSIVE`.
+    /// Those of the daemon; `DAEMON_NOT_RUNNING`, `DAEMON_START_FAILED` and errors of a starting daemon;
+    /// `DAEMON_UNRESPONSIVE`.
     pub async fn ask(&mut self, ask: &Ask) -> Result<Value> {
         self.ask_made(|| Ok(ask.clone())).await
     }
 
-    /// Like [`Client::ask`] for a request whose repetition is not literally the same (a wait has less time then).
+    /// Like [`Client::ask`] for a request whose repetition differs (a wait has less time left).
     pub(super) async fn ask_made<T: DeserializeOwned + Default>(
         &mut self,
         make: impl Fn() -> Result<Ask>,
@@ -44,7 +45,7 @@ impl Client {
                 Ok(Ok(answer)) => return answer,
                 Ok(Err(lost)) => self.lost(lost, &mut losses).await?,
                 Err(failure) => {
-                    // The answer may still come: nothing else may be asked on this connection.
+                    // The response may still arrive, so the connection cannot be reused.
                     self.link = None;
                     return Err(failure);
                 }
@@ -52,7 +53,7 @@ impl Client {
         }
     }
 
-    /// Sends a request whose answer is a stream. The connection belongs to the stream from then on.
+    /// Sends a request with a streamed response. The stream then owns the connection.
     pub(super) async fn open(&mut self, ask: &Ask, losses: &mut Losses) -> Result<Response<Incoming>> {
         loop {
             self.connect(losses).await?;
@@ -79,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Makes sure that there is a connection.
+    /// Connects unless a connection is open.
     async fn connect(&mut self, losses: &Losses) -> Result<()> {
         if self.link.as_ref().is_none_or(|link| link.sender.is_closed()) {
             self.link = Some(autostart::find_or_start(&self.place, losses).await?);
@@ -87,7 +88,7 @@ impl Client {
         Ok(())
     }
 
-    /// Counts a lost connection; waits for the end of a daemon that said that it is ending.
+    /// Counts a lost connection, and waits for the end of a stopping daemon.
     pub(super) async fn lost(&mut self, lost: Lost, losses: &mut Losses) -> Result<()> {
         let Some(Link { info, since, .. }) = self.link.take() else { return Ok(()) };
         let what = match lost {
@@ -101,7 +102,7 @@ impl Client {
     }
 }
 
-/// Waits for an answer until the deadline, making sure in between that the daemon still answers others.
+/// Waits for a response until the deadline, and probes the daemon in between.
 ///
 /// # Errors
 /// `DAEMON_UNRESPONSIVE{pid}`.
@@ -130,13 +131,13 @@ pub(super) async fn patiently<T>(
     }
 }
 
-/// How long the daemon may say nothing after it gave a sign of life.
+/// Returns the next silence after an answered probe.
 fn longer(silence: Duration) -> Duration {
     (silence * 2).min(PROBE_LAST)
 }
 
-/// Asks the daemon for a sign of life on a connection of its own. A daemon that is gone is no error here: the
-/// connection that waits will notice.
+/// Probes the daemon on a separate connection. A missing daemon is not an error here: the waiting
+/// connection reports it.
 async fn probe(info: &DaemonInfo, limit: Duration) -> Result<()> {
     let ask = Ask::get("/v1/daemon");
     let asked = async {

@@ -1,4 +1,4 @@
-//! Asking a daemon what it is, and waiting for its end.
+//! Queries a running daemon and waits for its end.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -14,11 +14,11 @@ use super::state_watch::StateWatch;
 use super::{Ask, Client, PROBE_LIMIT};
 use crate::failure::{Failure, Result};
 
-/// The daemon that runs for this state dir, if one does. Starts none.
+/// Returns the running daemon of this state dir, if any. Starts none.
 ///
 /// # Errors
-/// `DAEMON_UNRESPONSIVE{pid}` for one that does not answer, `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`; `DAEMON_NOT_RUNNING{socket}`
-/// for a socket that we cannot use, as another user's: whether one runs is not known then.
+/// `DAEMON_UNRESPONSIVE{pid}`, `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`; `DAEMON_NOT_RUNNING{socket}` for an
+/// inaccessible socket, such as another user's: then the state is unknown.
 pub async fn running(state_dir: &Path) -> Result<Option<DaemonShown>> {
     match shown(&mut Client::of_running(state_dir.to_owned())).await {
         Ok(shown) => Ok(Some(shown)),
@@ -29,34 +29,35 @@ pub async fn running(state_dir: &Path) -> Result<Option<DaemonShown>> {
     }
 }
 
-/// As [`running`], and where none runs, one that died is forgotten: no runtime of its workers starts it again after this.
+/// As [`running`]. If none runs, it also removes the `daemon.json` of a crashed daemon, so that no runtime
+/// of its workers restarts it.
 ///
 /// # Errors
-/// As [`running`].
+/// Those of [`running`].
 pub async fn running_or_forgotten(state_dir: &Path, deadline: Instant) -> Result<Option<DaemonShown>> {
     let found = running(state_dir).await?;
-    // What a worker starts must not keep its owner's daemon from coming back.
+    // An agent's command must not prevent its owner's daemon from a restart.
     if found.is_some() || read_info(state_dir).is_none() || proc::is_below_guard() {
         return Ok(found);
     }
-    // A runtime may be starting it right now.
+    // A runtime may be starting the daemon now.
     let Ok(Some(_start_lock)) = lock::exclusive(&state_dir.join("start.lock"), deadline).await else {
         return running(state_dir).await;
     };
     let found = running(state_dir).await?;
     if found.is_none() {
         subagent_failpoint::hit("dead_daemon.before_unlink");
-        // In a state dir that cannot be written no daemon can be started either.
+        // In a read-only state dir no daemon can start either.
         let _ = std::fs::remove_file(info_path(state_dir));
         subagent_failpoint::hit("dead_daemon.after_unlink");
     }
     Ok(found)
 }
 
-/// As [`running`], for a daemon whose process is known to live: it announces itself soon, or again.
+/// As [`running`], for a daemon whose process is alive: waits for its announcement.
 ///
 /// # Errors
-/// As [`running`].
+/// Those of [`running`].
 pub async fn running_soon(state_dir: &Path, deadline: Instant) -> Result<Option<DaemonShown>> {
     let watch = StateWatch::new(state_dir);
     let Ok(mut watch) = watch else { return running(state_dir).await };
@@ -68,24 +69,24 @@ pub async fn running_soon(state_dir: &Path, deadline: Instant) -> Result<Option<
     }
 }
 
-/// The daemon of a client.
+/// Queries the daemon of a client.
 ///
 /// # Errors
-/// The client's.
+/// Those of [`Client::ask`].
 pub async fn shown(client: &mut Client) -> Result<DaemonShown> {
     let answer = client.ask(&Ask::get("/v1/daemon").within(Some(PROBE_LIMIT))).await?;
     serde_json::from_value(answer)
         .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))
 }
 
-/// Waits until this daemon has let go of its state dir: the lock is free, or the next daemon's already. False after the
-/// deadline.
+/// Waits until this daemon releases its state dir: its lock is free, or another daemon has it. Returns
+/// false after the deadline.
 ///
 /// # Errors
-/// `INTERNAL_ERROR` if the system does not let us wait.
+/// `INTERNAL_ERROR` if the system provides no watch.
 pub async fn ended(daemon: &DaemonInfo, deadline: Instant) -> Result<bool> {
     let lock = daemon.state_dir.join("daemon.lock");
-    // Without the folder there is no next daemon either.
+    // Without the folder no other daemon can follow.
     let watch = StateWatch::new(&daemon.state_dir).ok();
     let followed = async {
         let Some(mut watch) = watch else { return std::future::pending().await };
@@ -98,7 +99,7 @@ pub async fn ended(daemon: &DaemonInfo, deadline: Instant) -> Result<bool> {
     };
     let free = async {
         match released(&lock, deadline).await {
-            // A lock that we may not read tells nothing.
+            // An unreadable lock gives no information.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => std::future::pending().await,
             released => released,
         }

@@ -1,4 +1,4 @@
-//! Starting the daemon's process and hearing from it whether it is ready.
+//! Starts the daemon's process and waits for its readiness line.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -21,19 +21,19 @@ use super::autostart::start_failed;
 use super::connect::unusable;
 use crate::failure::{Failure, Result};
 
-/// The longest line that a daemon says about its readiness.
+/// Maximum length of a readiness line in bytes.
 const MOST_READINESS_BYTES: u64 = 64 * 1024;
 
-/// What became of a start.
+/// The result of a start.
 #[derive(Debug)]
 pub(super) enum Spawned {
-    /// It is ready.
+    /// The daemon is ready.
     Ready,
     /// Another daemon holds the state dir.
     Held(Failure),
 }
 
-/// The line that a daemon writes when it is ready, or cannot be.
+/// The line that a daemon writes when it is ready or has failed.
 #[derive(Debug, Deserialize)]
 struct Readiness {
     #[serde(default)]
@@ -42,7 +42,7 @@ struct Readiness {
     error: Option<Failure>,
 }
 
-/// Where a daemon's own messages go.
+/// Path of the daemon's log.
 #[must_use]
 pub fn log_path(state_dir: &Path) -> PathBuf {
     state_dir.join("logs/subagentd.log")
@@ -51,7 +51,7 @@ pub fn log_path(state_dir: &Path) -> PathBuf {
 /// Starts a daemon in the background and waits until it is ready.
 ///
 /// # Errors
-/// What the daemon says; `DAEMON_START_FAILED` if it says nothing.
+/// The daemon's error; `DAEMON_START_FAILED` if it reports none.
 pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> Result<Spawned> {
     let path = log_path(&place.state_dir);
     let log = open_log(&path)
@@ -85,18 +85,18 @@ pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> 
     match timeout_at(deadline, readiness(stdout)).await {
         Ok(Ok(line)) => heard(&line, &mut child, deadline).await,
         Ok(Err(error)) => Err(start_failed(format!("cannot hear from the daemon: {error}"))),
-        // It is left alone: it may be moving a large database, and ending it would begin that again.
+        // The process continues: it may be migrating a large database, which a kill would restart.
         Err(_) => Err(start_failed("the daemon is still starting; try again later")
             .recommend("try again; `subagent daemon logs --lines 50` says what it does")),
     }
 }
 
-/// What the daemon's line means.
+/// Interprets the daemon's line.
 async fn heard(line: &str, child: &mut Child, deadline: Instant) -> Result<Spawned> {
     match serde_json::from_str(line) {
         Ok(Readiness { ready: true, .. }) => return Ok(Spawned::Ready),
         Ok(Readiness { error: Some(failure), .. }) => {
-            // It has ended its work; reaped here, it does not stay a zombie of a long command.
+            // The daemon has finished. Reaping it here leaves no zombie of a long command.
             let _ = timeout_at(deadline, child.wait()).await;
             return if failure.is(Code::DaemonAlreadyRunning) {
                 Ok(Spawned::Held(failure))
@@ -115,7 +115,7 @@ async fn heard(line: &str, child: &mut Child, deadline: Instant) -> Result<Spawn
         .recommend("look at logs/subagentd.log in the state dir"))
 }
 
-/// The first line, or what there is before the end.
+/// Reads the first line, or all output before the end.
 async fn readiness(stdout: ChildStdout) -> io::Result<String> {
     let mut stdout = stdout.take(MOST_READINESS_BYTES);
     let mut text = Vec::new();
@@ -131,10 +131,10 @@ fn open_log(path: &Path) -> io::Result<File> {
     regular::open(path, OpenOptions::new().append(true).create(true).mode(0o600), O_NOFOLLOW)
 }
 
-/// Marks all descriptors but the first three as not to be inherited.
+/// Sets close-on-exec on all descriptors except the first three.
 ///
-/// A shell gives its own to every command (`3>&1`); in a daemon they would live for days, and whoever waits for the
-/// end of such a pipe would wait as long.
+/// A shell passes its own to commands (`3>&1`). A daemon would keep them open for days, and block readers
+/// that wait for the end of such a pipe.
 fn keep_descriptors_here() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<i32> = entries
@@ -143,8 +143,8 @@ fn keep_descriptors_here() {
         .filter(|fd| *fd > 2)
         .collect();
     for number in numbers {
-        // SAFETY: the number is only handed to fcntl(F_SETFD), which neither reads nor closes anything; for a number
-        // that was closed in between it fails with EBADF, which is ignored.
+        // SAFETY: fcntl(F_SETFD) neither reads nor closes anything; for a number that was closed in between
+        // it fails with EBADF, which is ignored.
         #[allow(unsafe_code)]
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         let _ = fcntl(descriptor, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));

@@ -1,5 +1,5 @@
-//! Notices that something changed in the state dir (`daemon.json` came or went), without looking again and again. Where
-//! this user has no inotify left, which workers need too, it is looked again and again.
+//! Watches a state dir for changes of `daemon.json` with inotify. Polls if the user has no inotify instance
+//! left, since workers need them too.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
@@ -11,10 +11,10 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// Between two looks where nobody tells.
+/// Polling interval without inotify.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// A watch on one folder. What happens between its making and [`StateWatch::changed`] is not missed.
+/// A watch on one folder. It does not miss changes between its creation and [`StateWatch::changed`].
 #[derive(Debug)]
 pub(super) struct StateWatch(Option<AsyncFd<Queue>>);
 
@@ -28,7 +28,7 @@ impl AsRawFd for Queue {
 }
 
 impl StateWatch {
-    /// Begins to watch. Fails if the folder is missing.
+    /// Starts a watch. Fails if the folder is missing.
     pub(super) fn new(folder: &Path) -> io::Result<Self> {
         let queue = match Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK) {
             Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOSYS) => {
@@ -45,13 +45,13 @@ impl StateWatch {
             Err(Errno::ENOSPC | Errno::ENOMEM) => return Ok(Self(None)),
             added => added?,
         };
-        // SAFETY: the queue's descriptor is its own from here to its end, and is closed after the AsyncFd's.
+        // SAFETY: the queue owns its descriptor until its end, and closes it after the AsyncFd.
         #[allow(unsafe_code)]
         let registered = unsafe { AsyncFd::register(Queue(queue)) };
         Ok(Self(Some(registered?)))
     }
 
-    /// Waits until a name came or went, or may have. False after the deadline.
+    /// Waits until an entry was added or removed, or may have been. Returns false after the deadline.
     pub(super) async fn changed(&mut self, deadline: Instant) -> io::Result<bool> {
         let Some(queue) = &self.0 else {
             sleep_until(deadline.min(Instant::now() + PERIOD)).await;

@@ -1,4 +1,4 @@
-//! Reading a worker's events, over any number of lost connections.
+//! Reads events of workers, and continues after lost connections.
 
 use std::collections::VecDeque;
 
@@ -15,59 +15,59 @@ use super::request::patiently;
 use super::{Ask, Client, Query, REQUEST_LIMIT, segment};
 use crate::failure::{Failure, Result};
 
-/// Events as they come in.
+/// A stream of events.
 #[derive(Debug)]
 pub struct Events<'a> {
     client: &'a mut Client,
-    /// Where they are, without what this reader adds.
+    /// The path and query without this reader's parameters.
     place: Query,
     follow: bool,
     raw: bool,
-    /// The last event that was given out.
+    /// Id of the last returned event.
     cursor: Option<String>,
     lines: Option<Lines>,
-    /// What the last line said that was no event; it counts after the events before it.
+    /// The control line that ended the stream; it applies after the events before it.
     said: Option<Said>,
-    /// Why the connection was lost, until the next one is made.
+    /// The reason for the lost connection, until the next one exists.
     lost: Option<Lost>,
     losses: Losses,
 }
 
-/// A line of a stream that is no event: why it ends here.
+/// A control line of a stream: the reason for its end.
 #[derive(Debug)]
 enum Said {
     Leaving,
     Failed(Failure),
 }
 
-/// What came in at once.
+/// Events that arrived together.
 #[derive(Debug)]
 pub enum Batch {
-    /// Events, in order.
+    /// The events in order.
     Events(Vec<Value>),
-    /// There are no more: with `follow`, the worker is stopped.
+    /// The stream has ended: with `follow`, the worker is stopped.
     End,
 }
 
-/// A batch, or a change of the connection.
+/// A batch of events, or a change of the connection.
 #[derive(Debug)]
 pub enum Step {
     /// The stream is open, for the first time or again.
     Opened,
-    /// The connection was lost. The next step makes another one, and starts the daemon if it must.
+    /// The connection was lost. The next step reconnects, and starts the daemon if necessary.
     Lost,
-    /// What came in.
+    /// A batch of events.
     Batch(Batch),
 }
 
 impl Client {
-    /// The events of a worker after `from`; with `follow` also those that are yet to come.
+    /// Returns the events of a worker after `from`; with `follow` also future ones.
     pub fn events(&mut self, worker_id: &str, from: Option<String>, follow: bool, raw: bool) -> Events<'_> {
         let place = Query::new(format!("/v1/workers/{}/events", segment(worker_id)));
         self.events_at(place, from, follow, raw)
     }
 
-    /// The same, with all events of the tasks below it.
+    /// Returns the events of a worker and of all tasks below it.
     pub fn tree_events(
         &mut self,
         worker_id: &str,
@@ -79,12 +79,14 @@ impl Client {
         self.events_at(place.with("tree", Some("true")), from, follow, raw)
     }
 
-    /// What of all workers is no progress of a turn, after `from`, and whatever of it is yet to come.
+    /// Returns the events of all workers after `from` that are not progress of a turn, including future
+    /// ones.
     pub fn milestones(&mut self, from: Option<String>) -> Events<'_> {
         self.events_at(Query::new("/v1/events").with("milestones", Some("true")), from, true, false)
     }
 
-    /// The events of the workers that are chosen, in one order; with `follow` also of those that are started later.
+    /// Returns the events of the selected workers in one order; with `follow` also those of workers that
+    /// start later.
     pub fn all_events(
         &mut self,
         controller_id: Option<&str>,
@@ -113,7 +115,7 @@ impl Client {
 }
 
 impl Events<'_> {
-    /// The next events. With `follow` it waits for them as long as the daemon gives signs of life.
+    /// Returns the next events. With `follow` it waits as long as the daemon answers probes.
     ///
     /// # Errors
     /// Those of [`Client::ask`].
@@ -125,7 +127,7 @@ impl Events<'_> {
         }
     }
 
-    /// The same, for a reader who is told when the connection is lost and made again.
+    /// Returns the next events or the next change of the connection.
     ///
     /// # Errors
     /// Those of [`Client::ask`].
@@ -174,7 +176,7 @@ impl Events<'_> {
         Ok(())
     }
 
-    /// Reads complete lines, moves the cursor, and keeps what is no event for later.
+    /// Parses complete lines, advances the cursor, and stores a control line.
     fn take(&mut self, lines: &VecDeque<Vec<u8>>) -> Result<Vec<Value>> {
         let mut events = Vec::with_capacity(lines.len());
         for line in lines {
@@ -197,7 +199,7 @@ impl Events<'_> {
     }
 }
 
-/// Splits a response's body into lines.
+/// Splits the body of a response into lines.
 #[derive(Debug)]
 struct Lines {
     body: Incoming,
@@ -205,14 +207,15 @@ struct Lines {
 }
 
 impl Lines {
-    /// At least one complete line; `None` at the end. An incomplete last line is a broken connection.
+    /// Returns at least one complete line; `None` at the end. An incomplete last line means a broken
+    /// connection.
     async fn next(&mut self) -> std::result::Result<Option<VecDeque<Vec<u8>>>, String> {
         loop {
             match self.body.frame().await {
                 Some(Ok(frame)) => {
                     let Ok(data) = frame.into_data() else { continue };
                     self.buffer.extend_from_slice(&data);
-                    // A long line comes in many pieces: only the new one is searched.
+                    // A long line arrives in many pieces; only the new piece is searched.
                     if !data.contains(&b'\n') {
                         continue;
                     }
@@ -229,7 +232,7 @@ impl Lines {
     }
 }
 
-/// Takes the complete lines off the front, without their ends; empty lines (signs of life) are dropped.
+/// Removes the complete lines from the front, without line ends. Empty lines (keep-alives) are dropped.
 fn complete_lines(buffer: &mut BytesMut) -> VecDeque<Vec<u8>> {
     let Some(last) = buffer.iter().rposition(|byte| *byte == b'\n') else { return VecDeque::new() };
     let lines = buffer[..last].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());

@@ -1,4 +1,4 @@
-//! Waiting for a task over any number of lost connections, change by change.
+//! Waits for changes of a task, and continues after lost connections.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::wait::GRACE;
 use super::{Ask, Client, segment};
 use crate::failure::{Failure, Result};
 
-/// How long one request waits. What was not heard of in this time has not changed.
+/// Duration of one wait request.
 const ROUND: Duration = Duration::from_secs(20);
 
 /// A wait for one task.
@@ -25,21 +25,21 @@ pub struct TaskWait {
 }
 
 impl TaskWait {
-    /// A wait for this task, by its name or id, in the name of whoever has this token, until then.
+    /// Creates a wait for a task by name or id, on behalf of the token's agent, until a deadline.
     #[must_use]
     pub fn new(task: &str, token: Option<&str>, deadline: Option<Instant>) -> Self {
         Self { task: task.to_owned(), token: token.map(str::to_owned), known: None, deadline }
     }
 
-    /// Of one that is known to be as far as this.
+    /// Sets the known state, so that only later changes are returned.
     #[must_use]
     pub fn knowing(mut self, task: &TaskView) -> Self {
         self.known = Some(KnownTask { status: task.status, steps: task.steps });
         self
     }
 
-    /// How it is when it is not any more as it was when this was asked before, or nothing was heard for a while (`None`). The first
-    /// answer comes at once.
+    /// Returns the next state that differs from the previous one, or `None` after a round without a change.
+    /// The first call returns at once.
     ///
     /// # Errors
     /// `WAIT_TIMEOUT` after the deadline, and those of [`Client::ask`].
@@ -72,7 +72,7 @@ impl TaskWait {
             Some(known) => {
                 let millis = u64::try_from(round.as_millis()).unwrap_or(u64::MAX).max(1);
                 let request = WaitTask { timeout_ms: Some(millis), known: Some(known) };
-                // Where the wait has no end, it outlasts a daemon that is away: the next one is asked again.
+                // A wait without a deadline survives the daemon's absence and continues with the next one.
                 let limit = self.deadline.map(|_| round + GRACE);
                 Ask::post(format!("{path}/wait"), &request)?.within(limit)
             }
@@ -80,10 +80,10 @@ impl TaskWait {
         Ok(ask.with_task_token(self.token.as_deref()))
     }
 
-    /// The task at its end.
+    /// Waits for the end of the task.
     ///
     /// # Errors
-    /// As [`TaskWait::next`].
+    /// Those of [`TaskWait::next`].
     pub async fn end(mut self, client: &mut Client) -> Result<TaskShown> {
         loop {
             match self.next(client).await? {
@@ -94,10 +94,10 @@ impl TaskWait {
     }
 }
 
-/// An answer as what it has to be.
+/// Deserializes an answer.
 ///
 /// # Errors
-/// `INTERNAL_ERROR` if it lacks something.
+/// `INTERNAL_ERROR` if a field is missing.
 pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T> {
     serde_json::from_value(answer)
         .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))

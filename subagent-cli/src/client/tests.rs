@@ -1,4 +1,4 @@
-//! What a client does with good, bad, broken and missing answers.
+//! Tests of the client with good, bad, broken and missing responses.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::args::Typed;
 use crate::output::Format;
 
-/// Longer than any of these tests may take.
+/// A deadline that no test reaches.
 const FAR: Duration = Duration::from_secs(60);
 
 fn ok(data: Value) -> Act {

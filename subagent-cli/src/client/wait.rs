@@ -1,4 +1,4 @@
-//! Waiting for an event over any number of lost connections.
+//! Waits for an event, and continues after lost connections.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -13,49 +13,49 @@ use super::waited::Waited;
 use super::{Ask, Client, segment};
 use crate::failure::{Failure, Result};
 
-/// How much later than a wait's own end its answer may come.
+/// Maximum delay of a response after the end of its wait.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
-/// The shortest wait that has an end (0 has none), in seconds.
+/// Minimum duration of a limited wait in seconds (0 is unlimited).
 pub(super) const SHORTEST: f64 = 0.001;
 
-/// From where a wait looks.
+/// The start position of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cursor {
-    /// After this event.
+    /// After the event with this id.
     After(String),
-    /// From the first event on.
+    /// From the first event.
     Beginning,
     /// After the newest event.
     Latest,
 }
 
-/// A wait as a command wants it.
+/// A wait of a command.
 #[derive(Debug, Clone)]
 pub struct Waiting {
-    /// The worker, unchecked.
+    /// Id of the worker, unchecked.
     pub worker_id: String,
-    /// What for; `None` is the default set.
+    /// Event types that end the wait; `None` uses the default set.
     pub until: Option<String>,
-    /// From where.
+    /// Start position of the wait.
     pub cursor: Cursor,
-    /// How long, in seconds; 0 for ever.
+    /// Timeout in seconds; 0 is unlimited.
     pub timeout: f64,
-    /// How long without any event, in seconds; 0 for ever.
+    /// Timeout without any event in seconds; 0 is unlimited.
     pub no_progress: f64,
-    /// The turn whose text is wanted.
+    /// The turn whose text the response contains.
     pub collect_turn: Option<TurnId>,
-    /// Whether only events of this turn count, which may wait in the queue.
+    /// The only turn whose events count; it may be queued.
     pub only_turn: Option<TurnId>,
 }
 
 impl Client {
-    /// Waits. The time runs from the first request, also over lost connections.
+    /// Waits. The time counts from the first request, including reconnects.
     ///
     /// # Errors
     /// `WAIT_TIMEOUT`, `WAIT_NO_PROGRESS`, and those of [`Client::ask`].
     pub async fn wait(&mut self, mut waiting: Waiting) -> Result<Value> {
         let begun = OnceLock::new();
-        // Nothing at first: two limits that are equal stay so.
+        // The first value is zero, so that equal limits stay equal.
         let elapsed = || {
             let now = Instant::now();
             now.duration_since(*begun.get_or_init(|| now)).as_secs_f64()
@@ -66,7 +66,7 @@ impl Client {
         waited.map(Value::from).map_err(|failure| waiting.own_numbers(failure))
     }
 
-    /// Makes a cursor of "from now on", so that a repetition after a lost connection begins at the same place.
+    /// Replaces the cursor `Latest` by an event id, so that a repetition starts at the same position.
     ///
     /// # Errors
     /// Those of [`Client::ask`].
@@ -84,7 +84,7 @@ impl Client {
 }
 
 impl Waiting {
-    /// The request after `elapsed` seconds.
+    /// Builds the request after `elapsed` seconds.
     fn ask(&self, elapsed: f64) -> Result<Ask> {
         let left = if self.timeout > 0.0 { (self.timeout - elapsed).max(SHORTEST) } else { 0.0 };
         let request = WaitRequest {
@@ -102,15 +102,15 @@ impl Waiting {
         Ask::post(format!("/v1/workers/{}/wait", segment(&self.worker_id)), &request)
     }
 
-    /// The error with the time that the caller had given, not with what a repetition had left of it.
+    /// Sets the caller's timeout in the error, not the remaining time of a repetition.
     fn own_numbers(&self, failure: Failure) -> Failure {
         if failure.is(Code::WaitTimeout) { failure.with("timeoutSeconds", self.timeout) } else { failure }
     }
 }
 
-/// Seconds as a duration; what is too long for one is as good as for ever.
+/// Converts seconds to a duration of at most a century.
 pub(super) fn duration(seconds: f64) -> Duration {
-    // A century: longer ones cannot be added to a point in time everywhere.
+    // Larger durations overflow an Instant on some systems.
     const LONGEST: f64 = 100.0 * 366.0 * 86_400.0;
     Duration::from_secs_f64(seconds.clamp(0.0, LONGEST))
 }

@@ -1,4 +1,4 @@
-//! Waiting for several workers over any number of lost connections.
+//! Waits for several workers, and continues after lost connections.
 
 use std::sync::OnceLock;
 
@@ -12,8 +12,8 @@ use super::{Ask, Client, Query, segment};
 use crate::failure::Result;
 
 impl Client {
-    /// Waits. The time runs from the first request, also over lost connections. With event types "from now on" is a
-    /// cursor for each worker, so that a repetition begins at the same places.
+    /// Waits. The time counts from the first request, including reconnects. With event types, each worker
+    /// gets a cursor, so that a repetition starts at the same positions.
     ///
     /// # Errors
     /// `WAIT_TIMEOUT`, and those of [`Client::ask`].
@@ -24,7 +24,7 @@ impl Client {
                 let latest = self.ask(&Ask::get(path)).await?;
                 worker.from_event_id = latest["event"]["eventId"].as_str().map(str::to_owned);
             }
-            // Of one without any event all that come are later.
+            // A worker without events has only later ones.
             request.include_history = true;
         }
         let begun = OnceLock::new();

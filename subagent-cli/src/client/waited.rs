@@ -1,5 +1,5 @@
-//! The data of a wait, as it is read: the last piece of the agent's text may be all of its text and tens of megabytes, so
-//! it is not kept a second time while the answer is.
+//! Deserializes the response of a wait. The last text chunk may repeat the whole text of tens of megabytes,
+//! so it is stored as a length.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ const LAST: &str = "lastAssistantChunk";
 pub(super) struct Waited {
     text: Option<String>,
     last: Last,
-    /// All but these two.
+    /// All fields except these two.
     others: Map<String, Value>,
 }
 
@@ -22,9 +22,9 @@ pub(super) struct Waited {
 enum Last {
     #[default]
     None,
-    /// So many bytes, with which the text ends.
+    /// Number of bytes at the end of the text.
     End(usize),
-    /// Something else.
+    /// Another text, stored as it is.
     Other(String),
 }
 
@@ -69,7 +69,7 @@ impl<'de> Visitor<'de> for Fields {
     }
 }
 
-/// The last piece of this text.
+/// Deserializes the last chunk of this text.
 struct EndOf<'a>(Option<&'a str>);
 
 impl<'de> DeserializeSeed<'de> for EndOf<'_> {

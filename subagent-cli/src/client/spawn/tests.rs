@@ -1,4 +1,4 @@
-//! What a starting daemon may say, played by shell scripts.
+//! Tests of readiness lines; shell scripts act as the daemon.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -11,8 +11,8 @@ fn far() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-/// An executable script. Another process writes it: a file that a test of this process still has open for writing
-/// (through a fork of another test) could not be executed.
+/// Creates an executable script. Another process writes it: a fork of a parallel test could hold it open
+/// for writing, and it could not be executed.
 fn script(dir: &Path, text: &str) -> PathBuf {
     let path = dir.join("subagentd");
     let mut shell = std::process::Command::new("/bin/sh")
@@ -87,7 +87,7 @@ async fn a_silent_start_is_given_up_at_the_deadline_and_left_alone() {
     let soon = Instant::now() + Duration::from_millis(100);
     let failure = daemon(&place(dir.path()), &program, soon).await.unwrap_err();
     assert!(failure.is(Code::DaemonStartFailed) && failure.retryable, "{failure}");
-    // Opening the other end waits until the script is there; closing it lets the script end.
+    // Opening the other end waits for the script; closing it ends the script.
     let opened = on_thread(far(), move || OpenOptions::new().write(true).open(&gate)).await.unwrap();
     assert!(opened.is_some(), "the script was ended");
 }
