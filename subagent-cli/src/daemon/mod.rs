@@ -1,4 +1,5 @@
-//! `subagentd`: its command line, and what it asks of a running daemon. The daemon itself is the crate `subagentd`.
+//! `subagentd`: its command line and its requests to a running daemon. The crate `subagentd` is the daemon
+//! itself.
 
 mod args;
 mod restore;
@@ -21,15 +22,15 @@ use args::{Cli, Command};
 
 pub(crate) use stop::stop;
 
-/// The definition of its command line, for the generated reference.
+/// The command line, for the generated reference.
 #[cfg(test)]
 pub(crate) fn command() -> clap::Command {
     <Cli as clap::CommandFactory>::command()
 }
 
-/// `subagentd`: everything between the arguments (without the program's name) and the exit code.
+/// Entry point of `subagentd`. `args` excludes the program's name.
 pub fn main(args: Vec<OsString>) -> ExitCode {
-    // What a daemon starts for itself, without an environment.
+    // The daemon starts this helper without an environment.
     if args.first().is_some_and(|first| first == subagentd::supervisor::result_check::COMMAND) {
         return subagentd::supervisor::result_check::main();
     }
@@ -61,7 +62,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// The state dir: told by the command that starts a daemon, else found as every command finds it.
+/// Returns the state dir: the one in the argument of the starting command, or the one of the workspace.
 fn locate(told: Option<&Path>, context: &Context) -> Result<PathBuf> {
     match told {
         Some(state_dir) => Ok(state_dir.to_owned()),

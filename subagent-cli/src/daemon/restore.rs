@@ -1,4 +1,4 @@
-//! `subagentd restore`: the work behind `subagent restore`.
+//! `subagentd restore`: executes `subagent restore`.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ fn data(restored: &Restored) -> Value {
     })
 }
 
-/// What a person must know now.
+/// Returns the text for the user.
 fn lines(restored: &Restored) -> String {
     let mut lines = vec![format!("restored {}", restored.path.display())];
     if let Some(replaced) = &restored.replaced_path {

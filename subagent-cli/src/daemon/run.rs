@@ -1,4 +1,4 @@
-//! `subagentd run`: hands over to the daemon itself.
+//! `subagentd run`: starts the daemon in this process.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,12 +36,12 @@ pub(super) fn run(args: &Run, state_dir: PathBuf, env: &Environment) -> ExitCode
     })
 }
 
-/// Says why there is no daemon: to the command that waits for the readiness line, or as every command does.
+/// Reports why the daemon does not start: as a readiness line, or in the foreground as other commands do.
 fn refuse(mode: Mode, format: Format, failure: Failure) -> ExitCode {
     if mode == Mode::Foreground {
         return finish(format, Err(failure));
     }
-    // If nobody listens any more, nobody needs to know.
+    // The starting command may have exited.
     let _ = print(&one_line::line(json!({"error": failure})));
     ExitCode::FAILURE
 }

@@ -1,6 +1,6 @@
-//! `subagentd status`: what a running daemon says, else what the last one in the foreground had written.
+//! `subagentd status`: the state of a running daemon, or the last status file of a foreground daemon.
 //!
-//! A bare document, without an envelope, as scripts know it.
+//! The output has no envelope, for compatibility with existing scripts.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub(super) fn status(state_dir: PathBuf) -> Result<Outcome> {
     Ok(document(running.as_ref(), written(&file), &state_dir, &file))
 }
 
-/// What the status file holds; one that cannot be read says nothing.
+/// Reads the status file; `None` if it is unreadable.
 fn written(file: &Path) -> Option<Map<String, Value>> {
     match serde_json::from_slice(&regular::read(file).ok()?) {
         Ok(Value::Object(status)) => Some(status),
@@ -55,7 +55,7 @@ fn document(
     Outcome::Bare { document: Value::Object(status), text, code: 0 }
 }
 
-/// What the running daemon says; what its own status file says besides (heartbeat, health) is kept.
+/// Merges the running daemon's state over its own status file, which also has heartbeat and health.
 fn of_running(info: &DaemonInfo, written: Option<Map<String, Value>>) -> Map<String, Value> {
     let own = written.filter(|written| written.get("pid") == Some(&info.process.pid.into()));
     let mut status = own.unwrap_or_default();
@@ -72,7 +72,7 @@ fn of_running(info: &DaemonInfo, written: Option<Map<String, Value>>) -> Map<Str
     ] {
         status.insert(key.to_owned(), value);
     }
-    // A daemon in the background restarts no worker by itself and writes no heartbeat.
+    // A background daemon neither restarts workers nor writes a heartbeat.
     status.entry("monitorWorkers").or_insert(false.into());
     status.entry("lastHeartbeatAt").or_insert(Value::Null);
     status

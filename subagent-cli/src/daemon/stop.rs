@@ -1,4 +1,4 @@
-//! `subagentd stop`: asks the running daemon to end and waits until it has.
+//! `subagentd stop`: asks the running daemon to stop and waits for its end.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::client::{Ask, Client, REQUEST_LIMIT, block_on, ended, running_or_forg
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
 
-/// How long ending all workers may take.
+/// Maximum time for stopping all workers.
 const WORKERS_LIMIT: Duration = Duration::from_secs(120);
 
-/// Asks for the end of the daemon (and with `workers` of all workers, in the name of the owner with this handle) and waits
-/// for it.
+/// Stops the daemon and waits for its end. `workers` also stops all workers, on behalf of this handle's
+/// owner.
 ///
 /// # Errors
 /// `DAEMON_UNRESPONSIVE`, `STOP_INCOMPLETE`, `FORBIDDEN_FROM_WORKER`, `INVALID_CONTROLLER_HANDLE`.
@@ -31,9 +31,9 @@ pub(crate) fn stop(workers: bool, handle: Option<Handle>, state_dir: PathBuf) ->
         let limit = if workers { WORKERS_LIMIT } else { REQUEST_LIMIT };
         let ask = Ask::change("/v1/daemon/stop", &StopDaemon { workers })?.within(Some(limit));
         let told = match client.ask(&ask).await {
-            // Somebody else may have replaced it meanwhile: then it was the next one that answered.
+            // Another daemon may have replaced it and answered.
             Ok(_) => client.daemon().cloned().unwrap_or(shown.info),
-            // It is gone, as was wanted, but nobody has said that the workers are.
+            // The daemon is gone, as requested. With `workers` their state would be unknown.
             Err(failure) if failure.is(Code::DaemonNotRunning) && !workers => shown.info,
             Err(failure) => return Err(failure),
         };
