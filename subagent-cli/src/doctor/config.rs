@@ -1,4 +1,4 @@
-//! The config file, and whether what it names is installed.
+//! Checks the config file, and whether the agents that it names are installed.
 
 use subagent_config::{LoadedConfig, discovery, installed, launcher, unknown};
 use subagentd::life::{idle_exit_seconds, retention_days};
@@ -20,7 +20,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Where the next workspace would be made, and how, if there is none here.
+/// Reports the location of a new workspace if there is none.
 fn workspace(facts: &Facts) -> Option<Finding> {
     if facts.state != State::Outside {
         return None;
@@ -37,7 +37,7 @@ fn workspace(facts: &Facts) -> Option<Finding> {
     Some(Finding::warning(GROUP, WORKSPACE, seen).advise(advice))
 }
 
-/// Variables without which no daemon starts if they are wrong.
+/// Checks the variables that prevent a daemon's start if they are invalid.
 fn variables(facts: &Facts) -> Vec<Finding> {
     let wrong = [idle_exit_seconds(&facts.env).err(), retention_days(&facts.env).err()];
     let told = wrong.into_iter().flatten().map(|error| {
@@ -74,7 +74,7 @@ fn file(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Launchers of files that cannot be started, else which agents are installed.
+/// Reports configured launchers that cannot be started, or else the installed agents.
 fn launchers(facts: &Facts, loaded: &LoadedConfig) -> Vec<Finding> {
     let cwd = facts.cwd.as_ref().unwrap_or(&facts.env.cwd);
     let all = installed::all(&loaded.config, cwd, &facts.env);

@@ -1,4 +1,4 @@
-//! Whether this state dir is a copy, and what that means for what is in it.
+//! Checks whether this state dir is a copy, and explains the consequences.
 
 use subagent_config::StateIdentity;
 

@@ -1,4 +1,4 @@
-//! The database, as the daemon sees it: only it opens `state.db`.
+//! Checks the database through the daemon. Must not open `state.db`.
 
 use std::fs::Metadata;
 use std::io::{self, ErrorKind, Read as _};
@@ -24,7 +24,7 @@ const SIZE: &str = "database.size";
 const WORKERS: &str = "database.workers";
 const GAPS: &str = "database.gaps";
 
-/// A log of changes of this size is not taken over into the database: somebody keeps it busy.
+/// A WAL of this size is not checkpointed, because readers keep it busy.
 const LARGE_WAL: u64 = 256 * 1024 * 1024;
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
@@ -58,7 +58,8 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What the daemon works with must be what has the name: it is removed with its last name, at the end of the daemon.
+/// Checks that the file with the database's name is the one that the daemon has open. A deleted file
+/// disappears with the daemon's end.
 fn lost(facts: &Facts, file: &Path) -> Option<Finding> {
     let daemon = facts.holders.iter().find(|holder| holder.role == Role::Daemon)?;
     let identity = |meta: Metadata| (meta.dev(), meta.ino());
@@ -82,7 +83,7 @@ fn lost(facts: &Facts, file: &Path) -> Option<Finding> {
     })
 }
 
-/// No database, or an empty one. That is well where no worker has ever been.
+/// Reports a missing or empty database. This is normal if no worker ever existed.
 fn missing(facts: &Facts, what: &str) -> Finding {
     let mut unseen = Unseen::default();
     let workers = unseen.entries(&facts.state_dir.join("runtimes")).into_iter();
@@ -97,7 +98,7 @@ fn missing(facts: &Facts, what: &str) -> Finding {
     }
 }
 
-/// What the first bytes of the file say; only a daemon opens it.
+/// Examines the first bytes of the file without opening it as a database.
 fn unopened(facts: &Facts, file: &Path) -> Finding {
     match header(file) {
         Ok(0) if has_no_wal(file) => missing(facts, "there is nothing in it"),
@@ -116,16 +117,16 @@ fn unopened(facts: &Facts, file: &Path) -> Finding {
     }
 }
 
-/// Why nothing can be done with a file.
+/// The reason why a file cannot be examined.
 #[derive(Debug, PartialEq, Eq)]
 enum Unusable {
-    /// The system does not let us see it.
+    /// The system denies access.
     Unseen(String),
-    /// It is none of ours, or not whole.
+    /// It belongs to another program, or is incomplete.
     Damaged(String),
 }
 
-/// Whether all that is stored is in the file itself.
+/// Whether all data is in the database file itself.
 fn has_no_wal(file: &Path) -> bool {
     let mut name = file.as_os_str().to_owned();
     name.push("-wal");
@@ -134,7 +135,7 @@ fn has_no_wal(file: &Path) -> bool {
         .map_or_else(|error| error.kind() == ErrorKind::NotFound, |meta| meta.len() == 0)
 }
 
-/// The version of the tables of a database of ours; otherwise what it is instead.
+/// Returns the schema version in the header of our database.
 fn header(file: &Path) -> Result<u32, Unusable> {
     let damaged = |why: &str| Err(Unusable::Damaged(why.to_owned()));
     let unseen = |error: io::Error| Unusable::Unseen(format!("it cannot be looked at: {error}"));
@@ -143,7 +144,7 @@ fn header(file: &Path) -> Result<u32, Unusable> {
         opened => opened.map_err(unseen)?,
     };
     let length = opened.metadata().map_err(unseen)?.len();
-    // As after a start that was cut short: everything is in the WAL, or nothing was written yet.
+    // After an interrupted start: all data is in the WAL, or no data was written.
     if length == 0 {
         return Ok(0);
     }
@@ -159,7 +160,7 @@ fn header(file: &Path) -> Result<u32, Unusable> {
         return damaged("it is damaged: no SQLite database begins like that");
     }
     let (application, version) = (i64::from(number(68)), i64::from(number(60)));
-    // The tables are made in one transaction, which may still be in the WAL alone.
+    // The schema is created in one transaction, which may still be in the WAL.
     if application != APPLICATION_ID && (application, version) != (0, 0) {
         return damaged("it is another program's database");
     }
@@ -167,7 +168,7 @@ fn header(file: &Path) -> Result<u32, Unusable> {
         let why = format!("it has schema {version}, this command knows {SCHEMA}: a newer version made it");
         return Err(Unusable::Damaged(why));
     }
-    // The number of pages is right if the one who wrote it says so, and later ones may still be in the WAL.
+    // The page count is valid only if its writer confirms it; later pages may still be in the WAL.
     let page = match number(16) >> 16 {
         1 => 65_536,
         bytes => u64::from(bytes),
@@ -261,12 +262,12 @@ fn rows(database: &ExaminedDatabase, workers: &[ExaminedWorker]) -> Vec<Finding>
     found
 }
 
-/// So many of them, in words.
+/// Returns a count with its noun.
 pub(super) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// What is missing stays missing: it is told for as long as the worker is there to be asked.
+/// Missing events cannot be restored, so they are reported as long as the worker exists.
 fn gaps(workers: &[ExaminedWorker]) -> Vec<Finding> {
     let missing = workers.iter().filter(|worker| worker.gaps > 0);
     let (stopped, open): (Vec<_>, Vec<_>) = missing.partition(|worker| worker.state == "stopped");
@@ -346,7 +347,7 @@ mod tests {
         let mut longer = made(own, 1);
         longer[31] = 2;
         assert!(matches!(look(&longer), Err(Unusable::Damaged(why)) if why.contains("missing at its end")));
-        // The rest of it may be in the WAL.
+        // The other pages may be in the WAL.
         fs::write(dir.path().join("state.db-wal"), "x").unwrap();
         assert_eq!(look(&longer), Ok(1));
         std::os::unix::fs::symlink("knot", dir.path().join("knot")).unwrap();

@@ -1,4 +1,4 @@
-//! Room where we write, and what kind of file system that is.
+//! Checks free space and file systems of our folders.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::unseen::Unseen;
 const GROUP: Group = Group::Disk;
 const LOOK: &str = "disk.look";
 
-/// Free bytes and inodes below which something is about to fail, and below which somebody should know.
+/// Free bytes and inodes below which a problem (first) or a warning (second) is reported.
 const FEW_BYTES: [u64; 2] = [100 << 20, 1 << 30];
 const FEW_FILES: [u64; 2] = [1_000, 10_000];
 
@@ -33,7 +33,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What restores have put aside: whether it is still wanted only a person can tell.
+/// Reports data that restores put aside. Only the user can decide whether it is needed.
 fn replaced(facts: &Facts, unseen: &mut Unseen) -> Finding {
     const ID: &str = "disk.replaced";
     let all = permissions::replaced(&facts.state_dir, unseen);
@@ -81,7 +81,7 @@ fn room(id: &'static str, folder: &Path) -> Finding {
             #[allow(clippy::useless_conversion, reason = "the widths differ by platform")]
             let (block, blocks): (u64, u64) = (found.fragment_size().into(), found.blocks_available().into());
             #[allow(clippy::useless_conversion, reason = "the widths differ by platform")]
-            // Some file systems make them as they need them and say 0.
+            // Some file systems allocate inodes on demand and report 0.
             let files: Option<u64> = (found.files() > 0).then(|| found.files_available().into());
             judge(id, folder, block.saturating_mul(blocks), files)
         }
@@ -100,7 +100,7 @@ fn judge(id: &'static str, folder: &Path, bytes: u64, files: Option<u64>) -> Fin
     }
 }
 
-/// The kind of file system below a path, as the system names it.
+/// Returns the type of the file system that contains a path.
 fn file_system(path: &Path) -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
     let existing: PathBuf = path.ancestors().find(|folder| folder.exists())?.canonicalize().ok()?;
@@ -108,7 +108,8 @@ fn file_system(path: &Path) -> Option<String> {
     for line in mounts.lines() {
         let mut fields = line.split(' ').skip(1);
         let (Some(place), Some(kind)) = (fields.next(), fields.next()) else { continue };
-        // Blanks in it are written as \040; such a place is longer than it looks, and never wins wrongly.
+        // Blanks are escaped as \040, so such a mount point is longer than the path and never matches
+        // wrongly.
         let longer = best.is_none_or(|(length, _)| place.len() >= length);
         if longer && existing.starts_with(place) {
             best = Some((place.len(), kind));
@@ -117,7 +118,7 @@ fn file_system(path: &Path) -> Option<String> {
     best.map(|(_, kind)| kind.to_owned())
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes.
 pub(super) fn size(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     match units.iter().find(|(shift, _)| bytes >> shift > 0) {

@@ -1,4 +1,4 @@
-//! What all looks share: found out once, at the beginning.
+//! Facts that all checks share, collected once at the beginning.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,36 +14,36 @@ use super::holders::{self, Holder, Role};
 use crate::client::{Ask, Client, block_on, read_info, running_soon};
 use crate::failure::Failure;
 
-/// How long the daemon may take to say that it is there.
+/// Maximum time for the daemon's answer.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How long one that lives may take to say where: it is only starting, or somebody took its announcement away.
+/// Maximum time until a live daemon announces itself: it is starting, or its announcement was removed.
 const ANNOUNCED: Duration = Duration::from_secs(3);
-/// How long it may take to examine its database; it ends its checks by itself before.
+/// Maximum time for the daemon's examination of its database, which stops itself earlier.
 const EXAMINE: Duration = Duration::from_secs(20);
 
-/// Where to look.
+/// The state dir to examine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The state dir; outside of a workspace the one that would be made here.
+    /// The state dir; outside of a workspace the one that would be created here.
     pub state_dir: PathBuf,
-    /// Whether there is no workspace here.
+    /// Whether the folder is outside of a workspace.
     pub outside: bool,
 }
 
-/// The daemon, as far as it can be asked.
+/// The state of the daemon.
 #[derive(Debug)]
 pub(super) enum Daemon {
-    /// None runs.
+    /// No daemon is running.
     None,
-    /// One runs and answers.
+    /// The daemon runs and answers.
     Answers(Box<DaemonShown>),
-    /// One runs, and this came instead of an answer.
+    /// The daemon runs, but a request failed.
     Fails(Failure),
-    /// Whether one runs cannot be told.
+    /// Whether a daemon runs is unknown.
     Hidden,
 }
 
-/// What a daemon that runs answers.
+/// Sends a request to a running daemon.
 fn answered<T: serde::de::DeserializeOwned>(state_dir: PathBuf, path: &'static str) -> Result<T, Failure> {
     let ask = Ask::get(path).within(Some(EXAMINE));
     block_on(async {
@@ -56,23 +56,23 @@ fn answered<T: serde::de::DeserializeOwned>(state_dir: PathBuf, path: &'static s
     })
 }
 
-/// The state dir, as far as it can be seen.
+/// The state of the state dir.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
-    /// There is no workspace here; the path is that of one that would be made in this folder.
+    /// There is no workspace. The path is that of a new one in this folder.
     Outside,
-    /// There is none yet, or something else in its place.
+    /// The state dir is missing, or its path is not a folder.
     Absent,
-    /// It is there.
+    /// The state dir exists and is readable.
     There,
-    /// This is what the system said when it was looked at.
+    /// The state dir is inaccessible, with the system's error.
     Hidden(String),
 }
 
 impl State {
     fn of(state_dir: &Path) -> Self {
         let looked = state_dir.metadata().and_then(|meta| {
-            // What can be listed can still be closed: then nothing in it can be looked at.
+            // A folder can be listable but not searchable.
             let within = || std::fs::read_dir(state_dir).and_then(|_| state_dir.join(".").metadata());
             if meta.is_dir() { within().map(|_| true) } else { Ok(false) }
         });
@@ -85,29 +85,29 @@ impl State {
     }
 }
 
-/// What is known at the beginning.
+/// The facts that all checks share.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) env: Environment,
     pub(super) cwd: Option<PathBuf>,
     pub(super) state_dir: PathBuf,
     pub(super) state: State,
-    /// Whether to mend what can be mended.
+    /// Whether to repair problems.
     pub(super) fix: bool,
-    /// Processes with a marker.
+    /// Processes with a runtime's marker.
     pub(super) marked: Vec<(i32, String)>,
     pub(super) holders: Vec<Holder>,
-    /// Processes of ours of whom the system does not say which state dir is theirs.
+    /// Our processes whose state dir is unknown, because the system denies access.
     pub(super) unknown_processes: Vec<i32>,
     pub(super) daemon: Daemon,
-    /// What the daemon says of its workers and its database, asked for last: a runtime that was found before and is
-    /// not in it belongs to nobody.
+    /// The daemon's examination of workers and database. It is requested last: a runtime that was found
+    /// before and is not in it is an orphan.
     pub(super) examination: Option<Examination>,
-    /// Why there is none although a daemon answers.
+    /// The reason for a missing examination although a daemon answers.
     pub(super) unexamined: Option<Failure>,
-    /// Where the daemon sends notifications.
+    /// The notification targets of the daemon.
     pub(super) sinks: Option<Sinks>,
-    /// The folders of the sockets that exist.
+    /// The existing socket folders.
     pub(super) runtime_dirs: Vec<RuntimeDir>,
 }
 
@@ -134,7 +134,7 @@ impl Facts {
         if facts.state == State::Absent {
             return facts;
         }
-        // Before the holders: their guard was there before them.
+        // Markers are read before the holders, because a guard exists before the processes below it.
         facts.marked = subagentd::supervisor::strays::marked();
         let (all, unknown) = holders::find();
         match facts.state {
@@ -153,12 +153,12 @@ impl Facts {
         facts
     }
 
-    /// The state dir, where it can be looked into.
+    /// Whether the state dir is readable.
     pub(super) fn has_state(&self) -> bool {
         self.state == State::There
     }
 
-    /// What a look says that cannot look: nothing was found only because nothing was seen.
+    /// Returns the warning of a check that cannot look, so that it does not report success.
     pub(super) fn hidden(&self, group: Group, id: &'static str) -> Option<Finding> {
         let State::Hidden(why) = &self.state else { return None };
         let seen = format!("not looked at: {}: {why}", self.state_dir.display());
@@ -196,17 +196,17 @@ impl Facts {
             Ok(examination) => self.examination = Some(examination),
             Err(failure) => self.unexamined = Some(failure),
         }
-        // An older daemon has none.
+        // An older daemon has no such endpoint.
         self.sinks = answered(state_dir, "/v1/notifications").ok();
     }
 
-    /// What is stored of all workers, if the daemon has told of all.
+    /// Returns the examination if it contains all workers.
     pub(super) fn all_workers(&self) -> Option<&Examination> {
         self.examination.as_ref().filter(|examination| examination.all_workers)
     }
 
-    /// Why a worker is nobody's, if that is certain: a row that cannot be read is still somebody's, and a damaged table
-    /// may lack some.
+    /// Returns why a worker is an orphan, if that is certain. An unreadable row still counts as known, and
+    /// a damaged table may lack rows.
     pub(super) fn nobodys(&self, worker: &str) -> Option<&'static str> {
         let all = self.all_workers()?;
         match all.workers.iter().find(|known| known.worker_id == worker) {
@@ -220,7 +220,7 @@ impl Facts {
         }
     }
 
-    /// The command that mends.
+    /// Returns the command for the repair.
     pub(super) fn fix_command(&self) -> String {
         let place = self
             .cwd

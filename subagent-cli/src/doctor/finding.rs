@@ -1,87 +1,87 @@
-//! What a look of `doctor` has to say.
+//! The result of a check of `doctor`.
 
 use serde::Serialize;
 
-/// What a look is about.
+/// The subject of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Group {
-    /// What runs, and what should not.
+    /// Running and stray processes.
     Processes,
-    /// `state.db`.
+    /// The database file `state.db`.
     Database,
-    /// What runtimes wrote and nobody took.
+    /// Journals that the daemon has not stored.
     Journals,
-    /// Old and new executables beside each other.
+    /// Executables of different versions.
     Versions,
-    /// Who may read what.
+    /// Access rights of our files.
     Permissions,
-    /// Room.
+    /// Free space and file systems.
     Disk,
-    /// The config file.
+    /// The config file and its agents.
     Config,
-    /// What this system offers.
+    /// Capabilities of this system.
     Machine,
 }
 
-/// How bad it is. The worst first.
+/// The severity of a finding, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Status {
-    /// Something does not work, or is open to others.
+    /// A feature fails, or data is accessible to others.
     Problem,
-    /// It works, and somebody should know.
+    /// The user should know it, but all features work.
     Warning,
-    /// It was a problem, and `--fix` has ended it.
+    /// A problem that `--fix` has repaired.
     Fixed,
-    /// Nothing to do.
+    /// The check found no problem.
     Ok,
 }
 
-/// One thing that was looked at.
+/// The finding of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// What was looked at; the same in every version.
+    /// Id of the check; the same in every version.
     pub id: &'static str,
-    /// What that is about.
+    /// The subject of the check.
     pub group: Group,
-    /// How bad it is.
+    /// The severity of the finding.
     pub status: Status,
-    /// What was seen.
+    /// Description of the observation.
     pub seen: String,
-    /// What to do about it; a command stands in backquotes.
+    /// Advice; commands are in backquotes.
     pub action: Option<String>,
 }
 
 impl Finding {
-    /// Whether there is nothing to do.
+    /// Whether no action is needed.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.status == Status::Ok
     }
 
-    /// Nothing to do.
+    /// Creates a finding without a problem.
     pub fn ok(group: Group, id: &'static str, seen: impl Into<String>) -> Self {
         Self { id, group, status: Status::Ok, seen: seen.into(), action: None }
     }
 
-    /// Worth knowing.
+    /// Creates a warning without advice.
     pub fn warning(group: Group, id: &'static str, seen: impl Into<String>) -> Self {
         Self { status: Status::Warning, ..Self::ok(group, id, seen) }
     }
 
-    /// To be mended.
+    /// Creates a problem without advice.
     pub fn problem(group: Group, id: &'static str, seen: impl Into<String>) -> Self {
         Self { status: Status::Problem, ..Self::ok(group, id, seen) }
     }
 
-    /// Mended.
+    /// Creates a finding of a repaired problem.
     pub fn fixed(group: Group, id: &'static str, seen: impl Into<String>) -> Self {
         Self { status: Status::Fixed, ..Self::ok(group, id, seen) }
     }
 
-    /// Says what to do.
+    /// Adds advice to the finding.
     #[must_use]
     pub fn advise(self, action: impl Into<String>) -> Self {
         Self { action: Some(action.into()), ..self }

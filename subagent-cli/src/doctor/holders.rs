@@ -1,5 +1,5 @@
-//! Our own live processes and their state dirs, found by the locks that they hold open: no pid file is trusted, no lock is
-//! touched, and nobody need answer.
+//! Finds our live processes and their state dirs by the lock files that they hold open. It trusts no pid
+//! file and needs no answer from the processes.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use subagent_config::{proc, regular};
 use subagentd::supervisor::strays;
 
-/// Which of our programs it is.
+/// The program of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Daemon,
@@ -22,24 +22,24 @@ pub(super) struct Holder {
     pub(super) role: Role,
     pub(super) pid: i32,
     pub(super) start_time: u64,
-    /// Which state dir it is of (absolute, links resolved).
+    /// Its state dir (absolute, links resolved).
     pub(super) state_dir: PathBuf,
-    /// Whose runtime or guard it is; empty for a daemon.
+    /// The worker of the runtime or guard; empty for a daemon.
     pub(super) worker: String,
-    /// Stopped by a signal, or by a debugger.
+    /// Whether a signal or debugger has stopped it.
     pub(super) stopped: bool,
-    /// Its executable was replaced or removed since it was started.
+    /// Whether its executable was replaced or deleted after the start.
     pub(super) replaced: bool,
 }
 
 impl Holder {
-    /// Whether it is still the same process, and still there.
+    /// Whether the same process is still alive.
     pub(super) fn lives(&self) -> bool {
         proc::process(self.pid).is_ok_and(|now| now.start_time == self.start_time && !now.ended)
     }
 }
 
-/// All of them, and those whose files the system does not let us see: they are of a state dir that is not known.
+/// Returns all of them, and those whose files are inaccessible: their state dir is unknown.
 pub(super) fn find() -> (Vec<Holder>, Vec<i32>) {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     for pid in strays::pids() {
@@ -51,16 +51,16 @@ pub(super) fn find() -> (Vec<Holder>, Vec<i32>) {
     (found, unknown)
 }
 
-/// The process, if it is one of ours.
+/// Examines a process; `None` if it is not ours.
 ///
 /// # Errors
-/// What the system says when it does not let us see its files.
+/// The system denies access to its files.
 fn look(pid: i32) -> io::Result<Option<Holder>> {
     let Some(process) = proc::process(pid).ok().filter(|process| !process.ended) else { return Ok(None) };
     let role = match process.name.as_str() {
         "subagentd" => Role::Daemon,
         "subagent-guard" => Role::Guard,
-        // The system keeps 15 bytes of a name.
+        // The kernel keeps 15 bytes of a name.
         "subagent-runtim" => Role::Runtime,
         _ => return Ok(None),
     };
@@ -88,12 +88,12 @@ fn look(pid: i32) -> io::Result<Option<Holder>> {
     }))
 }
 
-/// Of which state dir and whose lock an open file is.
+/// Returns the state dir and worker of a lock file that is held open.
 fn held(role: Role, path: &Path) -> Option<(PathBuf, String)> {
     let folder = path.parent()?;
     match (role, path.file_name()?.to_str()?) {
         (Role::Daemon, "daemon.lock") => Some((folder.to_owned(), String::new())),
-        // A runtime holds both locks until its guard has the second one.
+        // A runtime holds both locks until its guard takes the second one.
         (Role::Runtime, "lock") | (Role::Guard, "guard.lock") => {
             let state_dir = folder.parent().filter(|runtimes| runtimes.ends_with("runtimes"))?.parent()?;
             Some((state_dir.to_owned(), folder.file_name()?.to_str()?.to_owned()))
@@ -102,8 +102,8 @@ fn held(role: Role, path: &Path) -> Option<(PathBuf, String)> {
     }
 }
 
-/// Whether somebody holds a lock, whoever that is: for what /proc does not show as ours. It is held shared for a moment.
-/// What cannot be looked at counts as held. Nothing is waited for, whatever is in its place.
+/// Whether any process holds a lock, including those that /proc does not show as ours. It takes the lock
+/// shared for a moment and never blocks. An inaccessible lock counts as held.
 pub(super) fn is_held(lock: &Path) -> bool {
     match regular::open_to_read(lock) {
         Ok(file) => file.try_lock_shared().is_err(),
@@ -144,7 +144,7 @@ mod tests {
         assert!(is_held(&path));
         file.unlock().unwrap();
         assert!(!is_held(&path));
-        // Nobody opens the other end of a pipe for us.
+        // The pipe has no other end, so a blocking open would hang.
         nix::unistd::mkfifo(&dir.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(is_held(&dir.path().join("pipe")));
     }

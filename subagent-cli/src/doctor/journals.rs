@@ -1,4 +1,4 @@
-//! What runtimes wrote and nobody took, and the files of workers that nobody owns.
+//! Checks journals that the daemon has not stored, and files of unknown workers.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,11 +20,11 @@ const BACKLOG: &str = "journals.backlog";
 const UNKNOWN: &str = "journals.unknown";
 const LEFT: &str = "journals.leftFiles";
 
-/// More than this is more than a moment's work for the daemon.
+/// A backlog of this size is a warning: the daemon cannot store it at once.
 const LARGE: u64 = 64 * 1024 * 1024;
-/// From here on the agent is not read any more.
+/// At this size the runtime stops reading its agent.
 const FULL: u64 = 1024 * 1024 * 1024;
-/// A file that is younger may belong to a worker that is only just being started.
+/// A younger file may belong to a worker that is starting.
 const SETTLED: Duration = Duration::from_secs(60);
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
@@ -67,7 +67,8 @@ fn backlog(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     found
 }
 
-/// Where no daemon tells how much of it is stored: a segment goes when all of it is, so that many of them are not.
+/// Reports journal sizes without a daemon. A segment is deleted when all of it is stored, so several
+/// segments mean a backlog.
 fn untaken(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     let (mut found, mut all) = (Vec::new(), 0);
     for worker in folders(facts, unseen) {
@@ -86,7 +87,7 @@ fn untaken(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     found
 }
 
-/// The folders of workers below `runtimes`.
+/// Returns the folders of workers in `runtimes`.
 fn folders(facts: &Facts, unseen: &mut Unseen) -> Vec<String> {
     let names = unseen.entries(&facts.runtimes()).into_iter().filter(|path| path.is_dir());
     names
@@ -101,8 +102,8 @@ fn segments(folder: &Path, unseen: &mut Unseen) -> u64 {
     journals.filter_map(|path| unseen.meta(&path)).map(|found| found.len()).sum()
 }
 
-/// Journals of workers that the database does not know. They may be all that is left of something, so that nobody but
-/// a person removes them.
+/// Reports journals of workers that the database does not know. They may be the only copy, so only the user
+/// removes them.
 fn unknown(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     let Some(examination) = facts.all_workers() else { return Vec::new() };
     let is_unknown = |worker: &&String| {
@@ -129,10 +130,10 @@ fn unknown(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     found
 }
 
-/// Environments and sockets in the folder of the sockets that nobody owns: they are the rest of a crash.
+/// Reports environment files and sockets of unknown workers, which a crash left.
 fn left_files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     let live: BTreeSet<&str> = facts.holders.iter().map(|holder| holder.worker.as_str()).collect();
-    // Not every process of ours can be seen: what holds the locks lives.
+    // Some of our processes may be invisible; a held lock shows that the worker is alive.
     let lives = |worker: &str| {
         let folder = facts.runtimes().join(worker);
         live.contains(worker) || is_held(&folder.join("lock")) || is_held(&folder.join("guard.lock"))
@@ -145,7 +146,8 @@ fn left_files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
         });
         for (worker, path) in files {
             let is_socket = path.extension().is_some_and(|end| end == "sock");
-            // A worker whose agent was never started has an environment and nothing else: only the database knows.
+            // A worker whose agent never started has only an environment file, so only the database can
+            // decide.
             let needed = !is_socket && facts.nobodys(&worker).is_none();
             if !needed && is_settled(&path) && !lives(&worker) {
                 found.push(left(

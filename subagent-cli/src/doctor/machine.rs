@@ -1,4 +1,4 @@
-//! What this system offers, and what it means where it does not. Linux only, as what it asks for is.
+//! Checks the capabilities and limits of this system. Linux only.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -18,9 +18,9 @@ use super::finding::{Finding, Group};
 
 const GROUP: Group = Group::Machine;
 
-/// A daemon with many workers needs more descriptors than this.
+/// A lower limit of descriptors is a warning for a daemon with many workers.
 const FEW_DESCRIPTORS: u64 = 4096;
-/// Daemon and runtimes watch a few files each.
+/// Limits of inotify; daemon and runtimes watch a few files each.
 const FEW_WATCHES: u64 = 1024;
 const FEW_INSTANCES: u64 = 64;
 
@@ -164,7 +164,7 @@ fn cgroup() -> Finding {
     Finding::ok(GROUP, ID, seen)
 }
 
-/// What keeps agents in that have a sandbox.
+/// Checks what the sandbox of agents needs.
 fn sandbox(facts: &Facts) -> [Finding; 2] {
     let path = facts.env.var("PATH").unwrap_or_default();
     let machine = Machine::look(subagent_sandbox::find(path, &[]).as_deref());
@@ -193,7 +193,8 @@ fn sandbox(facts: &Facts) -> [Finding; 2] {
 fn landlock_version() -> Option<nix::libc::c_long> {
     const VERSION: nix::libc::c_uint = 1;
     let nothing: *const nix::libc::c_void = std::ptr::null();
-    // SAFETY: with this flag, no attributes and no size the call reads no memory and makes nothing; it only answers.
+    // SAFETY: with this flag and without attributes the call reads no memory and creates no ruleset; it
+    // only returns the version.
     let answer =
         unsafe { nix::libc::syscall(nix::libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION) };
     (answer > 0).then_some(answer)

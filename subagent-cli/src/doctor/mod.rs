@@ -1,7 +1,7 @@
 //! `subagent doctor`: finds problems and says how to solve them.
 //!
-//! Changes nothing without `--fix`, which repairs only what needs no judgment. Each look has a time limit. The only program
-//! that it starts is bubblewrap, to see whether it works. Asks the daemon if it runs. Must not open the database.
+//! Must not change files without `--fix`, which repairs only what needs no judgment, and must not open the
+//! database. Each check has a timeout. The only program that it starts is bubblewrap, to test it.
 
 mod config;
 mod copies;
@@ -30,11 +30,11 @@ use facts::Facts;
 pub use facts::Place;
 pub use finding::{Finding, Group, Status};
 
-/// How long one look may take: a file system that hangs must not hang the rest.
+/// Timeout of a check, so that a hanging file system does not block the others.
 const LOOK: Duration = Duration::from_secs(20);
-/// The same for one that may have to end processes.
+/// Timeout of a check that may stop processes.
 const LOOK_AND_MEND: Duration = Duration::from_secs(90);
-/// For everything that is found out first: what runs, and what the daemon says.
+/// Timeout of collecting the facts.
 const GATHER: Duration = Duration::from_secs(40);
 
 type Look = fn(&Facts) -> Vec<Finding>;
@@ -51,7 +51,7 @@ const LOOKS: [(Group, &str, Look); 9] = [
     (Group::Machine, "machine.look", machine::look),
 ];
 
-/// Looks at everything; the worst comes first.
+/// Runs all checks; the worst finding comes first.
 #[must_use]
 pub fn examine(env: &Environment, cwd: Option<PathBuf>, place: Place, fix: bool) -> Vec<Finding> {
     let env = env.clone();
@@ -76,11 +76,11 @@ pub fn examine(env: &Environment, cwd: Option<PathBuf>, place: Place, fix: bool)
     found
 }
 
-/// Runs it on a thread of its own; `None` when it takes too long (it goes with the process), or panicked.
+/// Runs a check on its own thread; `None` on a timeout (the thread ends with the process) or panic.
 fn within<T: Send + 'static>(time: Duration, look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (done, result) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
-        // Nobody may wait for it any more.
+        // The receiver may be gone after a timeout.
         let _ = done.send(look());
     });
     result.recv_timeout(time).ok()
@@ -103,7 +103,7 @@ mod tests {
         let base = dir.path().canonicalize().unwrap();
         let env = Environment::new([("HOME".into(), base.clone().into())], &base);
         let place = |outside| Place { state_dir: base.join(".subagent/state"), outside };
-        // What lies beside the executable of this test, and in the folder that all share, is not this place's.
+        // Executables beside this test and the shared socket folder do not belong to the test.
         let others = ["versions.executables", "permissions.socketDir"];
         let ours = |finding: &&Finding| {
             !matches!(finding.group, Group::Machine | Group::Disk) && !others.contains(&finding.id)

@@ -1,4 +1,4 @@
-//! Notifications: whether the daemon can use the sinks of the user's config file, and whether what it sent arrived.
+//! Checks whether the daemon can use the configured notification targets, and whether deliveries succeeded.
 
 use subagent_protocol::notification::SinkView;
 
@@ -9,7 +9,7 @@ const GROUP: Group = Group::Config;
 const ID: &str = "config.notify";
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
-    // Without a daemon nothing is sent.
+    // Without a daemon no notifications are sent.
     let Some(sinks) = &facts.sinks else { return Vec::new() };
     let mut found = Vec::new();
     if let Some(error) = &sinks.error {

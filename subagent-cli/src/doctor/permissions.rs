@@ -1,4 +1,4 @@
-//! Who may read and write what is ours. Looks at the names themselves: a link that leads elsewhere is told, not followed.
+//! Checks access rights of our files. Examines links themselves: reports them and never follows them.
 
 use std::fs::{self, Metadata, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -25,7 +25,7 @@ const PARENTS: &str = "permissions.parents";
 const LOOK: &str = "permissions.look";
 const GITIGNORE: &str = "permissions.gitignore";
 
-/// What is ours in a state dir; a user's own folder may hold more.
+/// Names of our files in a state dir; a user's own folder may contain others.
 const OURS: [&str; 13] = [
     "state.db",
     "state.db-wal",
@@ -44,11 +44,11 @@ const OURS: [&str; 13] = [
 const OTHERS: u32 = 0o077;
 const OTHERS_MAY_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
-/// How deep our own files lie.
+/// Depth of our own files below the state dir.
 const DEPTH: usize = 4;
-/// Git makes its objects read-only for their owner, too; they lie deeper than this.
+/// Git creates read-only objects; they are deeper than this.
 const DEPTH_OF_BASES: usize = 2;
-/// No more are looked at, and of what is wrong no more is told.
+/// Maximum number of examined files, and of reported ones.
 const MOST_FILES: usize = 20_000;
 const MOST_TOLD: usize = 20;
 
@@ -70,7 +70,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What is in the place of the state dir, or in its way.
+/// Reports what replaces or blocks the state dir.
 fn absent(facts: &Facts) -> Finding {
     let shown = facts.state_dir.display();
     if let State::Hidden(why) = &facts.state {
@@ -93,7 +93,7 @@ fn absent(facts: &Facts) -> Finding {
     }
 }
 
-/// Whether we can work in the state dir: also on a mount that is read-only.
+/// Checks that the state dir is writable, which also detects a read-only mount.
 fn usable(facts: &Facts) -> Option<Finding> {
     let all = AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK;
     let error = access(&facts.state_dir, all).err()?;
@@ -101,7 +101,7 @@ fn usable(facts: &Facts) -> Option<Finding> {
     Some(Finding::problem(GROUP, STATE_DIR, seen).advise(not_writable(&facts.state_dir, error)))
 }
 
-/// What to do about a folder in which nothing can be made.
+/// Returns advice for a folder that is not writable.
 fn not_writable(folder: &Path, error: Errno) -> String {
     let folder = quoted(folder);
     let mend = match error {
@@ -111,7 +111,8 @@ fn not_writable(folder: &Path, error: Errno) -> String {
     format!("{mend}, or set SUBAGENT_STATE_DIR to another folder")
 }
 
-/// The state dir itself. One that a user made for something else keeps its mode: what we write into it is private.
+/// Checks the state dir itself. A folder that the user made for another purpose keeps its mode, because our
+/// files in it are private.
 fn folder(facts: &Facts) -> Finding {
     let own = facts.state_dir.ends_with(".subagent/state");
     match fs::symlink_metadata(&facts.state_dir) {
@@ -141,7 +142,7 @@ fn gitignore(facts: &Facts) -> Finding {
     }
 }
 
-/// Whoever may write in a folder above can put another state dir into the place of ours.
+/// Checks the parents: with write access to one, another user can replace the state dir.
 fn parents(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut child = fs::symlink_metadata(&facts.state_dir).ok();
@@ -165,7 +166,7 @@ fn parents(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Whether others may replace a child of this owner in a folder of this mode.
+/// Whether another user can replace a child with this owner in a folder of this mode.
 fn can_be_replaced(folder_mode: u32, child_owner: u32) -> bool {
     let protected = folder_mode & STICKY != 0 && (child_owner == own_uid() || child_owner == 0);
     folder_mode & OTHERS_MAY_WRITE != 0 && !protected
@@ -196,7 +197,7 @@ fn files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     found
 }
 
-/// Something else under one of our names: nothing works with it.
+/// Reports a file of the wrong type under one of our names.
 fn kind(path: &Path) -> Option<Finding> {
     let meta = fs::symlink_metadata(path).ok().filter(|meta| !meta.is_symlink())?;
     let name = path.file_name()?.to_string_lossy();
@@ -212,7 +213,7 @@ fn misplaced(path: &Path, what: &str) -> Finding {
         .advise(format!("find out who has put it there with `ls -ld {quoted}`, then remove it"))
 }
 
-/// The same among the files of workers: what each of them is by its name.
+/// Reports a file of the wrong type among the files of workers.
 fn below(facts: &Facts, path: &Path, meta: &Metadata) -> Option<Finding> {
     let parts: Vec<&str> =
         path.strip_prefix(&facts.state_dir).ok()?.iter().filter_map(|part| part.to_str()).collect();
@@ -228,7 +229,7 @@ fn below(facts: &Facts, path: &Path, meta: &Metadata) -> Option<Finding> {
     (is_file && !meta.is_file() && !meta.is_symlink()).then(|| misplaced(path, "file"))
 }
 
-/// What a restore has put aside in a state dir, sorted.
+/// Returns the files that restores put aside in a state dir, sorted.
 pub(super) fn replaced(state_dir: &Path, unseen: &mut Unseen) -> Vec<PathBuf> {
     begin_with(&[REPLACED_DATABASE, REPLACED_RUNTIMES], state_dir, unseen)
 }
@@ -278,7 +279,7 @@ fn walk(path: &Path, depth: usize, seen: &mut Vec<(PathBuf, Metadata)>, unseen: 
     }
 }
 
-/// What is wrong with a file or folder of ours.
+/// Returns what is wrong with the access rights of our file or folder.
 fn wrong(meta: &Metadata) -> Option<String> {
     if meta.uid() != own_uid() {
         Some(format!("it belongs to user {}", meta.uid()))
@@ -293,12 +294,12 @@ fn wrong(meta: &Metadata) -> Option<String> {
     }
 }
 
-/// What its owner must be allowed for anything to work.
+/// Returns the permission bits that the owner needs.
 fn needed(meta: &Metadata) -> u32 {
     if meta.is_dir() { 0o700 } else { 0o600 }
 }
 
-/// A wrong mode is mended; whose file it is, and where a link leads, is for a person to judge.
+/// Repairs a wrong mode. The user must decide about a foreign owner or a link.
 fn mend(facts: &Facts, id: &'static str, path: &Path, meta: &Metadata, why: &str) -> Finding {
     let seen = format!("{}: {why}", path.display());
     if meta.uid() != own_uid() {

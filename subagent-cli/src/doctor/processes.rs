@@ -1,4 +1,4 @@
-//! What runs for this state dir, and what runs without anybody who knows of it.
+//! Checks the processes of this state dir, and finds stray ones.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -35,7 +35,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Outside of a workspace: what runs for others of this user.
+/// Reports this user's processes of other state dirs, outside of a workspace.
 fn elsewhere(facts: &Facts) -> Vec<Finding> {
     let (daemons, runtimes): (Vec<&Holder>, Vec<&Holder>) = facts
         .holders
@@ -68,10 +68,10 @@ fn elsewhere(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Those that could be of this state dir although they are not ours to look at.
+/// Reports inaccessible processes that may belong to this state dir.
 fn unknown(facts: &Facts) -> Option<Finding> {
     let owner = |path: &Path| path.metadata().map(|meta| meta.uid()).ok();
-    // Of our own only those that are just ending cannot be seen.
+    // Our own processes are inaccessible only while they exit.
     let of_state = owner(&facts.state_dir).filter(|owner| *owner != geteuid().as_raw())?;
     let theirs = |pid: &&i32| owner(Path::new(&format!("/proc/{pid}"))) == Some(of_state);
     let list: Vec<String> = facts.unknown_processes.iter().filter(theirs).map(i32::to_string).collect();
@@ -138,7 +138,7 @@ fn runtimes(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (worker, holders) in by_worker {
         if let Some(why) = facts.nobodys(worker) {
-            // A worker is stored as stopped when its locks are free: one that was just ending is gone by now.
+            // A worker is stored as stopped when its locks are free. By now an exiting process is gone.
             if holders.iter().any(|holder| holder.lives()) {
                 found.push(orphaned(facts, worker, why, &holders));
             }
@@ -203,9 +203,9 @@ fn orphaned(facts: &Facts, worker: &str, why: &str, holders: &[&Holder]) -> Find
     }
 }
 
-/// Processes with the marker of a runtime of this state dir that is gone, by marker.
+/// Returns processes with the marker of a runtime of this state dir that is gone, by marker.
 fn stray_markers(facts: &Facts) -> BTreeMap<&str, Vec<i32>> {
-    // A runtime that has no guard yet, or lost it, ends or will end what is below it by itself.
+    // A runtime without a guard ends its children itself.
     let unguarded = |worker: &str| {
         let of = |role| facts.holders.iter().any(|holder| holder.role == role && holder.worker == worker);
         of(Role::Runtime) && !of(Role::Guard)

@@ -1,7 +1,6 @@
-//! Ending a runtime that nobody knows of, with all that it has started: politely, then through its guard.
+//! Stops an orphaned runtime and its children: gracefully first, then through its guard.
 //!
-//! Waits on the processes themselves, each time with a bound. Must never touch a process that is not the one that was
-//! found.
+//! Waits on the processes with a timeout. Must never signal a process other than the one that was found.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
@@ -11,15 +10,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::holders::{Holder, Role};
 
-/// For the steps of an ordinary end.
+/// Timeout of a graceful stop.
 const POLITE: Duration = Duration::from_secs(15);
-/// For a killed process, and for a guard at work.
+/// Timeout after a kill, and for a guard that is cleaning up.
 const KILLED: Duration = Duration::from_secs(10);
 
-/// Ends the runtime and waits for its guard, which ends everything else.
+/// Stops the runtime and waits for its guard, which stops all others.
 ///
 /// # Errors
-/// What is left.
+/// The remaining processes.
 pub(super) fn end_runtime(holders: &[&Holder]) -> Result<(), String> {
     let open = |role: Role| {
         holders.iter().filter(move |holder| holder.role == role).filter_map(|holder| {
@@ -30,7 +29,7 @@ pub(super) fn end_runtime(holders: &[&Holder]) -> Result<(), String> {
     let guards: Vec<(i32, OwnedFd)> = open(Role::Guard).collect();
     for (pid, runtime) in open(Role::Runtime) {
         for signal in [Signal::TERM, Signal::CONT] {
-            // One that is gone needs no signal.
+            // A process that is gone needs no signal.
             let _ = pidfd_send_signal(&runtime, signal);
         }
         if !ends_within(&runtime, POLITE) {
@@ -41,7 +40,7 @@ pub(super) fn end_runtime(holders: &[&Holder]) -> Result<(), String> {
         }
     }
     for (pid, guard) in guards {
-        // A guard without a runtime ends what is below it; one that was stopped has to go on for that.
+        // A guard without a runtime stops the processes below it. A stopped guard must continue to do so.
         let _ = pidfd_send_signal(&guard, Signal::CONT);
         if !ends_within(&guard, KILLED) {
             return Err(format!("the guard (pid {pid}) still has processes that do not end"));
@@ -50,10 +49,10 @@ pub(super) fn end_runtime(holders: &[&Holder]) -> Result<(), String> {
     Ok(())
 }
 
-/// A handle of exactly this process; none if it is gone.
+/// Opens a handle of this process; `None` if it is gone.
 fn handle(holder: &Holder) -> Option<OwnedFd> {
     let handle = pidfd_open(Pid::from_raw(holder.pid)?, PidfdFlags::empty()).ok()?;
-    // The handle means whoever has the number now; the start time tells whether that is the one.
+    // The pid may be reused; the start time identifies the process.
     holder.lives().then_some(handle)
 }
 

@@ -1,4 +1,4 @@
-//! What cannot be looked at, as another user's files: that is told, and never taken for nothing being there.
+//! Collects inaccessible files, such as another user's. They are reported and must not count as absent.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::finding::{Finding, Group};
 
-/// No more of them are told one by one.
+/// Maximum number of files that are listed.
 const MOST_TOLD: usize = 5;
 
-/// The files and folders of a look that the system did not let us see.
+/// The files and folders of a check that are inaccessible.
 #[derive(Debug, Default)]
 pub(super) struct Unseen {
     found: Vec<(PathBuf, String)>,
@@ -17,7 +17,7 @@ pub(super) struct Unseen {
 }
 
 impl Unseen {
-    /// Keeps what the system said; what is not there is nothing to be told.
+    /// Records an error of the system. A missing file is not recorded.
     pub(super) fn note(&mut self, path: &Path, error: &io::Error) {
         match error.kind() {
             ErrorKind::NotFound => {}
@@ -26,7 +26,7 @@ impl Unseen {
         }
     }
 
-    /// What is in a folder, sorted; nothing where there is none.
+    /// Returns the entries of a folder, sorted; a missing folder is empty.
     pub(super) fn entries(&mut self, folder: &Path) -> Vec<PathBuf> {
         let read = fs::read_dir(folder).and_then(|entries| {
             entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<PathBuf>>>()
@@ -39,12 +39,12 @@ impl Unseen {
         found
     }
 
-    /// What the name itself is, not what a link leads to.
+    /// Returns the metadata of the file itself, not of a link's target.
     pub(super) fn meta(&mut self, path: &Path) -> Option<Metadata> {
         fs::symlink_metadata(path).inspect_err(|error| self.note(path, error)).ok()
     }
 
-    /// Says what it was, if anything.
+    /// Returns a finding if files were recorded.
     pub(super) fn finding(self, group: Group, id: &'static str) -> Option<Finding> {
         let (first, _) = self.found.first()?;
         let advice = format!(
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_nothing_and_what_cannot_be_seen_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        // No user, root neither, sees what is behind a link to itself.
+        // Even root cannot resolve a link to itself.
         let knot = dir.path().join("knot");
         symlink(&knot, &knot).unwrap();
         let mut unseen = Unseen::default();

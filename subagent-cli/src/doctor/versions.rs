@@ -1,4 +1,4 @@
-//! Executables of different versions beside each other. That works; it should not stay so unnoticed.
+//! Detects executables of different versions. They work together, but the user should know.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// They find each other in one folder; without the others this command can do nothing.
+/// The executables must be in one folder; without the others this command cannot work.
 fn executables() -> Finding {
     let problem = |seen: String| {
         Finding::problem(GROUP, EXECUTABLES, seen)
@@ -47,7 +47,7 @@ fn executables() -> Finding {
     Finding::ok(GROUP, EXECUTABLES, format!("all four are in {}", folder.display()))
 }
 
-/// How the daemon is replaced: one that somebody runs in the foreground is that person's.
+/// Returns the advice to replace the daemon. A foreground daemon must be restarted by its user.
 fn restart(facts: &Facts) -> &'static str {
     match &facts.daemon {
         Daemon::Answers(shown) if shown.info.mode != "background" => {
@@ -116,7 +116,7 @@ fn replaced(facts: &Facts) -> Vec<Finding> {
                 Finding::warning(GROUP, REPLACED, seen)
                     .advise(format!("when it is idle, replace it with `subagent worker restart {worker}`"))
             }
-            // It has the executable of its runtime.
+            // A guard has the executable of its runtime.
             Role::Guard => continue,
         });
     }
