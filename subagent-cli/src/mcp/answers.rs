@@ -1,4 +1,4 @@
-//! What a tool says: answers of the daemon as text for an agent. Pure.
+//! Formats the daemon's answers as tool results for an agent. Pure.
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
@@ -9,12 +9,12 @@ use subagent_protocol::task_result::{self, About, Answer};
 use super::arguments::Style;
 use crate::failure::Failure;
 
-/// A text that is no error.
+/// Returns a text as a successful result.
 fn said(text: String) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(text)])
 }
 
-/// As JSON, in the order in which it is put together.
+/// Returns JSON as a successful result; keys keep their order.
 fn data(data: &Value) -> CallToolResult {
     said(data.to_string())
 }
@@ -24,12 +24,12 @@ fn answered(answer: Answer) -> CallToolResult {
     if answer.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }
 
-/// The result of a task that has ended.
+/// The result of an ended task.
 pub(super) fn ended(task: &TaskShown) -> CallToolResult {
     answered(task_result::answer(task))
 }
 
-/// A task in the background.
+/// The answer for a new background task.
 pub(super) fn begun(task: &TaskView, style: Style) -> CallToolResult {
     data(&match style {
         Style::Task => json!({"id": task.task_id, "name": task.name, "status": task.status}),
@@ -37,7 +37,7 @@ pub(super) fn begun(task: &TaskView, style: Style) -> CallToolResult {
     })
 }
 
-/// An error, and what to do about it.
+/// An error with its advice.
 pub(super) fn failed(about: About<'_>, failure: &Failure) -> CallToolResult {
     let advice = failure.details.get("recommendedAction").and_then(Value::as_str);
     let message = match advice {
@@ -47,18 +47,18 @@ pub(super) fn failed(about: About<'_>, failure: &Failure) -> CallToolResult {
     answered(task_result::error_answer(about, &failure.code, &message))
 }
 
-/// Why a call makes no sense.
+/// The error for invalid arguments.
 pub(super) fn malformed(problem: &str) -> CallToolResult {
     answered(task_result::error_answer(About::default(), Code::InvalidArgument.as_str(), problem))
 }
 
-/// What an error about a task is about.
+/// The task that an error is about.
 pub(super) fn about(task: &TaskView) -> About<'_> {
     let (name, id) = (Some(task.name.as_str()), Some(task.task_id.as_str()));
     About { agent: task.agent.as_deref(), name, id, status: None }
 }
 
-/// One task, with its result.
+/// One task with its result.
 pub(super) fn one(shown: &TaskShown) -> CallToolResult {
     let task = &shown.task;
     let (result, error) = match (task_result::short(shown), &task.error) {
@@ -77,12 +77,12 @@ pub(super) fn one(shown: &TaskShown) -> CallToolResult {
     }))
 }
 
-/// Tasks in a list.
+/// A list of tasks as a tool result.
 pub(super) fn list(tasks: &[TaskView]) -> CallToolResult {
     data(&listed(tasks))
 }
 
-/// The same as JSON.
+/// A list of tasks as JSON.
 pub(super) fn listed(tasks: &[TaskView]) -> Value {
     let item = |task: &TaskView| {
         json!({
@@ -93,7 +93,7 @@ pub(super) fn listed(tasks: &[TaskView]) -> Value {
     tasks.iter().map(item).collect()
 }
 
-/// What became of a message.
+/// The delivery of a message.
 pub(super) fn messaged(answer: &TaskMessaged) -> CallToolResult {
     let became = match answer.message {
         TaskMessage::Appended => "it has not begun, and has the message as a part of its task",
@@ -109,7 +109,7 @@ pub(super) fn messaged(answer: &TaskMessaged) -> CallToolResult {
     }))
 }
 
-/// How far a task is, in a few words.
+/// The status of a task in a few words.
 pub(super) fn progress(task: &TaskView) -> String {
     let status = task.status.as_str().replace('_', " ");
     match task.steps {

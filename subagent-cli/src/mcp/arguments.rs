@@ -1,4 +1,5 @@
-//! What a call says, read strictly: what means nothing is an error that says where it is, and is never left out. Pure.
+//! Parses the arguments of tool calls strictly: an unknown key is an error with its place, and is never
+//! ignored. Pure.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -8,38 +9,38 @@ use subagent_protocol::sandbox::FileSystem;
 
 use super::tools::{FILESYSTEM_MODES, FILTERS, KINDS, LONGEST_WAIT};
 
-/// A call that can be carried out.
+/// A call with valid arguments.
 #[derive(Debug)]
 pub(super) enum Call {
-    /// A new task.
+    /// Start a new task.
     Spawn(Box<RunTask>, Style),
-    /// A task that goes on: its name or id, the agent that it has to be, and what it is told.
+    /// Continue a task: its name or id, the agent that it must have, and the message.
     Resume(String, Option<String>, MessageTask),
-    /// A look at tasks.
+    /// Query one or several tasks.
     Get(Look),
-    /// A message to one.
+    /// Send a message to a task.
     Message(String, MessageTask),
 }
 
-/// How a background task is told of.
+/// The form of the answer for a background task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
-    /// `{id, name, status}`
+    /// Answer with `{id, name, status}`.
     Task,
-    /// `{name, subagent_id, status}`
+    /// Answer with `{name, subagent_id, status}`.
     Spawn,
 }
 
-/// What is looked at.
+/// The query of a `get_subagents` call.
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) one: Option<String>,
     pub(super) filter: Filter,
-    /// In milliseconds.
+    /// Maximum wait in milliseconds.
     pub(super) wait: Option<u64>,
 }
 
-/// Which tasks.
+/// The tasks that a query selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filter {
     All,
@@ -49,7 +50,7 @@ pub(super) enum Filter {
 }
 
 impl Filter {
-    /// Whether a task that is as far as this is one of them.
+    /// Whether the filter selects a task with this status.
     pub(super) fn takes(self, status: TaskStatus) -> bool {
         match self {
             Self::All => true,
@@ -60,7 +61,7 @@ impl Filter {
     }
 }
 
-/// Why a call makes no sense: what is wrong, and where.
+/// The reason why a call is invalid, with the place.
 pub(super) type Malformed = String;
 
 #[derive(Debug, Deserialize)]
@@ -70,7 +71,7 @@ struct Task {
     agent: Option<String>,
     prompt: String,
     description: Option<String>,
-    /// What the caller's user had typed, where others tell of it.
+    /// The command of the caller's user, as other products send it; stored in the task's metadata.
     command: Option<String>,
     name: Option<String>,
     background: Option<bool>,
@@ -119,7 +120,7 @@ struct Message {
 }
 
 impl Call {
-    /// What a call of this tool with these arguments asks for; `None` if there is no such tool.
+    /// Parses a call of this tool; `None` if the tool is unknown.
     pub(super) fn parse(tool: &str, arguments: Map<String, Value>) -> Option<Result<Self, Malformed>> {
         Some(match tool {
             "task" => read(tool, arguments).and_then(task),
@@ -151,7 +152,7 @@ fn task(task: Task) -> Result<Call, Malformed> {
                     .to_owned(),
             );
         }
-        // Without a word about it somebody waits, as for a new one.
+        // The default is to wait, as for a new task.
         let mode = Some(mode.unwrap_or(TaskMode::Foreground));
         let message = MessageTask { message: task.prompt, cancel: false, allow_fresh: false, mode };
         return Ok(Call::Resume(resumed, filled(task.agent), message));
@@ -223,7 +224,7 @@ fn message(message: Message) -> Result<Call, Malformed> {
     Ok(Call::Message(task, told))
 }
 
-/// What is narrower, and which definition is named there.
+/// Reads `config`: returns the overrides and the definition that it names.
 fn overrides(tool: &str, config: Option<Value>) -> Result<(TaskOverrides, Option<String>), Malformed> {
     let place = format!("{tool}: config");
     let Config {
@@ -273,7 +274,7 @@ fn overrides(tool: &str, config: Option<Value>) -> Result<(TaskOverrides, Option
         model: filled(model),
         max_steps: max_turns,
         timeout_ms: None,
-        // The default is everything that the rest allows.
+        // The default adds no limit.
         filesystem: filesystem.filter(|mode| *mode != FileSystem::SharedRw),
     };
     Ok((overrides, agent))
@@ -282,7 +283,7 @@ fn overrides(tool: &str, config: Option<Value>) -> Result<(TaskOverrides, Option
 fn mode(background: Option<bool>) -> Option<TaskMode> {
     match background {
         Some(true) => Some(TaskMode::Background),
-        // It is the default: a definition that always runs in the background is not argued with.
+        // `false` is the default and does not override a definition that always runs in the background.
         Some(false) | None => None,
     }
 }

@@ -1,6 +1,7 @@
-//! Carries calls out: each on a connection of its own, so that those of one turn run at the same time.
+//! Executes tool calls, each on its own connection, so that the calls of one turn run in parallel.
 //!
-//! A request is never given up in the middle when the client cancels: whether a task was begun would not be known then.
+//! A cancel by the client must not abort a request that is being sent: whether the task started would be
+//! unknown.
 
 use std::future::Future;
 use std::pin::pin;
@@ -25,14 +26,14 @@ use super::{answers, elicit};
 use crate::client::{Ask, Client, TaskWait, read, segment};
 use crate::failure::{Failure, Result};
 
-/// How long a call whose client has given it up may take to come to its end.
+/// Maximum time for a canceled call to finish its request.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(3);
 
-/// One call.
+/// Executes one call of a tool.
 pub(super) struct Caller {
     shared: Arc<Shared>,
     context: RequestContext<RoleServer>,
-    /// The server does not end before it is dropped.
+    /// The server stays alive until this is dropped.
     _busy: watch::Receiver<()>,
 }
 
@@ -42,7 +43,7 @@ impl Caller {
         Self { shared, context, _busy }
     }
 
-    /// Does it. What goes wrong is an answer too.
+    /// Executes the call. Errors are tool results, too.
     pub(super) async fn carry_out(self, call: Call) -> CallToolResult {
         match call {
             Call::Spawn(run, style) => {
@@ -78,7 +79,7 @@ impl Caller {
         }
     }
 
-    /// Does what a manager wants. Nothing is lost with a wait that is given up, so it ends at once.
+    /// Executes a manager's call. Waiting has no effect on state, so a canceled wait ends at once.
     pub(super) async fn manage(self, commands: &dyn Commands, call: manager::Call) -> CallToolResult {
         let waits = matches!(call, manager::Call::Wait { .. });
         let answer = async { manager::carry_out(&mut self.shared.giver.client()?, commands, call).await };
@@ -97,7 +98,7 @@ impl Caller {
         Ok((client, task))
     }
 
-    /// Has a task that has ended go on; one of another agent than was named is left alone.
+    /// Continues an ended task. Refuses if its agent is not the named one.
     async fn resume(
         &self,
         task: &str,
@@ -120,7 +121,7 @@ impl Caller {
         Ok((client, task))
     }
 
-    /// Waits for the end of a task that somebody waits for.
+    /// Waits for the end of a foreground task.
     async fn follow(&self, client: &mut Client, task: TaskView, style: Style) -> CallToolResult {
         if task.mode == TaskMode::Background {
             self.shared.ends.watch(&self.context.peer, &task);
@@ -147,7 +148,7 @@ impl Caller {
         }
     }
 
-    /// The task at its end. What changes until then is told.
+    /// Waits for the end of a task, and sends progress notifications.
     async fn end(&self, client: &mut Client, task: &TaskView) -> Result<TaskShown> {
         let giver = &self.shared.giver;
         if task.status.is_end() {
@@ -164,7 +165,7 @@ impl Caller {
                 }
                 known = shown.task;
             }
-            // Also where nothing is new: clients give a call up of which they hear nothing.
+            // Sent even without a change, because clients cancel silent calls.
             progress.tell(&known).await;
         }
     }
@@ -189,7 +190,7 @@ impl Caller {
         Ok(answers::one(&shown))
     }
 
-    /// Waits until one of those that run has ended, the time is over or the call is given up.
+    /// Waits until one of the running tasks ends, the deadline passes, or the call is canceled.
     async fn first_end(&self, tasks: &[TaskView], deadline: Instant) {
         let mut ends = JoinSet::new();
         for task in tasks.iter().filter(|task| Filter::Running.takes(task.status)) {
@@ -203,7 +204,7 @@ impl Caller {
         let first = async {
             loop {
                 match ends.join_next().await {
-                    // One that cannot be waited for is no end; the list says what is wrong with it.
+                    // A failed wait is not an end; the list shows the error of the task.
                     Some(Ok(Err(failure))) if !failure.is(Code::WaitTimeout) => {}
                     _ => break,
                 }
@@ -229,7 +230,8 @@ impl Caller {
         read(client.ask(&ask).await?)
     }
 
-    /// Cancels a task that nobody waits for any more. Where no daemon comes in time, one that is an agent's ends with its turn.
+    /// Cancels a task whose caller stopped waiting. If no daemon responds in time, an agent's task ends
+    /// with its turn.
     async fn cancel(&self, task: &str) {
         let canceled = async {
             let request = CancelTask { reason: Some("nobody waits for it any more".to_owned()) };
@@ -239,7 +241,7 @@ impl Caller {
         let _: std::result::Result<Result<_>, _> = timeout(END_LIMIT, canceled).await;
     }
 
-    /// What changes something is not left before its answer has come, but for a daemon that does not come back.
+    /// Waits for the answer to a change even if the call is canceled, for a limited time.
     async fn whole<T>(&self, change: impl Future<Output = Result<T>>) -> Result<T> {
         let mut change = pin!(change);
         tokio::select! {
@@ -251,7 +253,7 @@ impl Caller {
         }
     }
 
-    /// Waits until the client has canceled the call, or has gone.
+    /// Waits until the client cancels the call or disconnects.
     async fn given_up(&self) {
         let mut closed = self.shared.closed.clone();
         tokio::select! {
@@ -261,7 +263,7 @@ impl Caller {
     }
 }
 
-/// The caller's own tasks.
+/// Returns the caller's own tasks.
 pub(super) async fn own_tasks(shared: &Shared, client: &mut Client) -> Result<Vec<TaskView>> {
     let list: TaskList = read(client.ask(&shared.giver.named(Ask::get("/v1/tasks"))).await?)?;
     let mut tasks = list.items;
@@ -271,7 +273,7 @@ pub(super) async fn own_tasks(shared: &Shared, client: &mut Client) -> Result<Ve
     Ok(tasks)
 }
 
-/// What the client hears while it waits, if it wants to.
+/// Progress notifications for a waiting client, if it requested them.
 struct Progress<'a> {
     peer: &'a Peer<RoleServer>,
     token: Option<ProgressToken>,
@@ -287,7 +289,7 @@ impl<'a> Progress<'a> {
         let Some(token) = &self.token else { return };
         self.told += 1;
         let told = ProgressNotificationParam::new(token.clone(), f64::from(self.told));
-        // A client that does not hear it hears the answer, or has gone.
+        // A client that misses this gets the answer, or has disconnected.
         let _ = self.peer.notify_progress(told.with_message(answers::progress(task))).await;
     }
 }

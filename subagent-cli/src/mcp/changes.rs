@@ -1,5 +1,5 @@
-//! Notices that other agents may be called than the client knows of, and tells it. A manager's agents are in files, which
-//! are read when a tool is listed or called; an agent's are the daemon's to say, which is asked when a turn of that agent begins.
+//! Notifies the client when the callable agents change. A manager's agents come from files, which are read
+//! on every list or call; an agent's come from the daemon, which is asked when a turn begins.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,19 +13,19 @@ use crate::client::{Ask, segment};
 use crate::failure::Result;
 use crate::tasks::Callable;
 
-/// What the client knows.
+/// The agents that the client knows.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Which agents it was told of last.
+    /// The agents in the last list for the client.
     known: Mutex<Option<Vec<CallableAgent>>>,
-    /// How often others were found.
+    /// Number of changes so far.
     found: watch::Sender<u64>,
-    /// Follows the turns of the agent that calls.
+    /// The task that follows the turns of the calling agent.
     follower: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Changes {
-    /// The agents that may be called now, which the client is told.
+    /// Returns the callable agents and records them as known to the client.
     pub(super) async fn list(
         &self,
         shared: &Arc<Shared>,
@@ -39,7 +39,7 @@ impl Changes {
         Ok(agents)
     }
 
-    /// The agents could not be found out: the client, which knows of those before or of none, is told once they can be.
+    /// Records that the agents could not be determined. The client gets a notification as soon as they can.
     pub(super) fn missed(&self, shared: &Arc<Shared>, peer: &Peer<RoleServer>) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
         if shared.giver.token().is_some() {
@@ -47,14 +47,14 @@ impl Changes {
         }
     }
 
-    /// Looks again, of a manager: that takes a few files.
+    /// Checks a manager's agents again, which reads a few files.
     pub(super) async fn called(&self, shared: &Arc<Shared>, peer: &Peer<RoleServer>) {
         if shared.giver.token().is_none() {
             self.look(shared, peer).await;
         }
     }
 
-    /// Looks again, and tells if others are found than those that the client knows.
+    /// Checks the agents again and notifies the client of a change.
     async fn look(&self, shared: &Shared, peer: &Peer<RoleServer>) {
         if let Ok(Callable { agents, .. }) = shared.giver.agents().await {
             self.are(agents, peer).await;
@@ -67,26 +67,26 @@ impl Changes {
                 *known = agents;
                 true
             }
-            // Who has not asked knows of none.
+            // A client without a list knows no agents.
             _ => false,
         };
         if others {
             self.found.send_modify(|times| *times += 1);
-            // A client of the newer protocol subscribes; one that has gone need not know.
+            // A client of the newer protocol subscribes; a disconnected one needs no notification.
             if peer.peer_info().is_some() {
                 let _ = peer.notify_tool_list_changed().await;
             }
         }
     }
 
-    /// Tells one subscription, until it ends.
+    /// Notifies one subscription until it ends.
     pub(super) async fn tell(&self, sink: &SubscriptionSink) {
         let mut found = self.found.subscribe();
         while found.changed().await.is_ok() && sink.notify_tool_list_changed().await.is_ok() {}
     }
 
-    /// Looks again whenever a turn of this worker begins; where it is not known, as soon as it is. One that has failed is begun
-    /// again with the next list.
+    /// Checks the agents whenever a turn of this worker begins; an unknown worker is determined first. The
+    /// next list restarts a failed follower.
     fn follow(&self, shared: &Arc<Shared>, peer: &Peer<RoleServer>, worker: Option<String>) {
         let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
         if follower.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -94,7 +94,7 @@ impl Changes {
             *follower = Some(tokio::spawn(async move {
                 let mut closed = shared.closed.clone();
                 tokio::select! {
-                    // What it could not do is tried again by the next list.
+                    // The next list retries after an error.
                     _ = turns(&shared, &peer, worker) => {}
                     _ = closed.wait_for(|closed| *closed) => {}
                 }

@@ -1,5 +1,5 @@
-//! Asks the client's own user what a task asks, if the client has elicitation. The question also stays in the inbox: the first
-//! answer counts.
+//! Shows a task's questions to the client's user, if the client supports elicitation. The question also
+//! stays in the inbox; the first answer counts.
 
 use rmcp::model::{
     ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
@@ -14,20 +14,20 @@ use crate::client::{Ask, Questions, segment};
 use crate::failure::Result;
 use crate::output::rule::task_path;
 
-/// Asks the user each question of a task and of those below it, one after the other. Never ends.
+/// Shows each question of a task and of the tasks below it, one at a time. Never ends.
 pub(super) async fn ask_user(shared: &Shared, peer: &Peer<RoleServer>, task: &str) {
     if shared.giver.token().is_none() && has_forms(peer) {
-        // Without a daemon there are no questions; the call itself says so.
+        // Without a daemon there are no questions; the call reports the error.
         let _ = ask_all(shared, peer, task).await;
     }
     std::future::pending().await
 }
 
-/// Whether the client shows forms to its user.
+/// Whether the client can show forms.
 fn has_forms(peer: &Peer<RoleServer>) -> bool {
     let info = peer.peer_info();
     let elicitation = info.as_ref().and_then(|info| info.capabilities.elicitation.as_ref());
-    // The older revision of MCP has forms alone, and does not name them.
+    // The older revision of MCP has only forms and does not declare them.
     elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
 }
 
@@ -43,14 +43,14 @@ async fn ask_all(shared: &Shared, peer: &Peer<RoleServer>, task: &str) -> Result
             if let Some(answer) = ask(peer, params, Questions::over(&mut watch, &asked)).await
                 && let Some(change) = change(&asked, answer)?
             {
-                // Refused if the question was answered elsewhere.
+                // The daemon refuses it if the question was answered elsewhere.
                 let _ = client.ask(&change).await;
             }
         }
     }
 }
 
-/// The answer of the user; `None` if there is none, or the question was over before.
+/// Returns the user's answer; `None` if there is none, or the question closed first.
 async fn ask(
     peer: &Peer<RoleServer>,
     params: ElicitRequestParams,
@@ -65,7 +65,7 @@ async fn ask(
     }
 }
 
-/// A form that the client shows. It is taken back when this is dropped before the answer, also with the end of the task.
+/// A form that the client shows. Dropping it before an answer cancels the form, even when the task ends.
 struct OpenForm(Option<RequestHandle<RoleServer>>);
 
 impl OpenForm {
@@ -83,14 +83,14 @@ impl Drop for OpenForm {
     fn drop(&mut self) {
         let Some(handle) = self.0.take() else { return };
         let reason = "the question was answered elsewhere".to_owned();
-        // Without a runtime the connection is closed.
+        // Without a runtime the connection is closed anyway.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { handle.cancel(Some(reason)).await });
         }
     }
 }
 
-/// The question as MCP has it; `None` for one that it cannot express.
+/// Converts the question to MCP; `None` if MCP cannot express it.
 fn params(asked: &Value) -> Option<ElicitRequestParams> {
     let word = |key: &str| one_line(asked[key].as_str().unwrap_or_default());
     let who = task_path(asked).map_or_else(|| word("label"), |path| one_line(&path));
@@ -112,8 +112,8 @@ fn params(asked: &Value) -> Option<ElicitRequestParams> {
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// The request that carries the answer to the daemon. A user who declines or closes the form of a permission request leaves it
-/// open for others.
+/// Returns the request with the answer for the daemon. A declined or closed form of a permission request
+/// leaves it open.
 fn change(asked: &Value, answer: ElicitResult) -> Result<Option<Ask>> {
     let [worker, request] =
         ["workerId", "requestId"].map(|key| segment(asked[key].as_str().unwrap_or_default()).to_string());

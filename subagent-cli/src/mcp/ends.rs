@@ -1,8 +1,7 @@
-//! Tells a manager's client of the ends of its tasks in the background: by a message (`notifications/message`), and by the
-//! resource [`TASKS`], which changes then.
+//! Notifies a manager's client of the ends of its background tasks: by messages and by changes of [`TASKS`].
 //!
-//! A task is watched from the call that gives it or has it go on; with a subscription, every one that has not ended. Must
-//! not start a daemon that ended in order.
+//! A call that starts or continues a task watches it; a subscription watches all running tasks. Must not
+//! restart a daemon that stopped in order.
 
 #![allow(deprecated, reason = "the revisions of MCP that clients speak now have no other message")]
 
@@ -25,31 +24,31 @@ use crate::client::{Ask, Client, TaskWait, read_info, running_soon};
 use crate::failure::Result;
 use crate::tasks::Giver;
 
-/// The resource: the client's tasks, as `get_subagents` lists them.
+/// The resource with the client's tasks, in the form of `get_subagents`.
 pub(super) const TASKS: &str = "subagent://tasks";
-/// The name of the sender in messages.
+/// Name of the logger in messages.
 const LOGGER: &str = "subagent";
-/// How long a daemon that is away is waited for at once, and the time between two starts.
+/// Maximum wait for an absent daemon, and minimum time between two starts of it.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// What of ends the client wants to hear. Cheap to clone.
+/// Notifications of ends for one client. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Ends(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     giver: Arc<Giver>,
-    /// Whether this process is no part of a worker.
+    /// Whether this process is outside of any worker.
     outside: bool,
-    /// Whether the client has gone.
+    /// Whether the client has disconnected.
     closed: watch::Receiver<bool>,
-    /// The tasks that are watched, by their ids.
+    /// Ids of the watched tasks.
     watched: Mutex<BTreeSet<String>>,
-    /// How many ends were noticed.
+    /// Number of ends so far.
     noticed: watch::Sender<u64>,
-    /// Whether the client has subscribed to [`TASKS`], in the older revision of MCP.
+    /// Whether the client subscribed to [`TASKS`], in the older revision of MCP.
     subscribed: AtomicBool,
-    /// The least severity of messages; `None`: all.
+    /// Minimum severity of messages; `None` sends all.
     level: Mutex<Option<LoggingLevel>>,
 }
 
@@ -71,7 +70,7 @@ impl Ends {
         self.0.outside && self.0.giver.token().is_none()
     }
 
-    /// Watches a task until its end, unless it is watched, has ended or has a call that waits for it.
+    /// Watches a background task until its end, unless it is already watched or has ended.
     pub(super) fn watch(&self, peer: &Peer<RoleServer>, task: &TaskView) {
         if !self.is_told() || task.mode != TaskMode::Background || task.status.is_end() {
             return;
@@ -87,7 +86,7 @@ impl Ends {
                 ended = end(&ends.0.giver, &task) => ended.ok(),
                 _ = closed.wait_for(|closed| *closed) => None,
             };
-            // Before it is told: the client may have it go on at once.
+            // Precedes the notification, because the client may continue the task at once.
             ends.watched().remove(&id);
             if let Some(shown) = ended {
                 ends.tell(&peer, &shown).await;
@@ -107,10 +106,10 @@ impl Ends {
         *self.0.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
     }
 
-    /// A client that has gone need not know.
+    /// Notifies the client, unless it has disconnected.
     async fn tell(&self, peer: &Peer<RoleServer>, shown: &TaskShown) {
         self.0.noticed.send_modify(|times| *times += 1);
-        // A client of the newer protocol subscribes, and has no messages that it did not ask for.
+        // A client of the newer protocol subscribes and gets no other messages.
         if peer.peer_info().is_none() {
             return;
         }
@@ -129,7 +128,8 @@ impl Ends {
         is_wanted(level, least)
     }
 
-    /// Tells one subscription of the newer protocol, until it ends. One that is about other things is told nothing.
+    /// Notifies one subscription of the newer protocol until it ends. Subscriptions to other resources get
+    /// no notification.
     pub(super) async fn notify(&self, sink: &SubscriptionSink) {
         let mut noticed = self.0.noticed.subscribe();
         let wanted = sink.accepted().resource_subscriptions.as_ref();
@@ -141,8 +141,8 @@ impl Ends {
     }
 }
 
-/// The task at its end, over any number of daemons. One that died is started again at most once a [`PAUSE`]; one that ended
-/// in order is waited for.
+/// Waits for the end of a task, even if daemons change. It restarts a crashed daemon at most once per
+/// [`PAUSE`], and waits for one that stopped in order.
 async fn end(giver: &Giver, task: &TaskView) -> Result<TaskShown> {
     let state_dir = giver.workspace()?.state_dir;
     let mut next_start = Instant::now();
@@ -160,7 +160,7 @@ async fn end(giver: &Giver, task: &TaskView) -> Result<TaskShown> {
             }
         }
         if running_soon(&state_dir, until).await?.is_none() {
-            // Where nothing tells of a daemon that comes, it is asked again after the pause.
+            // Without a watch, the daemon is asked again after the pause.
             tokio::time::sleep_until(until).await;
         }
     }
@@ -187,7 +187,8 @@ const fn severity(level: LoggingLevel) -> u8 {
     }
 }
 
-/// What a message holds. The result is get_subagents' to give: it is the agent's text, and may be long.
+/// Returns the data of a message. It omits the result, which may be long and is untrusted; `get_subagents`
+/// returns it.
 fn message(shown: &TaskShown) -> serde_json::Value {
     let task = &shown.task;
     json!({

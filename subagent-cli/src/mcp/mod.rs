@@ -1,7 +1,7 @@
-//! `subagent mcp`: an MCP server on stdin and stdout, with which an agent or a manager gives tasks. Thin over the
-//! daemon's API: it holds no state that would be missed after its end.
+//! `subagent mcp`: an MCP server on stdin and stdout for agents and managers that delegate tasks. A thin
+//! layer over the daemon's API without state of its own.
 //!
-//! It ends with its stdin. What somebody waited for then is canceled, what runs in the background goes on.
+//! It ends with its stdin. Foreground tasks are then canceled; background tasks continue.
 
 mod answers;
 mod arguments;
@@ -38,19 +38,19 @@ use crate::tasks::{Giver, Wish};
 pub(crate) use manager::{Commands, NewLanding, NewMessage, NewWorker, Pending};
 use server::Server;
 
-/// What a server offers its client.
+/// The tools that a server offers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Offer {
-    /// Whether the names of the tools have a prefix.
+    /// Whether tool names have a prefix.
     pub(crate) prefix: bool,
-    /// The tools that are listed, by their names without prefix; all if empty.
+    /// Names of the offered tools without prefix; empty offers all.
     pub(crate) tools: Vec<String>,
-    /// For a manager.
+    /// The commands for a manager.
     pub(crate) commands: Option<Arc<dyn Commands>>,
 }
 
 impl Offer {
-    /// Refuses names that no tool has.
+    /// Rejects unknown names of tools.
     fn check(&self) -> Result<()> {
         let known = || tools::NAMES.iter().chain(&manager::NAMES).copied();
         match self.tools.iter().find(|name| !known().any(|known| known == **name)) {
@@ -64,13 +64,13 @@ impl Offer {
     }
 }
 
-/// How long calls may take to come to their end once the server's has come: more than each of them takes.
+/// Maximum time for running calls after the end of the server; more than each of them takes.
 const CALLS_LIMIT: Duration = Duration::from_secs(8);
 
-/// Serves until stdin ends, or a signal asks for the end.
+/// Serves until stdin ends or a signal arrives.
 ///
 /// # Errors
-/// `INVALID_INPUT` if what comes first is not how MCP begins.
+/// `INVALID_INPUT` if the first message does not initialize MCP.
 pub(crate) fn run(wish: Wish, offer: Offer, context: &Context) -> Result<Outcome> {
     let giver = Giver::new(context, wish);
     offer.check()?;
@@ -91,7 +91,7 @@ pub(crate) fn run(wish: Wish, offer: Offer, context: &Context) -> Result<Outcome
     })
 }
 
-/// Serves on these two until the first one ends, or the end is asked for.
+/// Serves on these streams until the first one ends or a stop is requested.
 async fn serve<R, W>(
     (giver, offer): (Giver, Offer),
     read: R,
@@ -113,7 +113,7 @@ where
     };
     let running = match begun {
         Ok(running) => running,
-        // Nobody has said anything.
+        // The client sent no message.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
         Err(error) => {
             let message =
@@ -128,19 +128,19 @@ where
         () = &mut asked => {
             closing.send_replace(true);
             stop.cancel();
-            // A client that does not read what is written to it is not waited for.
+            // A client that does not read must not block the end.
             match timeout(CALLS_LIMIT, ended).await {
                 Ok(quit) => quit,
                 Err(_) => return Ok(()),
             }
         }
     };
-    // The library gives them less time than they may take.
+    // The library's own timeout is shorter than a call may take.
     let _ = timeout(CALLS_LIMIT, busy.closed()).await;
     quit.map(drop).map_err(|error| Failure::internal(format!("the server has failed: {error}")))
 }
 
-/// Tells at once that there is no more to read: the calls that wait end before their answers are waited for.
+/// Signals the end of input at once, so that waiting calls end before the server waits for their answers.
 struct Watched<R> {
     inner: R,
     closing: watch::Sender<bool>,

@@ -1,4 +1,5 @@
-//! Names of the tools with a prefix: some clients give the tools of servers none, and have a `task` of their own. Pure.
+//! Tool names with a prefix, for clients that add no prefix themselves and have their own `task` tool.
+//! Pure.
 
 use rmcp::model::Tool;
 use subagent_protocol::api::TASK_SERVER;
@@ -6,19 +7,19 @@ use subagent_protocol::api::TASK_SERVER;
 use super::manager;
 use super::tools::NAMES;
 
-/// The tool with its other name, also in its text.
+/// Adds the prefix to a tool's name and description.
 pub(super) fn tool(mut tool: Tool) -> Tool {
     tool.name = with_prefix(&tool.name).into();
     tool.description = tool.description.map(|description| text(&description).into());
     tool
 }
 
-/// The name without the prefix; none if it has none.
+/// Removes the prefix; `None` without one.
 pub(super) fn own(name: &str) -> Option<&str> {
     name.strip_prefix(TASK_SERVER)?.strip_prefix('_')
 }
 
-/// The text with the names as they are called. `task` is also a word, so it is a name only in quotes.
+/// Adds the prefix to the names in a text. `task` is also a word, so it counts as a name only in quotes.
 pub(super) fn text(text: &str) -> String {
     let named = |text: String, name: &&str| match *name {
         "task" => text.replace("`task`", &format!("`{}`", with_prefix(name))),
@@ -27,7 +28,7 @@ pub(super) fn text(text: &str) -> String {
     NAMES.iter().chain(&manager::NAMES).fold(text.to_owned(), named)
 }
 
-/// The name of a tool with the prefix.
+/// Returns the name of a tool with the prefix.
 pub(super) fn with_prefix(name: &str) -> String {
     format!("{TASK_SERVER}_{name}")
 }

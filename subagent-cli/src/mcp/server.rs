@@ -1,4 +1,5 @@
-//! What MCP asks of a server: what it is, its tools, calls. Carries nothing out itself.
+//! Implements the methods of an MCP server: initialization, tool lists, calls. Other modules execute the
+//! calls.
 
 #![allow(deprecated, reason = "messages and subscriptions of the revisions of MCP that clients speak now")]
 
@@ -29,38 +30,39 @@ use crate::client::{Ask, Client, Query};
 use crate::failure::Failure;
 use crate::tasks::Giver;
 
-/// How long the list of tools may be waited for. Clients leave a server that does not come up.
+/// Timeout of the tool list. Clients drop a server that starts too slowly.
 const LIST_LIMIT: Duration = Duration::from_secs(8);
 
-/// How long a daemon is asked whether the client is a manager; together with [`LIST_LIMIT`] less than clients wait.
+/// Timeout of the question whether the client is a manager. Together with [`LIST_LIMIT`] it is less than
+/// clients wait.
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
-/// One server, for one client.
+/// The server for one client.
 #[derive(Debug, Clone)]
 pub(super) struct Server(Arc<Shared>);
 
-/// What all calls have in common.
+/// The state that all calls share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) giver: Arc<Giver>,
     pub(super) changes: Changes,
     pub(super) ends: Ends,
-    /// Whether the client has gone.
+    /// Whether the client has disconnected.
     pub(super) closed: watch::Receiver<bool>,
-    /// Every call that is carried out listens to it.
+    /// Counts running calls: each holds a receiver.
     pub(super) busy: Arc<watch::Sender<()>>,
-    /// The tools as they were listed last.
+    /// The tools in the last list.
     listed: Mutex<Vec<Tool>>,
     offer: Offer,
 }
 
 impl Shared {
-    /// The name by which the client calls a tool.
+    /// Returns the name of a tool as the client sees it.
     pub(super) fn name(&self, tool: &str) -> String {
         if self.offer.prefix { prefix::with_prefix(tool) } else { tool.to_owned() }
     }
 
-    /// What starts workers and talks to them; none below a worker.
+    /// Returns the commands for a manager; `None` for a worker's agent.
     pub(super) fn commands(&self) -> Option<&dyn Commands> {
         self.offer.commands.as_deref().filter(|_| self.giver.token().is_none())
     }
@@ -82,7 +84,7 @@ impl Server {
         Self(Arc::new(Shared { giver, changes, ends, closed, busy, listed: Mutex::default(), offer }))
     }
 
-    /// The tools of now; those that were listed last where that is not known.
+    /// Returns the current tools, or those of the last list if they cannot be determined.
     async fn tools(&self, context: &RequestContext<RoleServer>) -> Vec<Tool> {
         let is_told = self.0.giver.token().is_some();
         let listed = || self.0.listed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,14 +95,14 @@ impl Server {
         } else {
             self.0.changes.missed(&self.0, &context.peer);
             if listed().is_empty() {
-                // An answer with an error would be the end of this server for most clients.
+                // With an error response most clients would drop this server.
                 *listed() = self.named(tools(&[], is_told), false);
             }
         }
         listed().clone()
     }
 
-    /// The tools that this server offers, by the names that its client sees.
+    /// Returns the offered tools with the names that the client sees.
     fn named(&self, mut tools: Vec<Tool>, manages: bool) -> Vec<Tool> {
         if manages {
             tools.extend(manager::tools());
@@ -109,19 +111,20 @@ impl Server {
         if self.0.offer.prefix { tools.into_iter().map(prefix::tool).collect() } else { tools }
     }
 
-    /// Whether the client is a manager: not the agent of a worker, which a daemon that runs refuses. Starts no daemon.
+    /// Whether the client is a manager, not a worker's agent: a running daemon refuses agents. Starts no
+    /// daemon.
     async fn manages(&self) -> bool {
         let Some(workspace) = self.0.commands().and_then(|_| self.0.giver.workspace().ok()) else {
             return false;
         };
-        // The list is empty for an owner. A daemon that does not answer refuses nothing.
+        // The list is empty for an owner. An unresponsive daemon refuses nothing.
         let ask = Ask::get(Query::new("/v1/tasks").with("parent", Some("w_0000000000")));
         let mut client = Client::of_running(workspace.state_dir);
         let asked = timeout(PROBE_LIMIT, client.ask(&ask)).await;
         !matches!(asked, Ok(Err(failure)) if failure.is(Code::ForbiddenFromWorker))
     }
 
-    /// Whether the client has this resource.
+    /// Checks that the client has this resource.
     fn has(&self, uri: &str) -> Result<(), ErrorData> {
         if uri == TASKS && self.0.ends.is_told() {
             return Ok(());
@@ -130,8 +133,8 @@ impl Server {
         Err(ErrorData::resource_not_found(message, None))
     }
 
-    /// The tasks of a manager. Those in the background that have not ended are watched from now on if their ends are
-    /// wanted. Starts no daemon: without one nothing changes.
+    /// Returns the tasks of a manager. If the client wants their ends, running background tasks are watched
+    /// from now on. Starts no daemon, since without one no task changes.
     async fn tasks(
         &self,
         context: &RequestContext<RoleServer>,
@@ -148,7 +151,7 @@ impl Server {
         Ok(answers::listed(&tasks).to_string())
     }
 
-    /// Carries a call of a manager's tool out; `None` if it is not one.
+    /// Executes a call of a manager's tool; `None` if it is not one.
     async fn manage(
         &self,
         tool: &str,
@@ -208,7 +211,7 @@ impl ServerHandler for Server {
                     format!("there is no tool {:?}; tools/list has those that there are", request.name);
                 Err(ErrorData::invalid_params(message, None))
             }
-            // A model reads the results of its tools, and not the errors of the protocol.
+            // A model reads tool results, but not protocol errors.
             Some(Err(malformed)) => Ok(answers::malformed(&malformed).into()),
             Some(Ok(call)) => Ok(Box::pin(Caller::new(self.0.clone(), context).carry_out(call)).await.into()),
         }
@@ -293,7 +296,7 @@ impl ServerHandler for Server {
     }
 }
 
-/// What keeps a resource from being read.
+/// Returns the error for an unreadable resource.
 fn unreadable(failure: Failure) -> ErrorData {
     ErrorData::internal_error(format!("{}: {}", failure.code, failure.message), None)
 }

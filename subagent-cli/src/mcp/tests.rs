@@ -1,4 +1,4 @@
-//! The server with a client that speaks lines of JSON-RPC, and a daemon that does what it is told.
+//! Tests of the server with a client that sends JSON-RPC lines and a fake daemon.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::output::Format;
 mod away;
 mod ends;
 
-/// Longer than any of these tests may take.
+/// A deadline that no test reaches.
 const FAR: Duration = Duration::from_secs(60);
 
 fn ok(data: Value) -> Act {
@@ -53,7 +53,7 @@ fn agents(names: &[&str]) -> Value {
     json!({"workerId": "w_9876543210", "agents": agents.collect::<Vec<_>>()})
 }
 
-/// The part of every script that is not about what it tests.
+/// The default reactions of the fake daemon.
 fn ordinary(seen: &Seen) -> Act {
     match seen.line.as_str() {
         "GET /v1/tasks/agents" => ok(agents(&["explore", "plan"])),
@@ -71,12 +71,12 @@ fn giver(fake: &Fake, vars: &[(&str, &str)]) -> Giver {
     Giver::new(&Context { env, format: Format::Text, typed: Typed::default() }, Wish::default())
 }
 
-/// A client.
+/// A connection to the server.
 struct Session {
     write: Option<DuplexStream>,
     lines: Lines<BufReader<DuplexStream>>,
     served: JoinHandle<Result<()>>,
-    /// Asks for the end, as a signal does.
+    /// Requests the end like a signal.
     ask: Option<oneshot::Sender<()>>,
     heard: Vec<Value>,
     last: u64,
@@ -128,13 +128,13 @@ impl Session {
         self.ask("tools/call", params).await
     }
 
-    /// The next line.
+    /// Reads the next line.
     async fn next(&mut self) -> Value {
         let line = timeout(FAR, self.lines.next_line()).await.expect("an answer in time").unwrap();
         serde_json::from_str(&line.expect("the server has not ended")).unwrap()
     }
 
-    /// The answer to a request; what comes before it is heard.
+    /// Reads until the answer to a request; records other messages.
     async fn answer(&mut self, id: u64) -> Value {
         loop {
             match self.next().await {
@@ -155,7 +155,7 @@ impl Session {
         }
     }
 
-    /// Closes its end; the server ends.
+    /// Closes the client's end and waits for the server's.
     async fn end(mut self) {
         self.write = None;
         timeout(FAR, self.served).await.expect("it ends").unwrap().unwrap();
@@ -171,7 +171,7 @@ fn names(answer: &Value) -> Vec<&str> {
     tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
-/// What was asked of the daemon in which the test is interested.
+/// Returns the daemon's requests about tasks.
 fn lines(fake: &Fake) -> Vec<String> {
     let seen = fake.seen().into_iter().map(|seen| seen.line);
     seen.filter(|line| line.contains("/v1/tasks") && !line.ends_with("/agents")).collect()
@@ -195,7 +195,7 @@ fn call() -> Value {
     serde_json::from_str(CALL).unwrap()
 }
 
-/// The tools as they are listed, word by word. `UPDATE_MCP_TOOLS=1` writes them anew.
+/// The tool definitions equal the stored ones. `UPDATE_MCP_TOOLS=1` writes them.
 #[test]
 fn the_tools_have_the_schemas_that_are_written_down() {
     let agent = |name: &str, background| CallableAgent {
@@ -407,7 +407,7 @@ async fn other_agents_are_told_of_when_a_turn_begins() {
             turns += 1;
             assert_eq!(seen.body["until"], "turn.started");
             assert_eq!(seen.body["fromEventId"], format!("ev_{turns}"));
-            // In the first turn nothing is new.
+            // The first turn does not change the agents.
             if turns == 3 {
                 Act::Hang
             } else {

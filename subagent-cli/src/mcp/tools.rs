@@ -1,24 +1,24 @@
-//! The tools, as they are listed: their names, what they are for, what they take. Pure.
+//! The definitions of the task tools: names, descriptions and schemas. Pure.
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use subagent_protocol::api::{CallableAgent, MAX_TASK_NAME_CHARS};
 
-/// The names of all tools.
+/// Names of the task tools, in list order.
 pub(super) const NAMES: [&str; 4] = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
-/// Kinds of tools, which `allowed_capabilities` may name.
+/// Kinds of calls for `allowed_capabilities`.
 pub(super) const KINDS: [&str; 8] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch"];
-/// How the files of a task may be kept apart from its parent's.
+/// Modes of sharing files between a task and its parent.
 pub(super) const FILESYSTEM_MODES: [&str; 3] = ["shared_rw", "shared_ro", "isolated"];
-/// Which tasks a list may be of.
+/// Filters of a task list.
 pub(super) const FILTERS: [&str; 4] = ["all", "running", "completed", "failed"];
-/// The longest wait for a task that one call may ask for, in seconds.
+/// Maximum wait of one call in seconds.
 pub(super) const LONGEST_WAIT: u64 = 3_600;
-/// So much of an agent's description is told.
+/// Maximum length of an agent's description in characters.
 const MOST_DESCRIPTION_CHARS: usize = 1_000;
 
-/// What somebody can do who may call these agents, and who is told when a task in the background has ended: the agent of a
-/// worker is. Without any agent the tools that give tasks are left out.
+/// Returns the tools for a client with these callable agents; without agents, those that start tasks are
+/// omitted. `is_told` is true for a worker's agent, which is notified of ended background tasks.
 pub(super) fn tools(agents: &[CallableAgent], is_told: bool) -> Vec<Tool> {
     let mut tools = Vec::new();
     if !agents.is_empty() {
@@ -30,21 +30,21 @@ pub(super) fn tools(agents: &[CallableAgent], is_told: bool) -> Vec<Tool> {
     tools
 }
 
-/// What is to be known before any tool is called.
+/// The instructions that a client reads at initialization.
 pub(super) const INSTRUCTIONS: &str = "Gives work to other agents, which run on their own, each with a session of its own. \
 `task` has an agent do something and returns what it found; several calls in one turn run at the same time. \
 `get_subagents` and `message_subagent` look at the tasks that you have given, and talk to their agents.";
 
-/// What everybody has to know who gives a task.
+/// The description of how to delegate a task.
 const HOW: &str = "The agent sees nothing of this conversation: not what was said, not what you have read, not other tasks. \
 Put everything into the prompt that it needs (the goal, paths, what you know already, what it must not do, and in what form it is to answer). \
 Calls in one turn run at the same time: for work that does not depend on each other make the calls together. \
 In the foreground the call returns the agent's last message. It works on the same files as you do. Use the background for long work whose result you do not need for your next step: \
 the call returns at once";
-/// Where nobody is above it, what it may do is its definition's and the config's to say.
+/// Only for a worker's agent: definition and config alone limit a manager's tasks.
 const DENIED: &str = "What you are denied it is denied, too.";
 
-/// How the end of a task in the background is learned of.
+/// Returns how to detect the end of a background task.
 const fn end(is_told: bool) -> &'static str {
     match is_told {
         true => "you are told when the task has ended; do not wait for it by asking again and again",
@@ -144,7 +144,7 @@ one that has ended goes on with it and knows what it did before. With cancel it 
         .annotate(changes("Tell a subagent something"))
 }
 
-/// What can be narrower than in the definition.
+/// Returns the schema of overrides that narrow a definition.
 fn config(own: Value) -> Value {
     let mut properties = json!({
         "system_prompt": {"type": "string", "description": "Added to the agent's own prompt"},

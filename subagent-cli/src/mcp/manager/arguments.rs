@@ -1,4 +1,4 @@
-//! What a call of a manager's tool says, read strictly. Pure.
+//! Parses the arguments of a manager's tools strictly. Pure.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::tools::{DEFAULT_EVENTS, DEFAULT_WAIT, MAX_EVENTS, MAX_WAIT, MAX_WORKERS};
 use super::{NewLanding, NewMessage, NewWorker};
 
-/// A call that can be carried out.
+/// A call with valid arguments.
 #[derive(Debug)]
 pub(in crate::mcp) enum Call {
     ListWorkers { all: bool },
@@ -88,7 +88,8 @@ struct Events {
 }
 
 impl Call {
-    /// What a call of this tool asks for; `None` if it is not a tool of a manager. An error says what is wrong, and where.
+    /// Parses a call of this tool; `None` if it is not a manager's tool. An error contains the problem and
+    /// its place.
     pub(in crate::mcp) fn parse(tool: &str, arguments: Map<String, Value>) -> Option<Result<Self, String>> {
         Some(match tool {
             "list_workers" => read(tool, arguments).map(|ListWorkers { all }| Self::ListWorkers { all }),

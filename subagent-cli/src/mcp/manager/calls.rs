@@ -1,4 +1,4 @@
-//! Carries a manager's calls out: requests to the daemon, and answers as JSON for a model.
+//! Executes a manager's calls: sends requests to the daemon and returns JSON for a model.
 
 use std::fmt::Write as _;
 
@@ -13,15 +13,16 @@ use super::{Commands, NewMessage};
 use crate::client::{Ask, Batch, Client, Query, segment};
 use crate::failure::{Failure, Result};
 
-/// The maximum number of characters of an agent's text in the answer to a wait; get_events has the rest.
+/// Maximum length of an agent's text in the answer to a wait, in characters; `get_events` returns all of
+/// it.
 const MAX_TEXT_CHARS: usize = 16_384;
-/// The maximum number of pieces of which that text is made.
+/// Maximum number of text events that are joined.
 const MAX_PIECES: &str = "1000";
 
-/// What of a failed landing the worker needs to mend it.
+/// The details of a failed landing that the worker needs to fix it.
 const FAILURE_DETAILS: [&str; 3] = ["files", "command", "output"];
 
-/// The result of a call, for a model.
+/// Converts an answer to a tool result.
 pub(in crate::mcp) fn result(answer: Result<Value>) -> CallToolResult {
     match answer {
         Ok(data) => CallToolResult::success(vec![ContentBlock::text(data.to_string())]),
@@ -40,10 +41,10 @@ pub(in crate::mcp) fn result(answer: Result<Value>) -> CallToolResult {
     }
 }
 
-/// Does what a call says.
+/// Executes a call.
 ///
 /// # Errors
-/// Those of the daemon, and those of the commands.
+/// Those of the daemon and of [`Commands`].
 pub(in crate::mcp) async fn carry_out(
     client: &mut Client,
     commands: &dyn Commands,
@@ -129,7 +130,7 @@ async fn wait_for(client: &mut Client, workers: Vec<String>, seconds: f64) -> Re
     Ok(json!({"timed_out": timed_out, "workers": items}))
 }
 
-/// What a wait found of a worker, with the question or the last message.
+/// Returns the state of a worker after a wait, with its question or last message.
 async fn waited_worker(client: &mut Client, item: &Value) -> Result<Value> {
     let event = &item["matchedEvent"];
     let mut shown = json!({"worker_id": item["workerId"], "label": item["label"], "state": item["state"]});
@@ -138,7 +139,7 @@ async fn waited_worker(client: &mut Client, item: &Value) -> Result<Value> {
         "approval.requested" | "elicitation.requested" => {
             let path =
                 format!("/v1/approvals/{}", segment(event["data"]["requestId"].as_str().unwrap_or_default()));
-            // It may be over already.
+            // The question may be closed already.
             if let Ok(asked) = client.ask(&Ask::get(path)).await {
                 shown["question"] = question(&asked);
             }
@@ -157,7 +158,7 @@ async fn waited_worker(client: &mut Client, item: &Value) -> Result<Value> {
     Ok(shown)
 }
 
-/// The end of the text of the turn that an event ended; null if the agent said nothing.
+/// Returns the end of the text of the turn that an event ended; null if the agent sent no text.
 async fn message_of(client: &mut Client, event: &Value) -> Result<Value> {
     let (Some(worker), Some(turn)) = (event["workerId"].as_str(), event["turnId"].as_str()) else {
         return Ok(Value::Null);
@@ -172,7 +173,7 @@ async fn message_of(client: &mut Client, event: &Value) -> Result<Value> {
     Ok(if text.is_empty() { Value::Null } else { end_of(&text).into() })
 }
 
-/// The end of a text, where the result of a turn is.
+/// Returns the end of a text, which contains the result of a turn.
 fn end_of(text: &str) -> String {
     let count = text.chars().count();
     match count.checked_sub(MAX_TEXT_CHARS) {
@@ -184,7 +185,7 @@ fn end_of(text: &str) -> String {
     }
 }
 
-/// The changes of a worker. Patches that do not fit are left out; their files stay in the list as far as they fit.
+/// Returns the changes of a worker. Omits patches that exceed the page, then files.
 fn diff(found: Value) -> Value {
     let (mut files, mut bytes) = (Vec::new(), 0);
     let changes = found["files"].as_array().into_iter().flatten();
@@ -207,7 +208,7 @@ fn diff(found: Value) -> Value {
     })
 }
 
-/// A question as a model needs it to decide.
+/// Returns a question with the data for a decision.
 fn question(asked: &Value) -> Value {
     let mut shown = json!({
         "request_id": asked["requestId"], "worker_id": asked["workerId"], "label": asked["label"],

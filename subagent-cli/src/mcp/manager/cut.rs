@@ -1,13 +1,13 @@
-//! What an answer may hold at most, in bytes: a model reads all of it. Pure.
+//! Size limits of answers in bytes, because a model reads all of it. Pure.
 
 use serde_json::{Value, json};
 
-/// A page of events.
+/// Maximum size of a page of events.
 pub(super) const MAX_PAGE_BYTES: usize = 64 * 1024;
-/// What an agent asks, as it says it.
+/// Maximum size of an agent's request in a question.
 pub(super) const MAX_REQUEST_BYTES: usize = 8 * 1024;
 
-/// The value, or its beginning with a marker if it is longer: `{"truncated": true, "bytes": ..., "start": "..."}`.
+/// Truncates a long value to `{"truncated": true, "bytes": ..., "start": "..."}`.
 pub(super) fn cut(value: &Value, max_bytes: usize) -> Value {
     let text = value.to_string();
     if text.len() <= max_bytes {
@@ -18,7 +18,7 @@ pub(super) fn cut(value: &Value, max_bytes: usize) -> Value {
         json!({"truncated": true, "bytes": text.len(), "start": start})
     };
     let (mut length, mut found) = (max_bytes, shown(0));
-    // The text is quoted in its place, which makes it longer.
+    // Quoting makes the text longer.
     while length > 0 {
         let tried = shown(length);
         let bytes = tried.to_string().len();
@@ -31,7 +31,8 @@ pub(super) fn cut(value: &Value, max_bytes: usize) -> Value {
     found
 }
 
-/// The events that fit into a page, at least one, which is cut if it alone is too long. Also says whether one was left out.
+/// Returns the events that fit into a page, at least one, truncated if necessary; and whether events were
+/// omitted.
 pub(super) fn page(events: Vec<Value>, max_bytes: usize) -> (Vec<Value>, bool) {
     let (mut page, mut bytes) = (Vec::new(), 0);
     for mut event in events {

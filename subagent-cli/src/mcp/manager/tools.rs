@@ -1,9 +1,9 @@
-//! The list of a manager's tools. Pure.
+//! The definitions of a manager's tools. Pure.
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-/// The names, in the order of the list.
+/// Names of the tools, in list order.
 pub(in crate::mcp) const NAMES: [&str; 10] = [
     "list_workers",
     "start_worker",
@@ -16,18 +16,18 @@ pub(in crate::mcp) const NAMES: [&str; 10] = [
     "get_diff",
     "land",
 ];
-/// The maximum wait of one call, in seconds. Clients give up calls that take much longer.
+/// Maximum wait of one call in seconds. Clients cancel much longer calls.
 pub(super) const MAX_WAIT: u64 = 60;
-/// The default wait of one call, in seconds.
+/// Default wait of one call in seconds.
 pub(super) const DEFAULT_WAIT: u64 = 45;
-/// The maximum number of events of one call.
+/// Maximum number of events per call.
 pub(super) const MAX_EVENTS: u64 = 200;
-/// The default number of events of one call.
+/// Default number of events per call.
 pub(super) const DEFAULT_EVENTS: u64 = 50;
-/// The maximum number of workers of one wait.
+/// Maximum number of workers per wait.
 pub(super) const MAX_WORKERS: usize = 100;
 
-/// The tools.
+/// Returns the definitions in list order.
 pub(in crate::mcp) fn tools() -> Vec<Tool> {
     let worker = json!({"type": "string", "description": "The worker's id"});
     vec![

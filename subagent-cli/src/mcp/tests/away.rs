@@ -1,4 +1,4 @@
-//! The server while the daemon is away, or cannot answer.
+//! Tests of the server while the daemon is absent or does not answer.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,11 +1,11 @@
-//! Ends of tasks in the background, as a manager's client hears of them.
+//! Tests of notifications about ended background tasks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::mcp::ends::TASKS;
 
-/// A task of a manager's in the background.
+/// A manager's background task.
 fn background(status: &str) -> Value {
     let mut task = task(status, 1);
     task["parent"] = Value::Null;
@@ -13,7 +13,7 @@ fn background(status: &str) -> Value {
     task
 }
 
-/// A daemon with one such task, which ends when it is asked for the second time.
+/// A fake daemon with one such task, which ends at the second request.
 fn fake(status: &'static str) -> Fake {
     let mut waits = 0;
     Fake::playing(move |seen| match seen.line.as_str() {
@@ -50,7 +50,7 @@ async fn a_manager_hears_of_the_end_of_a_task_that_it_watches() {
         serde_json::from_str(content["text"].as_str().unwrap_or_else(|| panic!("{read}"))).unwrap();
     assert_eq!((&tasks[0]["name"], &tasks[0]["status"]), (&json!("Look around"), &json!("running")));
     assert_eq!(content["mimeType"], "application/json");
-    // To look is not to watch.
+    // A read does not start a watch.
     assert!(!lines(&fake).iter().any(|line| line.ends_with("/wait")));
     let subscribed = session.ask("resources/subscribe", json!({"uri": TASKS})).await;
     assert!(subscribed["result"].is_object(), "{subscribed}");
@@ -71,7 +71,7 @@ async fn a_task_that_goes_on_is_watched_and_what_is_not_wanted_is_not_told() {
     let message = json!({"name_or_id": "w_0123456789", "message": "more"});
     session.call("message_subagent", message.clone()).await;
     assert_eq!(session.hear("notifications/message").await["params"]["level"], "warning");
-    // Without a subscription the resource is not told to have changed.
+    // Without a subscription the client gets no resource notification.
     assert!(session.heard.iter().all(|heard| heard["method"] != "notifications/resources/updated"));
     session.ask("logging/setLevel", json!({"level": "error"})).await;
     session.ask("resources/subscribe", json!({"uri": TASKS})).await;
