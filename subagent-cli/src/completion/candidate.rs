@@ -1,13 +1,13 @@
-//! One thing that may be typed, made harmless for a shell. Pure.
+//! A completion candidate, escaped for shells. Pure.
 
 use subagent_protocol::clean::one_line;
 
 use crate::args::completions::Shell;
 
-/// How much of a description is shown.
+/// Maximum length of a description in characters.
 const MAX_ABOUT_CHARS: usize = 60;
 
-/// A candidate and what it is.
+/// A candidate with its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     value: String,
@@ -15,21 +15,21 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// The first line of the description counts.
+    /// Creates a candidate; only the first line of the description is used.
     pub(super) fn new(value: &str, about: &str) -> Self {
         let about = one_line(about.lines().next().unwrap_or_default());
         Self { value: value.to_owned(), about: about.chars().map(shown).take(MAX_ABOUT_CHARS).collect() }
     }
 
-    /// Whether it goes on with what is typed. A value with other characters than those that no shell gives a meaning
-    /// never does: bash inserts it without quotes.
+    /// Whether it continues the typed text. A value with characters that are special in a shell never does,
+    /// because bash inserts it without quotes.
     pub(super) fn fits(&self, typed: &str) -> bool {
         !self.value.is_empty()
             && self.value.chars().all(|char| char.is_alphanumeric() || "-_./@+:=,".contains(char))
             && self.value.starts_with(typed)
     }
 
-    /// A line of the answer.
+    /// Returns the line for the shell's script.
     pub(super) fn line(&self, shell: Shell, prefix: &str) -> String {
         match (shell, self.about.is_empty()) {
             (Shell::Bash, _) | (_, true) => format!("{prefix}{}", self.value),
@@ -38,7 +38,7 @@ impl Candidate {
     }
 }
 
-/// A character of a description. What a shell could give a meaning becomes a space.
+/// Replaces a character that may be special in a shell by a space.
 fn shown(char: char) -> char {
     if char.is_alphanumeric() || "-_./@+:=,;()?#·…".contains(char) { char } else { ' ' }
 }

@@ -1,4 +1,4 @@
-//! What is known at the cursor: files of the user and the workspace, and what a running daemon says in time.
+//! Sources of candidates: files of user and workspace, and a running daemon that answers in time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use super::line::Line;
 use crate::client::{Ask, glance, segment};
 use crate::output::human::named;
 
-/// How long a running daemon may take in all.
+/// Total time for answers of a running daemon.
 const LIMIT: Duration = Duration::from_millis(150);
-/// Turns of more workers are not offered.
+/// Maximum number of workers whose turns are offered.
 const MAX_WORKERS: usize = 20;
 
-/// Where the command line would be carried out.
+/// The context of the command line.
 #[derive(Debug)]
 pub(super) struct Facts {
     env: Option<Environment>,
@@ -30,7 +30,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// The caller's, with the `--cwd` and `--config` that were typed.
+    /// Creates it from the caller's environment and the typed `--cwd` and `--config`.
     pub(super) fn new(line: &Line) -> Self {
         let env = std::env::current_dir().ok().map(|cwd| {
             let typed = line.value("cwd").map(|typed| cwd.join(typed));
@@ -40,7 +40,7 @@ impl Facts {
     }
 
     fn config(&self) -> Option<LoadedConfig> {
-        // A pipe in the place of the file would hold up the shell.
+        // Only a regular file: a pipe would block the shell.
         discovery::load_regular(self.config.as_deref(), None, self.env.as_ref()?).ok()
     }
 
@@ -64,7 +64,7 @@ impl Facts {
         found.map(|agent| Candidate::new(&agent.name, &agent.description)).collect()
     }
 
-    /// Workers by their names; by their ids once those are typed.
+    /// Returns workers by name, or by id if an id is typed.
     pub(super) fn workers(&self, typed: &str, all: bool) -> Vec<Candidate> {
         let workers = self.listed("/v1/workers");
         let shown = workers.iter().filter(|worker| all || worker["state"] != "stopped");
@@ -75,7 +75,7 @@ impl Facts {
         found
     }
 
-    /// The sessions of the workers that are known: to ask an agent for all of them it would have to run.
+    /// Returns the sessions of known workers. Other sessions would require a running agent.
     pub(super) fn sessions(&self) -> Vec<Candidate> {
         let workers = self.listed("/v1/workers");
         let session = |worker: &Value| {
@@ -89,14 +89,14 @@ impl Facts {
         let task = |task: &Value| {
             let state = word(task, "status");
             let about = format!("{state} {}", word(task, "description"));
-            // A name with a space is no single word: the id stands for it.
+            // A name with a space is not a single word, so the id is offered.
             let by_name = Candidate::new(word(task, "name"), &about);
             if by_name.fits("") { by_name } else { Candidate::new(word(task, "taskId"), &about) }
         };
         tasks.iter().map(task).collect()
     }
 
-    /// The open requests; those of one worker if it was typed.
+    /// Returns the open requests, only those of `worker` if it is given.
     pub(super) fn requests(&self, of: Asked, worker: Option<&str>) -> Vec<Candidate> {
         let open = self.open(of);
         let theirs = |asked: &&Value| {
@@ -108,7 +108,7 @@ impl Facts {
         open.iter().filter(theirs).map(request).collect()
     }
 
-    /// The workers that ask, then the requests.
+    /// Returns the asking workers, then the requests.
     pub(super) fn asking(&self, of: Asked) -> Vec<Candidate> {
         let open = self.open(of);
         let mut found: Vec<Candidate> = Vec::new();
@@ -125,7 +125,7 @@ impl Facts {
         found
     }
 
-    /// The turns of the newest workers.
+    /// Returns the turns of the newest workers.
     pub(super) fn turns(&self, of: Turns) -> Vec<Candidate> {
         let deadline = Instant::now() + LIMIT;
         let wanted = |turn: &&Value| match of {
@@ -147,7 +147,7 @@ impl Facts {
         found
     }
 
-    /// The tags of the workers, each behind what stays of what is typed.
+    /// Returns the tags of workers, each appended to `kept`.
     pub(super) fn tags(&self, kept: &str) -> Vec<Candidate> {
         let mut workers: BTreeMap<String, usize> = BTreeMap::new();
         for worker in self.listed("/v1/workers") {
@@ -185,7 +185,7 @@ impl Facts {
         open
     }
 
-    /// The items of a list of the daemon; none without one that answers in time.
+    /// Returns the items of a list of the daemon; empty without a timely answer.
     fn listed(&self, path: &str) -> Vec<Value> {
         self.listed_within(path, LIMIT)
     }

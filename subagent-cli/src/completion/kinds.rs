@@ -1,6 +1,6 @@
-//! What the arguments of the commands are: names that the daemon knows, names of files, words. A table.
+//! A table from arguments of commands to the kind of their values.
 
-/// What is asked for.
+/// The kind of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     Permission,
@@ -8,7 +8,7 @@ pub(super) enum Asked {
     Anything,
 }
 
-/// What an argument takes.
+/// The kind of an argument's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Files,
@@ -18,7 +18,7 @@ pub(super) enum Kind {
     Agent,
     LauncherOrAgent,
     Role,
-    /// A worker; with those that are stopped or without.
+    /// A worker; `all` includes stopped ones.
     Worker {
         all: bool,
     },
@@ -28,25 +28,25 @@ pub(super) enum Kind {
     Request(Asked),
     WorkerOrRequest(Asked),
     Turn(Turns),
-    /// A worker, and a turn once the beginning of its id is typed.
+    /// A worker, or a turn once the prefix of its id is typed.
     WorkerOrTurn,
     Tag,
     /// Tags, separated by commas.
     Tags,
     HookEvent,
-    /// A sink of notifications.
+    /// The name of a notification target.
     Sink,
-    /// A rule that a decision became.
+    /// A rule that the owner added with a decision.
     OwnerRule,
 }
 
-/// Which turns a command is about.
+/// The turns that a command accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turns {
     All,
-    /// Those whose message waits.
+    /// Turns whose message is queued.
     Queued,
-    /// Those that failed or were canceled.
+    /// Turns that failed or were canceled.
     Ended,
 }
 
@@ -70,10 +70,10 @@ const EVENTS: Kind = Kind::Words(&[
     "elicitation.answered",
 ]);
 
-/// Whose runs share a memory.
+/// Scopes of agent memory.
 const MEMORIES: Kind = Kind::Words(&["user", "project", "local"]);
 
-/// Arguments by their ids, behind the command if an id means something else there.
+/// Kinds by argument id. The command precedes an id that has several meanings.
 const KINDS: &[(&str, Kind)] = &[
     ("approve target", Kind::WorkerOrRequest(Asked::Permission)),
     ("answer target", Kind::WorkerOrRequest(Asked::Form)),
@@ -158,7 +158,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("from_handoff", Kind::Files),
 ];
 
-/// What an argument of a command takes; `None` if nothing can be offered.
+/// Returns the kind of a command's argument; `None` without candidates.
 pub(super) fn kind(command: &str, id: &str) -> Option<Kind> {
     let of = |wanted: &str| KINDS.iter().find(|(known, _)| *known == wanted).map(|(_, kind)| *kind);
     of(&format!("{command} {id}")).or_else(|| of(id))

@@ -1,4 +1,4 @@
-//! The words of an unfinished command line: which command they are, and what is wanted next. Pure.
+//! Parses an unfinished command line: its command, and what is expected at the cursor. Pure.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use clap::{Arg, Command, CommandFactory as _};
 
 use crate::args::Cli;
 
-/// What may come at the cursor.
+/// The expected input at the cursor.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    /// A flag.
+    /// A flag of the command.
     Flag,
-    /// The value of an argument, behind this part of the current word (`--flag=`).
+    /// The value of an argument, after this prefix of the current word (`--flag=`).
     Value { arg: Box<Arg>, prefix: String },
-    /// A command below this one, or this argument.
+    /// A subcommand, or this argument.
     Command { or: Option<Box<Arg>> },
-    /// Nothing that is known.
+    /// Unknown: no candidates exist.
     Nothing,
 }
 
@@ -23,14 +23,14 @@ pub(super) enum Wanted {
 #[derive(Debug)]
 pub(super) struct Line {
     names: Vec<String>,
-    /// The innermost command.
+    /// The innermost command of the line.
     pub(super) command: Command,
     values: HashMap<String, String>,
-    /// What is wanted at the cursor.
+    /// The expected input at the cursor.
     pub(super) wanted: Wanted,
 }
 
-/// The words as they were typed. Bash cuts a word at each `=` and `:`, which become words of their own.
+/// Joins the words as typed: bash splits words at `=` and `:`.
 pub(super) fn joined(words: &[String]) -> Vec<String> {
     let is_cut = |word: &str| word == "=" || word == ":";
     let mut joined: Vec<String> = Vec::new();
@@ -46,7 +46,8 @@ pub(super) fn joined(words: &[String]) -> Vec<String> {
 }
 
 impl Line {
-    /// Reads the words before the cursor, without the program's name, and the part of the word at the cursor.
+    /// Parses the words before the cursor, without the program's name, and the part of the word at the
+    /// cursor.
     pub(super) fn read(before: &[String], current: &str) -> Self {
         let mut line = Self {
             names: Vec::new(),
@@ -79,19 +80,19 @@ impl Line {
             }
         }
         line.wanted = line.wanted_at(current, open, positionals, escaped);
-        // The names of commands are known without their help, the flags of a command only when it is built.
+        // Names of commands are known before a build; the flags of a command are not.
         if matches!(line.wanted, Wanted::Command { .. }) {
             line.command.build();
         }
         line
     }
 
-    /// The words of the command.
+    /// Returns the words of the command, joined by spaces.
     pub(super) fn path(&self) -> String {
         self.names.join(" ")
     }
 
-    /// The value that an argument was given before the cursor.
+    /// Returns the value of an argument before the cursor.
     pub(super) fn value(&self, id: &str) -> Option<&str> {
         self.values.get(id).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -102,7 +103,7 @@ impl Line {
         self.command.build();
     }
 
-    /// Takes a word of flags. Returns the one whose value is the next word.
+    /// Parses a word with flags. Returns the flag that takes the next word as its value.
     fn flag(&mut self, word: &str) -> Option<Arg> {
         if let Some(long) = word.strip_prefix("--") {
             let (name, value) = match long.split_once('=') {
@@ -132,13 +133,13 @@ impl Line {
         None
     }
 
-    /// The flag of this name, if it takes a value.
+    /// Returns the flag of this name, if it takes a value.
     fn long(&self, name: &str) -> Option<&Arg> {
         let named = |arg: &&Arg| arg.get_long() == Some(name) || aliases(arg).any(|alias| alias == name);
         self.command.get_arguments().find(named).filter(|arg| takes_value(arg))
     }
 
-    /// The argument in this place; the last one also takes what comes after it, if it takes several.
+    /// Returns the positional argument at this index; a variadic last one takes the rest.
     fn positional(&self, at: usize) -> Option<&Arg> {
         let several = |arg: &&Arg| arg.get_num_args().is_some_and(|values| values.max_values() > 1);
         let all = || self.command.get_positionals();
@@ -177,7 +178,7 @@ fn takes_value(arg: &Arg) -> bool {
     arg.get_action().takes_values()
 }
 
-/// Whether it is a flag whose value may be left out.
+/// Whether the value of the flag is optional.
 fn is_optional(arg: &Arg) -> bool {
     arg.get_num_args().is_some_and(|values| values.min_values() == 0)
 }

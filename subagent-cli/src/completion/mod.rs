@@ -1,10 +1,7 @@
-//! `subagent __complete SHELL WORD... CURRENT`: what the scripts of `subagent completions` ask at each Tab.
+//! `subagent __complete SHELL WORD... CURRENT`: the completion that shell scripts call at each Tab.
 //!
-//! It prints one candidate a line, with what it is after a tab. It starts no daemon, runs no program, writes nothing and
-//! says nothing on stderr. Without an answer in time there are fewer candidates, never an error.
-//!
-//! The engine of `clap_complete` would do it too, but it gives a completer only the current word: names depend on
-//! `--cwd` and `--config` before it. It is marked unstable, and it builds all commands at each Tab.
+//! It must not start programs or write to files or stderr. Without a timely answer there are fewer
+//! candidates. `clap_complete` passes only the current word, but names depend on `--cwd` and `--config`.
 
 mod candidate;
 mod facts;
@@ -28,21 +25,21 @@ use subagent_protocol::hook::HookEvent;
 
 pub(crate) use scripts::script;
 
-/// The word that the scripts call.
+/// The hidden command that the scripts call.
 pub(crate) const COMMAND: &str = "__complete";
 
-/// What a script prints files or folders for.
+/// Answers that make a script complete files or folders.
 const FILES: &str = ":files";
 const FOLDERS: &str = ":folders";
 
-/// Prints the candidates. The exit code is 0 in every case: a shell has no use for another one.
+/// Prints the candidates. The exit code is always 0, because shells ignore it.
 pub(crate) fn run(args: &[OsString]) -> ExitCode {
-    // Words that are not UTF-8 are completed by no name of ours.
+    // A word that is not UTF-8 matches no candidate.
     let words: Vec<String> = args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some((shell, words)) = words.split_first()
         && let Ok(shell) = <Shell as clap::ValueEnum>::from_str(shell, false)
     {
-        // A reader that is gone needs nothing.
+        // The reader may be gone.
         let _ = print(&answer(shell, words).join("\n"));
     }
     ExitCode::SUCCESS
@@ -53,7 +50,7 @@ fn answer(shell: Shell, words: &[String]) -> Vec<String> {
     let (Some((current, before)), Some(last)) = (whole.split_last(), words.last()) else {
         return Vec::new();
     };
-    // Bash replaces its last word alone.
+    // Bash replaces only its last word.
     let kept = current.len() - last.len();
     let line = Line::read(before, current);
     let mut found = Vec::new();
@@ -94,7 +91,7 @@ enum Found {
     Marker(&'static str),
 }
 
-/// The values of an argument.
+/// Returns the candidates for an argument's value.
 fn values(line: &Line, arg: &Arg, typed: &str) -> Found {
     let possible: Vec<Candidate> = arg
         .get_possible_values()
@@ -135,7 +132,7 @@ fn values(line: &Line, arg: &Arg, typed: &str) -> Found {
         Kind::WorkerOrTurn if typed.starts_with("turn_") => facts().turns(Turns::All),
         Kind::WorkerOrTurn => facts().workers(typed, true),
         Kind::Tag => facts().tags(""),
-        // What stands before the last comma stays.
+        // Keeps the text up to the last comma.
         Kind::Tags => facts().tags(typed.rfind(',').map_or("", |comma| &typed[..=comma])),
         Kind::HookEvent => HookEvent::ALL.iter().map(|event| Candidate::new(event.as_str(), "")).collect(),
         Kind::Sink => facts().sinks(),

@@ -1,13 +1,12 @@
-//! The scripts for the shells. Each only asks `subagent __complete` and shows its answer, so that a script that was
-//! installed years ago knows today's commands.
+//! The scripts for the shells. Each calls only `subagent __complete`, so an old script completes new commands.
 //!
-//! They call the `subagent` of the PATH, or the program that printed the script, never the file that was typed:
-//! `./subagent` may be a file of a project. A candidate is a value, never code: nothing of an answer is evaluated.
+//! A script calls the `subagent` in the PATH or the program that printed it, never a typed `./subagent`,
+//! which a project could provide. It must not evaluate candidates.
 
 use super::{COMMAND, FILES, FOLDERS};
 use crate::args::completions::Shell;
 
-/// The script for a shell.
+/// Returns the script for a shell.
 pub(crate) fn script(shell: Shell) -> String {
     let template = match shell {
         Shell::Bash => BASH,

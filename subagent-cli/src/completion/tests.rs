@@ -1,4 +1,4 @@
-//! What is offered for a line, where neither files nor a daemon are asked.
+//! Tests of completion without files or a daemon.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn commands_and_flags_are_those_of_the_command_that_is_typed() {
     assert!(bash("ls --").contains("--quiet"), "{}", bash("ls --"));
     assert_eq!(bash("worker show --nonsense=x"), "");
     assert_eq!(bash("nonsense "), "");
-    // Behind `--` no word is a flag.
+    // After `--` no word is a flag.
     assert_eq!(bash("send w -- --te"), "");
 }
 
@@ -34,10 +34,10 @@ fn values_belong_to_the_flag_before_them() {
     assert_eq!(bash("approve ap_1 --decision "), "allow reject");
     assert_eq!(bash("wait --until turn_"), "turn_end");
     assert_eq!(bash("task list --status runn"), "running");
-    // Bash cuts the word at `=`, the other shells do not.
+    // Only bash splits the word at `=`.
     assert_eq!(bash("ls --output = n"), "ndjson name");
     assert_eq!(offered(Shell::Zsh, "run --output=js"), ["--output=json\tOne JSON document with the result"]);
-    // The value of `--always` may be left out.
+    // The value of `--always` is optional.
     assert_eq!(bash("approve --always w"), "worker");
     assert_eq!(bash("approve --always --no"), "--note");
 }
@@ -47,7 +47,7 @@ fn bash_has_the_part_of_the_word_that_it_replaces() {
     assert_eq!(bash("ls --output = "), "table json ndjson tsv name");
     assert_eq!(bash("ls --output = n"), "ndjson name");
     assert_eq!(offered(Shell::Fish, "ls --output=nd")[0].split('\t').next(), Some("--output=ndjson"));
-    // A `=` that was typed before the last word belongs to the value before it.
+    // A typed `=` before the last word belongs to the previous value.
     assert_eq!(bash("run --set a = b --output js"), "json");
     assert_eq!(bash("hook test Sess"), "SessionStart");
 }
