@@ -1,5 +1,5 @@
-//! Ctrl-C in the middle of the demo: its commands, its worker, its daemon and its folder go, then the demo ends by the
-//! signal.
+//! Handles Ctrl-C during the demo: stops its commands, worker and daemon, deletes its folder, and ends by
+//! the signal.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use super::shell::Shell;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 
-/// The commands of the demo that run. Whoever holds it for good lets no further one be started.
+/// The running commands of the demo. A held lock prevents further ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Children(Arc<Mutex<Vec<Pid>>>);
 
 impl Children {
-    /// Starts a command, unless everything is being ended: then this never returns.
+    /// Starts a command. During the cleanup it never returns.
     pub(super) fn spawn(&self, command: &mut Command) -> std::io::Result<Child> {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let child = command.spawn()?;
@@ -27,24 +27,24 @@ impl Children {
         Ok(child)
     }
 
-    /// Forgets a command that has ended.
+    /// Removes an ended command.
     pub(super) fn ended(&self, pid: u32) {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|child| u32::try_from(child.as_raw()) != Ok(pid));
     }
 }
 
-/// The signals that end a program, as they come.
+/// Receives the signals that end a program.
 pub(super) struct Listener {
     queue: tokio::runtime::Runtime,
     signals: [(Signal, Signals); 3],
 }
 
 impl Listener {
-    /// From now on the signals do nothing by themselves.
+    /// Replaces the default actions of the signals.
     ///
     /// # Errors
-    /// `INTERNAL_ERROR` if the system does not let us listen.
+    /// `INTERNAL_ERROR` if the system refuses the handlers.
     pub(super) fn new() -> Result<Self> {
         let failed = |error| Failure::internal(format!("cannot listen for signals: {error}"));
         let queue = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -59,7 +59,7 @@ impl Listener {
         Ok(Self { queue, signals })
     }
 
-    /// Cleans up after the first signal, on a thread of its own.
+    /// Waits on a separate thread for the first signal and then cleans up.
     pub(super) fn clean_up(self, shell: &Shell, folder: PathBuf) {
         let (shell, Self { queue, signals: [mut int, mut term, mut hup] }) = (shell.clone(), self);
         std::thread::spawn(move || {
@@ -70,11 +70,11 @@ impl Listener {
                     _ = hup.1.recv() => hup.0,
                 }
             });
-            // Kept until the process ends.
+            // Held until the process ends.
             let children = shell.children();
             let running = children.0.lock().unwrap_or_else(PoisonError::into_inner);
             for child in running.iter() {
-                // It may have ended by itself.
+                // The command may have ended already.
                 let _ = kill(*child, Signal::SIGKILL);
             }
             tell("\nInterrupted: the demo's worker and daemon are being stopped.\n");
@@ -83,11 +83,11 @@ impl Listener {
                 Err(error) => format!("{} is left: {error}\n", folder.display()),
             };
             tell(&left);
-            // SAFETY: the default disposition is no function of ours that could do anything unsafe.
+            // SAFETY: the default disposition runs no function of this program.
             #[allow(unsafe_code)]
             let restored = unsafe { signal(came, SigHandler::SigDfl) };
             let _ = restored.and_then(|_| raise(came));
-            // It is blocked: the shell's word for it.
+            // The signal is blocked; this is the shell's exit code for it.
             std::process::exit(128 + came as i32);
         });
     }

@@ -1,7 +1,7 @@
-//! `subagent demo`: the promises, shown on a real daemon, a real runtime and a scripted agent.
+//! `subagent demo`: shows the main guarantees with a real daemon, a real runtime and a scripted agent.
 //!
-//! Every step is a command that is printed and then run as its own process, as a user would type it. Must not know
-//! anything that a user could not find out: it reads what the commands print.
+//! Every step prints a command and runs it as a process. It must use only what the commands print, like a
+//! user.
 
 mod interrupt;
 mod next;
@@ -19,15 +19,15 @@ use crate::failure::{Failure, Result};
 use crate::output::Outcome;
 use shell::{Shell, said};
 
-/// The agent of the demo works this long on its own after the daemon was killed.
+/// Time in milliseconds for which the agent continues to work after the daemon is killed.
 const WORK: &str = "1200";
-/// How long what was killed may take to be gone.
+/// Maximum time until killed processes are gone.
 const GONE: Duration = Duration::from_secs(10);
 
-/// Runs the demo in a temporary workspace and removes it afterwards.
+/// Runs the demo in a temporary workspace and deletes it.
 ///
 /// # Errors
-/// The first step whose outcome is not what was promised, with what it printed.
+/// The first step with an unexpected result, with its output.
 pub fn run() -> Result<Outcome> {
     let begun = Instant::now();
     let signals = interrupt::Listener::new()?;
@@ -40,7 +40,7 @@ pub fn run() -> Result<Outcome> {
     said(&format!("A temporary workspace: {}", folder.path().display()));
     let result = show(&shell, folder.path());
     if result.is_err() {
-        // The failure is what counts; what was started must not stay behind all the same.
+        // The first failure is reported, but the started processes must stop too.
         let _ = shell.run("subagentd", &["stop", "--workers"]);
     }
     result?;
@@ -98,7 +98,7 @@ fn show(shell: &Shell, folder: &Path) -> Result<()> {
         "subagent",
         &["approve", "--worker-id", &worker, "--request", &request, "--decision", "allow"],
     )?;
-    // The turn goes on, and the next message would find the worker busy.
+    // The turn continues; without this wait the worker would be busy for the next message.
     shell.run("subagent", &["wait", "--worker-id", &worker, "--all"])?;
 
     said("\n# 7. The daemon is killed in the middle of a turn. The turn goes on");
@@ -128,7 +128,7 @@ fn show(shell: &Shell, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The value of a `key: value` line.
+/// Returns the value of a `key: value` line.
 fn value(text: &str, key: &str) -> Result<String> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
     line.map(str::to_owned)
@@ -143,7 +143,7 @@ fn expect(text: &str, key: &str, wanted: &str) -> Result<()> {
     Err(Failure::new(Code::Internal, format!("{key} is {found}, not {wanted}:\n{text}")))
 }
 
-/// Writes to the terminal at once, so that a slow step is seen to be one.
+/// Flushes stdout, so that the user sees a slow step at once.
 fn flush() {
     let _ = std::io::stdout().flush();
 }

@@ -1,9 +1,9 @@
-//! What to try after the demo, with the agents of this machine.
+//! Suggestions after the demo, for the agents of this machine.
 
 use subagent_config::installed::{self, Presence};
 use subagent_config::{Environment, LoadedConfig};
 
-/// The lines after the demo.
+/// Returns the lines after the demo.
 pub(super) fn lines(env: &Environment) -> Vec<String> {
     let (installed, fetchable) = agents(env);
     let listed = |what: &str, names: &[String]| match names {
@@ -28,7 +28,7 @@ pub(super) fn lines(env: &Environment) -> Vec<String> {
     lines
 }
 
-/// The agents that are installed, and those that would be fetched.
+/// Returns the installed agents and the fetchable ones.
 fn agents(env: &Environment) -> (Vec<String>, Vec<String>) {
     let known = LoadedConfig::built_in(env).config;
     let (mut available, mut fetchable) = (Vec::new(), Vec::new());

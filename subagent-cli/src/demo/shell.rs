@@ -1,4 +1,4 @@
-//! What a person at a shell does: types commands, reads what they print, kills a process.
+//! Acts as a user at a shell: runs commands, reads their output, kills a process.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -17,10 +17,10 @@ use super::flush;
 use super::interrupt::Children;
 use crate::failure::{Failure, Result};
 
-/// No step takes longer.
+/// Timeout of a step.
 const STEP: Duration = Duration::from_secs(60);
 
-/// A folder, and the commands that are run in it.
+/// A folder, and the commands that run in it.
 #[derive(Debug, Clone)]
 pub(super) struct Shell {
     folder: PathBuf,
@@ -28,16 +28,16 @@ pub(super) struct Shell {
     children: Children,
 }
 
-/// A `watch --follow` whose lines are shown as they come.
+/// A running `watch --follow` whose lines are printed as they arrive.
 pub(super) struct Watch {
     child: Child,
     lines: mpsc::Receiver<String>,
     children: Children,
 }
 
-/// Prints a line for the person who watches.
+/// Prints a line for the user.
 pub(super) fn said(line: &str) {
-    // A closed terminal is noticed by the next command.
+    // The next command detects a closed terminal.
     let _ = writeln!(std::io::stdout(), "{line}");
     flush();
 }
@@ -71,7 +71,7 @@ impl Shell {
     fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(self.program(program));
         command.args(args).current_dir(&self.folder).stdin(Stdio::null());
-        // The demo has a workspace of its own, whatever the shell is set up for.
+        // The demo has its own workspace, independent of the user's settings.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("SUBAGENT_") {
                 command.env_remove(name);
@@ -80,7 +80,7 @@ impl Shell {
         command
     }
 
-    /// What is running now.
+    /// Returns the running commands.
     pub(super) fn children(&self) -> Children {
         self.children.clone()
     }
@@ -93,15 +93,15 @@ impl Shell {
         output
     }
 
-    /// Ends all that the demo has started, whatever else runs at the moment.
+    /// Stops all processes of the demo.
     pub(super) fn stop_all(&self) -> io::Result<()> {
         if !self.folder.join(".subagent/state").exists() {
             return Ok(());
         }
-        // A command that was killed may have left a daemon that has not come up yet, or a worker without a daemon.
+        // A killed command may leave a daemon that is starting, or a worker without a daemon.
         let starting: (&str, &[&str]) = ("subagent", &["daemon", "start"]);
         for (program, args) in [starting, ("subagentd", &["stop", "--workers"])] {
-            // A second Ctrl-C must not end them.
+            // A second Ctrl-C must not stop them.
             let output = self.command(program, args).process_group(0).output()?;
             if !output.status.success() {
                 return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
@@ -110,7 +110,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Shows a command, runs it, shows what it prints.
+    /// Prints a command, runs it, and prints its output.
     pub(super) fn run(&self, program: &str, args: &[&str]) -> Result<String> {
         said(&format!("$ {program} {}", args.join(" ")));
         let begun = Instant::now();
@@ -163,7 +163,7 @@ impl Shell {
         Ok(Watch { child, lines, children: self.children() })
     }
 
-    /// Kills the daemon as a crash would.
+    /// Kills the daemon to simulate a crash.
     pub(super) fn kill_daemon(&self) -> Result<()> {
         let path = self.folder.join(".subagent/state/daemon.json");
         let info: Option<Value> = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
@@ -174,7 +174,7 @@ impl Shell {
             .map_err(|error| Failure::internal(format!("the daemon cannot be killed: {error}")))
     }
 
-    /// Waits for the end of a turn and checks the last text of it.
+    /// Waits for the end of a turn and checks its last text.
     pub(super) fn wait_for_end(&self, worker: &str, turn: &str, text: &str) -> Result<()> {
         let deadline = Instant::now() + STEP;
         said(&format!("$ subagent watch --worker-id {worker} --follow"));
@@ -207,7 +207,7 @@ impl Shell {
         Err(Failure::internal("the turn did not end as it should"))
     }
 
-    /// The runtime of a worker and all that it started.
+    /// Returns the runtime of a worker and all its descendants.
     pub(super) fn processes(&self, worker: &str) -> Result<Vec<i32>> {
         let shown = self.json(&["worker", "show", worker])?;
         let runtime = shown["data"]["runtimePid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
@@ -227,7 +227,7 @@ impl Shell {
 }
 
 impl Watch {
-    /// Waits until all of the text was seen, then ends the watch.
+    /// Waits until the whole text was seen, then ends the watch.
     pub(super) fn end(mut self, text: &str) -> Result<()> {
         let deadline = Instant::now() + STEP;
         let mut seen: Vec<String> = Vec::new();
@@ -246,13 +246,13 @@ impl Watch {
 }
 
 fn end(child: &mut Child, children: &Children) {
-    // It may have ended by itself.
+    // The command may have ended already.
     let _ = child.kill();
     let _ = child.wait();
     children.ended(child.id());
 }
 
-/// Waits until processes are gone; gives those that are not.
+/// Waits until processes are gone; returns the remaining ones.
 pub(super) fn wait_until_gone(pids: &[i32], patience: Duration) -> Vec<i32> {
     let deadline = Instant::now() + patience;
     loop {
@@ -261,7 +261,7 @@ pub(super) fn wait_until_gone(pids: &[i32], patience: Duration) -> Vec<i32> {
         if left.is_empty() || Instant::now() > deadline {
             return left;
         }
-        // They are nobody's children here, so nothing tells of their end.
+        // The processes are not children of this one, so their end causes no signal.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
