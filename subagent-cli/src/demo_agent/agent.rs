@@ -1,4 +1,4 @@
-//! The agent's side of every ACP method except what happens inside a turn (`turn.rs`).
+//! The agent's side of all ACP methods outside of a turn (see `turn.rs`).
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -18,21 +18,21 @@ use super::sessions::Sessions;
 use super::turn;
 use super::wire::{Incoming, Output, RequestId, RpcError};
 
-/// The one way of signing in that `--needs-auth` offers.
+/// The authentication method that `--needs-auth` offers.
 const AUTH_METHOD: &str = "demo-login";
-/// For how long a session is refused by `--limited-while`, as the error says.
+/// Retry delay in milliseconds that the error of `--limited-while` reports.
 const LIMITED_MS: u64 = 300;
-/// The longest single wait of the idle agent; it only bounds the call, not the agent.
+/// Maximum duration of a single wait of the idle agent.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// A prompt that was accepted and is to be run.
+/// A prompt that was accepted.
 pub(super) struct Prompt {
     pub(super) id: RequestId,
     pub(super) session: String,
     pub(super) text: String,
 }
 
-/// What a message asks of whoever runs the loop, beyond what was answered already.
+/// The next action of the main loop after a message.
 pub(super) enum Next {
     Nothing,
     Run(Prompt),
@@ -40,14 +40,14 @@ pub(super) enum Next {
     Cancel(String),
     /// Cancel the running turn, then handle the message again.
     CancelThen(Incoming),
-    /// One of our own requests was answered.
+    /// The client responded to one of our requests.
     Answer {
         id: u64,
         result: Result<Value, RpcError>,
     },
 }
 
-/// Whether the process goes on after a turn.
+/// Whether the process continues after a turn.
 pub(super) enum Flow {
     Continue,
     Exit(ExitCode),
@@ -60,16 +60,16 @@ pub(super) enum Busy<'a> {
     In(&'a str),
 }
 
-/// The whole agent.
+/// The agent with its state.
 pub(super) struct Agent {
     pub(super) options: Options,
     pub(super) out: Output,
     pub(super) inbox: Inbox,
     pub(super) sessions: Sessions,
     pub(super) choices: AllChoices,
-    /// How this program is started again as one of its own children: the arguments before the agent's own.
+    /// Arguments before the agent's own, for starting this program as a child.
     pub(super) self_args: Vec<OsString>,
-    /// Processes of `!spawn`: kept, never ended here, because leaving them behind is their purpose.
+    /// Processes of `!spawn`. The agent never stops them, because scripts test processes left behind.
     pub(super) spawned: Vec<Child>,
     pub(super) deferred: VecDeque<Incoming>,
     next_request: u64,
@@ -112,7 +112,7 @@ impl Agent {
                     }
                 }
             };
-            // Without a turn there is nothing to cancel, and answers come too late to matter.
+            // Outside of a turn, cancels and responses have no effect.
             if let Next::Run(prompt) = self.handle(message, Busy::Idle)?
                 && let Flow::Exit(code) = turn::run(self, prompt)?
             {
@@ -121,7 +121,7 @@ impl Agent {
         }
     }
 
-    /// Takes one message: answers it, or says what the loop has to do.
+    /// Handles one message: responds, or returns what the loop must do.
     pub(super) fn handle(&mut self, message: Incoming, busy: Busy<'_>) -> io::Result<Next> {
         match message {
             Incoming::Invalid(error) => self.out.error(None, &error).map(|()| Next::Nothing),
@@ -150,13 +150,14 @@ impl Agent {
         }
     }
 
-    /// A number for a request of ours; like most agents it counts from 0 and so collides with the client's.
+    /// Returns the id of a new request. It counts from 0, like most agents, and so collides with the
+    /// client's ids.
     pub(super) fn request_id(&mut self) -> u64 {
         self.next_request += 1;
         self.next_request - 1
     }
 
-    /// A new tool call id.
+    /// Returns a new tool call id.
     pub(super) fn tool_id(&mut self) -> String {
         self.next_tool += 1;
         format!("tool-{}-{}", std::process::id(), self.next_tool)
@@ -173,7 +174,7 @@ impl Agent {
         Ok(text(params, "sessionId").map_or(Next::Nothing, Next::Cancel))
     }
 
-    /// The answer to a request, or `None` if it is never to be answered.
+    /// Returns the response to a request; `None` leaves it without a response.
     fn request(&mut self, method: &str, params: &Value) -> io::Result<Option<Result<Value, RpcError>>> {
         if method != "initialize" && !self.initialized {
             return Ok(Some(Err(RpcError::invalid_request("initialize must be the first request"))));
@@ -187,7 +188,7 @@ impl Agent {
         Ok(Some(match method {
             "initialize" if self.options.hang_initialize => return Ok(None),
             "initialize" => {
-                // The scripted slowness of a start, not a wait for anything.
+                // The scripted delay of a start, not a wait for an event.
                 thread::sleep(self.options.slow_start);
                 self.initialize(params)
             }
@@ -265,7 +266,7 @@ impl Agent {
         Ok(result)
     }
 
-    /// Says how it is logged in, as some agents do.
+    /// Reports the login status, as some agents do.
     fn report_login(&mut self) -> io::Result<()> {
         if !self.options.late_auth {
             return Ok(());
@@ -281,7 +282,7 @@ impl Agent {
         if self.authenticated || self.options.late_auth { Ok(()) } else { Err(login_required()) }
     }
 
-    /// What a session lets its client choose; the bare dialect is from before there was such a thing.
+    /// Returns the options of a session. The bare dialect predates them.
     fn options_of(&mut self, session: &str) -> Value {
         match self.options.dialect {
             Dialect::Bare => json!({}),
@@ -311,7 +312,7 @@ impl Agent {
         Ok(Ok(if null { Value::Null } else { self.options_of(&session) }))
     }
 
-    /// The session named by `params`, opened again if it was stored.
+    /// Returns the session in `params`; reopens a stored one.
     fn known_session(&mut self, params: &Value) -> Result<String, RpcError> {
         self.checked_login()?;
         let id = required(params, "sessionId")?;
@@ -322,7 +323,7 @@ impl Agent {
         }
     }
 
-    /// What the client adds to the prompt that the agent has by itself; it does so only where that is offered.
+    /// Takes the client's addition to the system prompt, if the agent offers this.
     fn take_system_prompt(&mut self, session: &str, params: &Value) -> Result<(), RpcError> {
         let told = &params["systemPrompt"];
         if told.is_null() {
@@ -376,12 +377,12 @@ fn login_required() -> RpcError {
     RpcError::new(-32000, "Authentication required")
 }
 
-/// Where it is noted that there was a login.
+/// Path of the file that records a login.
 fn login_file(options: &Options) -> Option<PathBuf> {
     options.state.as_ref().map(|folder| folder.join("logged-in"))
 }
 
-/// The script text of one content block: its text, or for other blocks a plain line with type and URI.
+/// Returns the script text of a content block: its text, or a plain line with type and URI.
 fn script_of(block: &Value) -> Result<String, RpcError> {
     let kind = required(block, "type")?;
     match kind.as_str() {
@@ -398,7 +399,7 @@ fn script_of(block: &Value) -> Result<String, RpcError> {
     }
 }
 
-/// The absolute `cwd` of a request that also must name its MCP servers, as the specification demands.
+/// Returns the absolute `cwd` of a request that must also contain MCP servers, by the specification.
 fn place(params: &Value) -> Result<String, RpcError> {
     let cwd = required(params, "cwd")?;
     if !cwd.starts_with('/') {

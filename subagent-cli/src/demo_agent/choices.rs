@@ -1,5 +1,4 @@
-//! What the demo agent lets a client choose of a session: a mode, a model, and something to switch on. It does nothing
-//! with them but say what they are (`!options`).
+//! Session options of the demo agent: a mode, a model and a switch. It only reports them (`!options`).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use super::wire::RpcError;
 const MODES: [&str; 2] = ["careful", "bold"];
 const MODELS: [&str; 2] = ["small", "large"];
 
-/// What is chosen in one session.
+/// The options of one session.
 #[derive(Debug, Clone)]
 struct Choices {
     mode: &'static str,
@@ -19,7 +18,7 @@ struct Choices {
     system_prompt: Option<String>,
 }
 
-/// Of all sessions.
+/// The options of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct AllChoices(BTreeMap<String, Choices>);
 
@@ -29,7 +28,7 @@ impl AllChoices {
         self.0.entry(session.to_owned()).or_insert(first)
     }
 
-    /// All options with their current values.
+    /// Returns all options with their current values.
     pub(super) fn config_options(&mut self, session: &str) -> Value {
         let chosen = self.of(session);
         let select = |id: &str, name: &str, all: &[&str], current: &str| {
@@ -47,7 +46,7 @@ impl AllChoices {
         ])
     }
 
-    /// `session/set_config_option`.
+    /// Handles the method `session/set_config_option`.
     pub(super) fn set(&mut self, session: &str, id: &str, value: &Value) -> Result<Value, RpcError> {
         let one_of = |all: [&'static str; 2]| all.into_iter().find(|known| value == *known);
         let chosen = self.of(session);
@@ -61,17 +60,17 @@ impl AllChoices {
         Ok(json!({"configOptions": self.config_options(session)}))
     }
 
-    /// The client adds this to the system prompt.
+    /// Stores the client's addition to the system prompt.
     pub(super) fn instruct(&mut self, session: &str, text: &str) {
         self.of(session).system_prompt = Some(text.to_owned());
     }
 
-    /// What the client has added to the system prompt.
+    /// Returns the client's addition to the system prompt.
     pub(super) fn system_prompt(&mut self, session: &str) -> String {
         self.of(session).system_prompt.clone().unwrap_or_else(|| "none".to_owned())
     }
 
-    /// In words.
+    /// Returns the options as text.
     pub(super) fn words(&mut self, session: &str) -> String {
         let Choices { mode, model, verbose, .. } = self.of(session);
         format!("mode={mode} model={model} verbose={verbose}")

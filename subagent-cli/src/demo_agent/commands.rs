@@ -1,4 +1,4 @@
-//! The directives that touch the machine: files, processes, signals.
+//! Script directives for files, processes and signals.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -15,14 +15,14 @@ use super::inbox::Event;
 use super::shapes::Shape;
 use super::turn::{Stop, Turn, Woken};
 
-/// How often a file is looked for. A look costs microseconds, and a script needs no watch descriptors.
+/// Polling interval for a file. A poll costs microseconds and needs no watch descriptor.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long `!wait-file` and `!shell` wait.
+/// Timeout of `!wait-file` and `!shell`.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How long a process of `!spawn` may take to write its pid.
+/// Maximum time for a process of `!spawn` to write its pid.
 const SPAWN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Appends this process's pid as one line.
+/// Appends this process's pid as a line.
 pub(super) fn touch(path: &Path) -> Option<String> {
     let line = format!("{}\n", std::process::id());
     let written = OpenOptions::new()
@@ -33,12 +33,12 @@ pub(super) fn touch(path: &Path) -> Option<String> {
     written.err().map(|error| format!("!touch: {}: {error}", path.display()))
 }
 
-/// Ends this process by SIGKILL; it returns only if that failed.
+/// Kills this process with SIGKILL; returns only on failure.
 pub(super) fn kill_self() -> Option<String> {
     kill(Pid::this(), Signal::SIGKILL).err().map(|error| format!("!kill-self: {error}"))
 }
 
-/// One line on stderr.
+/// Writes one line to stderr.
 pub(super) fn stderr(text: &str) -> Option<String> {
     writeln!(io::stderr(), "{text}").err().map(|error| format!("!stderr: {error}"))
 }
@@ -50,7 +50,7 @@ impl Turn<'_> {
             .then(|| format!("!wait-file: {} is not there after {} s", path.display(), PATIENCE.as_secs())))
     }
 
-    /// Starts the shapes one after the other, each until its pid is in the file.
+    /// Starts the shapes in order and waits for each pid in the file.
     pub(super) fn spawn(&mut self, shapes: &[Shape]) -> Result<Option<String>, Stop> {
         let pids =
             self.agent.options.pids.clone().or_else(|| {
@@ -92,7 +92,7 @@ impl Turn<'_> {
         command.spawn()
     }
 
-    /// Runs `sh -c` in a process group of its own and says its exit code and what it printed.
+    /// Runs `sh -c` in a new process group and reports its exit code and output.
     pub(super) fn shell(&mut self, command: &str) -> Result<Option<String>, Stop> {
         let (mut child, reader) = match start_shell(command) {
             Ok(started) => started,
@@ -103,7 +103,7 @@ impl Turn<'_> {
         let sender = self.agent.inbox.sender();
         let waiter = thread::spawn(move || {
             let report = shell_report(&mut child, reader);
-            // The receiver is gone only when the process is about to end.
+            // The receiver is gone only if the process is ending.
             let _ = sender.send(Event::ShellEnded { number, report });
         });
         let end = Instant::now() + PATIENCE;
@@ -118,20 +118,20 @@ impl Turn<'_> {
         };
         match result {
             Ok(Some(report)) => {
-                // It has sent its report, so it ends at once; a panic in it would have sent none.
+                // The thread sent its report and ends at once; a panic would have sent none.
                 let _ = waiter.join();
                 self.say(&report)?;
                 Ok(None)
             }
             unfinished => {
-                // Fails only if the group is gone already. The thread reaps the shell.
+                // Fails only if the group is gone. The thread reaps the shell.
                 let _ = group.map(|group| killpg(group, Signal::SIGKILL));
                 unfinished.map(|_| Some(format!("!shell: still running after {} s", PATIENCE.as_secs())))
             }
         }
     }
 
-    /// Looks every 5 ms until it is so; false when the time is over.
+    /// Polls every 5 ms until the condition holds; false after the timeout.
     fn wait_until(&mut self, time: Duration, is_so: impl Fn() -> bool) -> Result<bool, Stop> {
         let end = Instant::now() + time;
         while !is_so() {

@@ -1,4 +1,4 @@
-//! `!edit`: changes a file and reports it as real agents do, as a tool call of the kind `edit` with a diff.
+//! `!edit`: changes a file and reports a tool call of kind `edit` with a diff, like real agents.
 
 use std::fs;
 use std::io;
@@ -12,19 +12,19 @@ use super::updates;
 /// A change of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Edit {
-    /// Writes the whole file, and the folders above it.
+    /// Writes the whole file and creates its parent folders.
     Create { path: PathBuf, text: String },
     /// Replaces one line, counted from 1.
     Replace { path: PathBuf, line: usize, text: String },
-    /// Removes the file.
+    /// Deletes the file from disk.
     Delete { path: PathBuf },
 }
 
-/// What the words of `!edit` must be.
+/// The syntax of `!edit`.
 const USAGE: &str = "create PATH [TEXT], replace PATH LINE [TEXT] or delete PATH";
 
 impl Edit {
-    /// Reads the words after `!edit`. `\n` in a text is a line end.
+    /// Parses the words after `!edit`. `\n` in a text is a line end.
     pub(super) fn parse(rest: &str) -> Result<Self, String> {
         let (verb, rest) = rest.split_once(' ').unwrap_or((rest, ""));
         let (path, rest) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -60,7 +60,7 @@ impl Edit {
         }
     }
 
-    /// The new content of a file with this content; `None`: no file.
+    /// Returns the new content of a file; `None` means no file.
     fn apply(&self, old: Option<&str>) -> Result<Option<String>, String> {
         match (self, old) {
             (Self::Create { text, .. }, _) => Ok(Some(text.clone())),

@@ -1,4 +1,4 @@
-//! `!elicit`: a question to the user, in a form or behind a link. `!raw`: a message as it is.
+//! `!elicit`: a question to the user as a form or link. `!raw`: a literal message.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::turn::{Stop, Turn, Woken};
 
-/// The longest single wait; an answer may take as long as the user likes.
+/// Maximum duration of a single wait; an answer has no timeout.
 const LONG: Duration = Duration::from_secs(3600);
 
 impl Turn<'_> {
-    /// Asks with these parameters, in the session's name if they name nobody, and says what was answered: all of it, or,
-    /// with a file for the rest, only how.
+    /// Asks with these parameters, by default for this session, and reports the answer. With a `file`, the
+    /// file gets the whole answer, and the report only its action.
     pub(super) fn elicit(&mut self, params: &str, file: Option<&Path>) -> Result<Option<String>, Stop> {
         let mut params: Value = match serde_json::from_str(params) {
             Ok(params @ Value::Object(_)) => params,
@@ -42,7 +42,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Writes a line, with the session's id for `SESSION` in it.
+    /// Writes a line with `SESSION` replaced by the session's id.
     pub(super) fn raw(&mut self, line: &str) -> Result<(), Stop> {
         let line = line.replace("SESSION", &self.session) + "\n";
         Ok(self.agent.out.raw(line.as_bytes())?)

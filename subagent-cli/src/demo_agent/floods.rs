@@ -1,4 +1,4 @@
-//! The directives about volume and noise: many chunks, long lines, bytes that are no ACP.
+//! Script directives for volume and noise: many chunks, long lines, invalid bytes.
 
 use std::io::Write;
 use std::time::Instant;
@@ -6,11 +6,11 @@ use std::time::Instant;
 use super::script::Amount;
 use super::turn::{Stop, Turn};
 
-/// Updates between two looks at what the client sent.
+/// Number of updates between two polls of the input.
 const BURST: u64 = 256;
 
 impl Turn<'_> {
-    /// `count` chunks, each written on its own.
+    /// Sends `count` chunks, each with its own write.
     pub(super) fn chunks(&mut self, count: u64, text: Option<&str>) -> Result<(), Stop> {
         for index in 0..count {
             self.poll()?;
@@ -23,7 +23,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// `count` chunks as fast as the pipe takes them.
+    /// Sends `count` chunks at the speed of the pipe.
     pub(super) fn stream(&mut self, count: u64) -> Result<(), Stop> {
         let (mut line, tail) = self.agent.out.chunk_frame(&self.session);
         let head = line.len();
@@ -41,7 +41,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// One update whose line has exactly `bytes` bytes, its line end included.
+    /// Sends one update whose line has exactly `bytes` bytes, including its line end.
     pub(super) fn line(&mut self, bytes: usize) -> Result<Option<String>, Stop> {
         let (head, tail) = self.agent.out.chunk_frame(&self.session);
         let Some(fill) = bytes.checked_sub(head.len() + tail.len()) else {
@@ -55,7 +55,7 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    /// Updates with `bytes` bytes of text each.
+    /// Sends updates with `bytes` bytes of text each.
     pub(super) fn flood(&mut self, amount: Amount, bytes: usize) -> Result<(), Stop> {
         let (head, tail) = self.agent.out.chunk_frame(&self.session);
         self.keep("(flood)");
@@ -80,7 +80,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Lines on stdout that are no ACP messages.
+    /// Writes lines to stdout that are not ACP messages.
     pub(super) fn noise(&mut self) -> Result<(), Stop> {
         let lines: [&[u8]; 6] = [
             b"warning: this line is not JSON",

@@ -1,4 +1,4 @@
-//! Everything the agent waits for, in one queue: lines of the client and the ends of shell commands.
+//! The event queue of the agent: lines of the client and ends of shell commands.
 
 use std::io::{self, BufRead, BufReader};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::wire::{self, Incoming};
 
-/// Something that happened outside.
+/// An event from outside of the agent.
 #[derive(Debug)]
 pub(super) enum Event {
     Message(Incoming),
-    /// The client closed our stdin, or it cannot be read any more.
+    /// The client closed stdin, or it is unreadable.
     InputEnded,
     /// A `!shell` command with this pid has ended.
     ShellEnded {
@@ -20,14 +20,14 @@ pub(super) enum Event {
     },
 }
 
-/// The receiving end; it also lends senders to helper threads.
+/// The receiving end; it provides senders for helper threads.
 pub(super) struct Inbox {
     events: Receiver<Event>,
     sender: Sender<Event>,
 }
 
 impl Inbox {
-    /// Starts the thread that reads stdin. The thread ends with stdin, or with the process.
+    /// Starts the thread that reads stdin. It ends with stdin or the process.
     pub(super) fn start() -> io::Result<Self> {
         let (sender, events) = mpsc::channel();
         let to = sender.clone();
@@ -35,19 +35,19 @@ impl Inbox {
         Ok(Self { events, sender })
     }
 
-    /// A sender for a helper thread.
+    /// Returns a sender for a helper thread.
     pub(super) fn sender(&self) -> Sender<Event> {
         self.sender.clone()
     }
 
-    /// What has already arrived.
+    /// Returns an event that has already arrived.
     pub(super) fn poll(&self) -> Option<Event> {
         self.events.try_recv().ok()
     }
 
-    /// The next event, or `None` when the time is over.
+    /// Returns the next event, or `None` after the timeout.
     pub(super) fn wait(&self, time: Duration) -> Option<Event> {
-        // An error is the end of the time: `self` holds a sender, so it cannot be disconnected.
+        // An error is a timeout: `self` holds a sender, so the channel stays connected.
         self.events.recv_timeout(time).ok()
     }
 }
@@ -67,6 +67,6 @@ fn read_lines(to: &Sender<Event>) {
             }
         }
     }
-    // The receiver is gone only when the process is about to end.
+    // The receiver is gone only if the process is ending.
     let _ = to.send(Event::InputEnded);
 }

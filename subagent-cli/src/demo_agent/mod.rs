@@ -1,9 +1,7 @@
-//! The scripted ACP agent behind the hidden command `subagent demo-agent`: what it does in a turn is written
-//! in the prompt, so that the demo and the tests need no model and no network.
+//! The scripted ACP agent of the hidden command `subagent demo-agent`: prompts contain its actions, so that
+//! demo and tests need no model and no network (`docs/demo-agent.md`).
 //!
-//! It knows ACP and nothing of this project's daemon, runtime or files. Blocking I/O on purpose: one thread
-//! reads stdin, the main thread does everything else, so that a script's order is the order on the wire.
-//! The scripts and flags are listed in `docs/demo-agent.md`.
+//! It must not know the daemon, runtime or files of this project. Blocking I/O keeps the order of a script.
 
 mod agent;
 mod choices;
@@ -33,11 +31,11 @@ use nix::sys::signal::{SigSet, Signal};
 use agent::Agent;
 use options::{Mode, Options};
 
-/// Runs the agent on this process's stdin and stdout until stdin ends, or until a flag or a script ends it.
+/// Runs the agent on stdin and stdout until stdin ends, or until a flag or script ends it.
 ///
-/// `args` are the arguments after the command's own name; they must be the last arguments of the process,
-/// because `!spawn` starts the same program again with what comes before them. Call it before any thread
-/// exists: the processes of `!spawn` fork. Usage errors end with exit code 2 and a line on stderr.
+/// `args` are the arguments after the command's name. They must be the last arguments of the process,
+/// because `!spawn` starts the same program with the preceding ones. Call it before any thread exists,
+/// because `!spawn` forks. Usage errors give exit code 2 and a line on stderr.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let self_args = args_before(&args);
@@ -59,7 +57,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn start(options: Options, self_args: Vec<OsString>) -> io::Result<ExitCode> {
     if options.ignore_term {
-        // Blocked before the first thread exists, so that every thread has it blocked.
+        // Blocked before the first thread starts, so that every thread inherits it.
         SigSet::from(Signal::SIGTERM).thread_block()?;
     }
     match (options.mode, &options.pids) {
@@ -74,7 +72,7 @@ fn start(options: Options, self_args: Vec<OsString>) -> io::Result<ExitCode> {
     }
 }
 
-/// A program that is no ACP agent: it greets, reads and never answers.
+/// Acts as a program without ACP: it greets, reads and never responds.
 fn no_acp(ignore_stdin_eof: bool) -> io::Result<ExitCode> {
     let mut out = io::stdout().lock();
     out.write_all(b"Welcome to demo-agent.\nThis is plain text, not ACP.\n> ")?;
@@ -83,7 +81,7 @@ fn no_acp(ignore_stdin_eof: bool) -> io::Result<ExitCode> {
     let mut stdin = io::stdin().lock();
     while stdin.read(&mut buffer)? > 0 {}
     if ignore_stdin_eof {
-        // Staying until it is killed is what the flag asks for.
+        // The flag asks to stay until killed.
         loop {
             thread::sleep(Duration::from_secs(3600));
         }
@@ -91,13 +89,13 @@ fn no_acp(ignore_stdin_eof: bool) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What stands before `args` on this process's command line, without the program's name.
+/// Returns the arguments before `args` on this process's command line, without the program's name.
 fn args_before(args: &[OsString]) -> Vec<OsString> {
     let all: Vec<OsString> = env::args_os().skip(1).collect();
     all.strip_suffix(args).map(<[OsString]>::to_vec).unwrap_or_default()
 }
 
 fn complain(text: &str) {
-    // If stderr is closed there is nobody to tell.
+    // A closed stderr cannot report an error.
     let _ = writeln!(io::stderr(), "demo-agent: {text}");
 }

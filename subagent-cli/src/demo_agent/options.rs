@@ -1,4 +1,4 @@
-//! The flags of the scripted agent. Pure: it reads no environment and prints nothing.
+//! The flags of the scripted agent. Pure: it must not read the environment or print.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -6,27 +6,28 @@ use std::time::Duration;
 
 use super::shapes::Shape;
 
-/// What the process is started for.
+/// The task of the process.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Speak ACP on stdin and stdout.
     #[default]
     Serve,
-    /// Say so on stderr and exit with this code.
+    /// Report it on stderr and exit with this code.
     Exit(u8),
-    /// Print plain text, never a JSON line, and stay until stdin ends.
+    /// Print plain text without JSON, and stay until stdin ends.
     NoAcp,
-    /// Be one of the processes that `!spawn` leaves behind (internal).
+    /// Act as a process that `!spawn` leaves behind (internal).
     Spawned(Shape),
 }
 
-/// Which life of an agent is played.
+/// The variant of ACP that the agent speaks.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// ACP v1 as specified.
     #[default]
     Standard,
-    /// An old agent: no capabilities, nested updates, `load` answers null, session ids repeat after a restart.
+    /// An old agent: no capabilities, nested updates, null as result of `load`, repeated session ids after
+    /// a restart.
     Bare,
 }
 
@@ -35,33 +36,33 @@ pub(super) enum Dialect {
 pub(super) struct Options {
     pub(super) mode: Mode,
     pub(super) dialect: Dialect,
-    /// Folder of the stored sessions; without it they live in memory.
+    /// Folder of stored sessions; `None` keeps them in memory.
     pub(super) state: Option<PathBuf>,
     /// File to which spawned processes append their pid.
     pub(super) pids: Option<PathBuf>,
-    /// Delay before `initialize` is answered.
+    /// Delay before the response to `initialize`.
     pub(super) slow_start: Duration,
     pub(super) hang_initialize: bool,
     pub(super) hang_session_new: bool,
-    /// As long as this file exists, sessions are refused for a rate limit.
+    /// While this file exists, sessions are refused because of a rate limit.
     pub(super) limited_while: Option<PathBuf>,
     pub(super) needs_auth: bool,
-    /// Sessions need no login, prompts do; how it is logged in is reported before a session is opened.
+    /// Sessions need no login, but prompts do. The login is reported before a session opens.
     pub(super) late_auth: bool,
     pub(super) null_load: bool,
     pub(super) ignore_term: bool,
     pub(super) ignore_stdin_eof: bool,
-    /// Takes system prompts.
+    /// Whether it accepts system prompts.
     pub(super) system_prompt: bool,
 }
 
 impl Options {
-    /// Whether it wants a login at any time.
+    /// Whether it requires a login at any time.
     pub(super) fn offers_login(&self) -> bool {
         self.needs_auth || self.late_auth
     }
 
-    /// Reads the flags; the error is one line for stderr.
+    /// Parses the flags; the error is one line for stderr.
     pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Self, String> {
         let mut options = Self::default();
         let mut args = args;

@@ -1,4 +1,4 @@
-//! `!ask` and `!ask2`: tool calls that wait for the user's permission.
+//! `!ask` and `!ask2`: tool calls that wait for a permission.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use super::turn::{Stop, Turn, Woken};
 use super::updates;
 use super::wire::RpcError;
 
-/// The longest single wait; a permission may take as long as the user likes.
+/// Maximum duration of a single wait; a permission has no timeout.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How the client answered.
+/// The response of the client.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Allowed(String),
     Rejected(String),
     Cancelled,
-    /// An answer that ACP does not know, in words.
+    /// A response outside of ACP, as text.
     Broken(String),
 }
 
 impl Turn<'_> {
-    /// Opens `requests` permission requests at once and takes their answers in the order they come.
+    /// Sends all permission requests at once and handles the responses in order of arrival.
     pub(super) fn ask(&mut self, kind: &str, title: &str, requests: u8) -> Result<(), Stop> {
         let mut waiting = Vec::new();
         for number in 1..=requests {

@@ -1,4 +1,4 @@
-//! The script language of a prompt: one directive a line. Pure: it parses text and runs nothing.
+//! The script language of prompts: one directive per line. Pure: it parses text and executes nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use super::edits::Edit;
 use super::shapes::Shape;
 
-/// How long `!flood` goes on.
+/// The amount of `!flood`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Amount {
-    /// This many updates.
+    /// This number of updates.
     Count(u64),
-    /// As many updates as fit into this time.
+    /// The updates that fit into this time.
     Time(Duration),
 }
 
-/// One step of a turn. The fields are the words of the script, unchecked beyond their type.
+/// One step of a turn. The fields are the words of the script, checked only for their type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Directive {
     Say(String),
@@ -55,14 +55,14 @@ pub(super) enum Directive {
     Stderr(String),
 }
 
-/// One line of a script with its number (from 1), or what is wrong with it.
+/// One line of a script with its number (from 1), or its error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) line: usize,
     pub(super) directive: Result<Directive, String>,
 }
 
-/// Splits a prompt into its steps. Blank lines are no steps; a line without `!` is said as it is.
+/// Parses a prompt into steps. Blank lines are skipped; a line without `!` is text to send.
 pub(super) fn parse(text: &str) -> Vec<Step> {
     text.lines()
         .enumerate()
@@ -149,7 +149,7 @@ fn parse_line(line: &str) -> Result<Directive, String> {
     })
 }
 
-/// The words after a directive's name, with errors that name the directive.
+/// The words after a directive's name. Errors contain that name.
 struct Words<'a> {
     name: &'a str,
     rest: &'a str,

@@ -1,6 +1,6 @@
-//! The sessions and their history, in memory and, with `--state`, in one file per session.
+//! Sessions with their history, in memory and, with `--state`, in one file per session.
 //!
-//! A file is `<session id>.ndjson`: one header line, then one update per line as `session/load` replays it.
+//! A file is `<session id>.ndjson`: a header line, then one update per line for `session/load`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -18,7 +18,7 @@ struct Session {
     history: Vec<Value>,
 }
 
-/// All sessions this process knows.
+/// All sessions of this process.
 #[derive(Debug)]
 pub(super) struct Sessions {
     folder: Option<PathBuf>,
@@ -32,7 +32,7 @@ impl Sessions {
         Self { folder, dialect, open: BTreeMap::new(), created: 0 }
     }
 
-    /// Makes a session and returns its id: random, or `session-1`, `session-2`, ... in the bare dialect.
+    /// Creates a session and returns its id: random, or `session-1`, `session-2`, ... in the bare dialect.
     pub(super) fn create(&mut self, cwd: &str) -> io::Result<String> {
         self.created += 1;
         let id = match self.dialect {
@@ -54,13 +54,13 @@ impl Sessions {
         Ok(id)
     }
 
-    /// True if prompts may be sent to this session.
+    /// Whether the session accepts prompts.
     pub(super) fn is_open(&self, id: &str) -> bool {
         self.open.contains_key(id)
     }
 
-    /// Opens a known session again and returns its history; `None` if it is unknown.
-    /// The bare dialect knows no unknown session: it starts an empty one under that id.
+    /// Reopens a known session and returns its history; `None` if it is unknown. The bare dialect starts an
+    /// empty session instead.
     pub(super) fn reopen(&mut self, id: &str, cwd: &str) -> Option<&[Value]> {
         if !self.open.contains_key(id) {
             let stored = self.folder.as_ref().and_then(|folder| read(folder, id));
@@ -74,10 +74,10 @@ impl Sessions {
         self.open.get(id).map(|session| session.history.as_slice())
     }
 
-    /// Adds updates to the history, in memory and in the file.
+    /// Appends updates to the history, in memory and in the file.
     pub(super) fn append(&mut self, id: &str, updates: Vec<Value>) -> io::Result<()> {
         if let Some(folder) = self.folder.as_ref().filter(|_| is_file_name(id)) {
-            // The empty line closes a line that a crash cut off.
+            // The empty line ends a line that a crash truncated.
             let lines = updates.iter().map(|update| format!("{update}\n"));
             let text: String = std::iter::once("\n".to_owned()).chain(lines).collect();
             let mut open = OpenOptions::new();
@@ -89,12 +89,12 @@ impl Sessions {
         Ok(())
     }
 
-    /// Forgets the open session; a stored one can be loaded again. True if it was open.
+    /// Closes an open session; a stored one can be loaded again. Returns whether it was open.
     pub(super) fn close(&mut self, id: &str) -> bool {
         self.open.remove(id).is_some()
     }
 
-    /// Ids and working directories of all open and stored sessions, by id.
+    /// Returns ids and working directories of all open and stored sessions, sorted by id.
     pub(super) fn list(&self) -> Vec<(String, String)> {
         let mut all: BTreeMap<String, String> =
             self.open.iter().map(|(id, session)| (id.clone(), session.cwd.clone())).collect();
@@ -114,7 +114,7 @@ fn file(folder: &Path, id: &str) -> PathBuf {
     folder.join(format!("{id}.ndjson"))
 }
 
-/// Ids come from the client: none may name a path outside of the folder.
+/// Whether an id is a safe file name. Ids come from the client and must not lead out of the folder.
 fn is_file_name(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }
@@ -124,7 +124,7 @@ fn read(folder: &Path, id: &str) -> Option<Session> {
         return None;
     }
     let bytes = fs::read(file(folder, id)).ok()?;
-    // A line that was cut off by a crash is no JSON and is skipped.
+    // A line that a crash truncated is not JSON and is skipped.
     let mut lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
     let header: Value = lines.next()?;
     let cwd = header.get("cwd")?.as_str()?.to_owned();

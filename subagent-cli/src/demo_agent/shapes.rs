@@ -1,7 +1,7 @@
-//! The hostile process trees of `!spawn`: what an agent may leave behind, played by copies of this program.
+//! The hostile processes of `!spawn` that an agent may leave behind. Copies of this program play them.
 //!
-//! Each process appends its pid to the pid file and lives until it is killed, or until that file is
-//! deleted, so that a test that failed to kill it does not leave it behind for ever.
+//! Each process appends its pid to the pid file and lives until it is killed or that file is deleted, so
+//! that a failed test leaves no process.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -15,32 +15,32 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{ForkResult, fork, setsid};
 
-/// How often a survivor looks whether its pid file is still there.
+/// Interval for checking that the pid file exists.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long one link of the `forker` chain lives.
+/// Lifetime of one link of the `forker` chain.
 const LINK: Duration = Duration::from_millis(2);
 
-/// One kind of process that tries to outlive its agent.
+/// A kind of process that tries to outlive its agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Forked twice, in a session of its own.
+    /// Forks twice, in its own session.
     Daemon,
-    /// Deaf to SIGTERM, SIGHUP and SIGINT.
+    /// Ignores SIGTERM, SIGHUP and SIGINT.
     IgnoreTerm,
-    /// A chain: each link forks the next after 2 ms and exits.
+    /// A chain: each link forks the next one after 2 ms and exits.
     Forker,
-    /// Started with an empty environment, and not dumpable (its `/proc` files belong to root).
+    /// Starts with an empty environment and is not dumpable (its `/proc` files belong to root).
     WipeEnv,
     /// Keeps the agent's stdin, stdout and stderr open.
     HoldPipes,
 }
 
 impl Shape {
-    /// Every shape, in the order of `!spawn all`.
+    /// All shapes, in the order of `!spawn all`.
     pub(super) const ALL: [Self; 5] =
         [Self::Daemon, Self::IgnoreTerm, Self::Forker, Self::WipeEnv, Self::HoldPipes];
 
-    /// The word used in scripts and in the internal flag.
+    /// The word in scripts and in the internal flag.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Daemon => "daemon",
@@ -62,12 +62,12 @@ impl FromStr for Shape {
     }
 }
 
-/// Runs one of the left-behind processes until it is killed or its pid file is gone.
+/// Runs such a process until it is killed or its pid file is gone.
 pub(super) fn live(shape: Shape, pids: &Path) -> ExitCode {
     match live_inner(shape, pids) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to tell if this fails too.
+            // A closed stderr cannot report an error.
             let _ = writeln!(io::stderr(), "demo-agent: !spawn {}: {error}", shape.name());
             ExitCode::FAILURE
         }
@@ -110,7 +110,7 @@ fn chain(pids: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends this process's pid; fails if the file is gone, so that a deleted file ends everything.
+/// Appends this process's pid. Fails if the file is gone, so that deleting it ends all processes.
 fn write_pid(pids: &Path) -> io::Result<()> {
     OpenOptions::new().append(true).open(pids)?.write_all(format!("{}\n", id()).as_bytes())
 }
@@ -122,11 +122,11 @@ enum Side {
 }
 
 fn split() -> io::Result<Side> {
-    // A forked child of a process with threads may find locks held for ever.
+    // In a forked child of a process with threads, a lock may stay held.
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("this process has threads and cannot fork"));
     }
-    // SAFETY: the process has one thread, which was checked above, so the child may do whatever its parent may.
+    // SAFETY: the process has one thread, as checked above, so the child may run any code.
     #[allow(unsafe_code)]
     let side = unsafe { fork() }?;
     Ok(match side {

@@ -1,7 +1,7 @@
-//! One turn: runs the steps of a script in order, and meanwhile takes what the client sends.
+//! One turn: executes the steps of a script in order and handles messages of the client.
 //!
-//! A cancel is noticed before each step and inside every wait and flood. Whatever ends a turn early is a
-//! [`Stop`] that travels up with `?`; only [`run`] answers the prompt.
+//! A cancel takes effect before each step and inside of every wait and flood. A [`Stop`] ends a turn early;
+//! only [`run`] responds to the prompt.
 
 use std::io;
 use std::process::ExitCode;
@@ -15,21 +15,21 @@ use super::script::{self, Directive, Step};
 use super::updates;
 use super::wire::RpcError;
 
-/// The longest single wait inside an endless one (`!hang`).
+/// Maximum duration of a single wait inside of an endless one (`!hang`).
 const LONG: Duration = Duration::from_secs(3600);
-/// How much text of one message is kept for `session/load`.
+/// Maximum size of one message's text for `session/load`, in bytes.
 const KEPT_TEXT: usize = 64 * 1024;
 
-/// Why a turn ends before its script does.
+/// The reason for an early end of a turn.
 pub(super) enum Stop {
     Cancelled,
-    /// `!stop`: this stopReason.
+    /// `!stop`: end with this stopReason.
     Reason(String),
-    /// `!error`: the prompt is answered with an error.
+    /// `!error`: respond to the prompt with an error.
     Error(RpcError),
-    /// The process ends without answering the prompt.
+    /// End the process without a response to the prompt.
     Exit(ExitCode),
-    /// Our stdout does not take any more.
+    /// Writing to stdout failed.
     Output(io::Error),
 }
 
@@ -39,53 +39,53 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// What the turn does with a `session/cancel`.
+/// The reaction of the turn to `session/cancel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hearing {
-    /// It ends the turn at the next opportunity.
+    /// The turn ends at the next opportunity.
     Listening,
-    /// It is remembered (`!ignore-cancel`).
+    /// The turn ignores it until later (`!ignore-cancel`).
     Postponing,
-    /// It is ignored, and so is everything that would end the turn in order (`!hang`).
+    /// The turn ignores it, and any other orderly end (`!hang`).
     Deaf,
 }
 
-/// What woke a wait.
+/// The event that ended a wait.
 pub(super) enum Woken {
-    /// One of our requests was answered.
+    /// The client responded to our request.
     Answer { id: u64, result: Result<Value, RpcError> },
     /// A `!shell` command ended.
     Shell { number: u32, report: String },
-    /// The time is over.
+    /// The timeout has passed.
     TimeOut,
 }
 
-/// What comes after the answer to the prompt.
+/// A message after the response to the prompt.
 enum Late {
     /// A chunk of a message.
     Chunk,
-    /// This line.
+    /// A line without a conversion.
     Line(String),
 }
 
-/// A running turn.
+/// A turn that is running.
 pub(super) struct Turn<'a> {
     pub(super) agent: &'a mut Agent,
     pub(super) session: String,
-    /// Tool calls whose end was not reported yet.
+    /// Tool calls without a reported end.
     pub(super) open_tools: Vec<String>,
     hearing: Hearing,
     cancel_seen: bool,
     history: Vec<Value>,
     said: String,
-    /// What comes after the answer to the prompt.
+    /// A message after the response to the prompt.
     late: Option<Late>,
     exit_after: bool,
-    /// What the answer to the prompt says of tokens.
+    /// The token usage in the response to the prompt.
     usage: Option<Value>,
 }
 
-/// Runs the prompt to its end and answers it.
+/// Runs the prompt to its end and responds.
 pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
     let Prompt { id, session, text } = prompt;
     if let Err(error) = agent.sessions.append(&session, vec![updates::user_message(&text)]) {
@@ -110,12 +110,12 @@ pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
     for tool in open_tools {
         let update = updates::tool_call_end(&tool, "failed", "the turn ended");
         history.push(update.clone());
-        // A client that has gone reads nothing any more.
+        // A disconnected client reads no messages.
         if !matches!(end, Err(Stop::Exit(_) | Stop::Output(_))) {
             agent.out.update(&session, update)?;
         }
     }
-    // The session may have been closed meanwhile; a history that cannot be stored fails the prompt.
+    // The session may be closed by now; if the history cannot be stored, the prompt fails.
     let end = match agent.sessions.append(&session, history) {
         Ok(()) => end,
         Err(error) => Err(Stop::Error(RpcError::internal(format!("the turn cannot be stored: {error}")))),
@@ -151,8 +151,8 @@ pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
 impl Turn<'_> {
     fn steps(&mut self, steps: Vec<Step>) -> Result<(), Stop> {
         for Step { line, directive } in steps {
-            // Without a gap before a step that ignores cancels: a client that cancels on seeing the step before
-            // must not get through.
+            // No poll before a step that ignores cancels: a cancel that reacts to the previous step must
+            // not take effect.
             if !matches!(directive, Ok(Directive::Hang | Directive::IgnoreCancel(_))) {
                 self.poll()?;
             }
@@ -168,7 +168,7 @@ impl Turn<'_> {
         self.poll()
     }
 
-    /// Runs one step. A step that cannot be done returns what is wrong; the turn goes on.
+    /// Executes one step. A failed step returns its error text, and the turn continues.
     fn step(&mut self, directive: Directive) -> Result<Option<String>, Stop> {
         match directive {
             Directive::Say(text) => self.say(&text)?,
@@ -237,31 +237,31 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    /// One message chunk; kept for the history.
+    /// Sends one message chunk and adds it to the history.
     pub(super) fn say(&mut self, text: &str) -> Result<(), Stop> {
         self.keep(text);
         self.update(updates::message(text))
     }
 
-    /// An update that is not kept for the history.
+    /// Sends an update that is not part of the history.
     pub(super) fn update(&mut self, update: Value) -> Result<(), Stop> {
         Ok(self.agent.out.update(&self.session, update)?)
     }
 
-    /// An update that `session/load` replays.
+    /// Sends an update that `session/load` repeats.
     pub(super) fn record(&mut self, update: Value) -> Result<(), Stop> {
         self.finish_message();
         self.history.push(update.clone());
         self.update(update)
     }
 
-    /// Adds text to the message that is kept for the history, up to a bound.
+    /// Adds text to the current message of the history, up to [`KEPT_TEXT`].
     pub(super) fn keep(&mut self, text: &str) {
         let room = KEPT_TEXT.saturating_sub(self.said.len());
         self.said.push_str(&text[..text.floor_char_boundary(room)]);
     }
 
-    /// The chunks said since the last other update are one message of the history.
+    /// Adds the current message to the history: all chunks since the last other update.
     fn finish_message(&mut self) {
         if !self.said.is_empty() {
             self.history.push(updates::message(&std::mem::take(&mut self.said)));
@@ -289,7 +289,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Update kinds, notifications and requests that no client knows.
+    /// Sends unknown update kinds, notifications and requests.
     fn unknown(&mut self) -> Result<(), Stop> {
         self.update(json!({"sessionUpdate": "demo_unknown_update", "payload": {"deep": [1, null, "x"]}}))?;
         let out = &mut self.agent.out;
@@ -308,7 +308,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes what has arrived, without waiting.
+    /// Handles events that have arrived, without waiting.
     pub(super) fn poll(&mut self) -> Result<(), Stop> {
         while let Some(event) = self.agent.inbox.poll() {
             self.take(event)?;
@@ -316,7 +316,7 @@ impl Turn<'_> {
         self.check_cancel()
     }
 
-    /// Writes what is buffered, then waits for one event.
+    /// Flushes the output, then waits for one event.
     pub(super) fn wait(&mut self, time: Duration) -> Result<Woken, Stop> {
         self.agent.out.flush()?;
         let end = Instant::now() + time;
@@ -343,10 +343,10 @@ impl Turn<'_> {
             Event::Message(message) => message,
         };
         match self.agent.handle(message, Busy::In(&self.session))? {
-            // `Run` cannot happen: a prompt during a turn was answered with an error.
+            // `Run` cannot occur: a prompt during a turn gets an error response.
             Next::Nothing | Next::Run(_) => {}
             Next::Cancel(session) if session == self.session => self.cancel_seen = true,
-            // One that it said it has below its own.
+            // A session that it reported as its own subagent.
             Next::Cancel(session) => self.update(json!({
                 "sessionUpdate": "subagent_update", "sessionId": session,
                 "state": {"state": "idle", "stopReason": "cancelled"},

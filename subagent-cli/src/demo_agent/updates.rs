@@ -1,25 +1,25 @@
-//! The bodies of `session/update` and of permission requests, as ACP v1 spells them. Pure.
+//! The bodies of `session/update` and of permission requests in ACP v1. Pure.
 
 use serde_json::{Value, json};
 
 use super::options::Dialect;
 
-/// A piece of the agent's answer.
+/// A chunk of the agent's message.
 pub(super) fn message(text: &str) -> Value {
     json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
 }
 
-/// A piece of the user's prompt, as replayed by `session/load`.
+/// A chunk of the user's prompt, for `session/load`.
 pub(super) fn user_message(text: &str) -> Value {
     json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": text}})
 }
 
-/// A piece of the agent's reasoning.
+/// A chunk of the agent's reasoning.
 pub(super) fn thought(text: &str) -> Value {
     json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}})
 }
 
-/// A new tool call.
+/// The start of a tool call.
 pub(super) fn tool_call(id: &str, kind: &str, title: &str, status: &str) -> Value {
     json!({
         "sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": kind, "status": status,
@@ -35,7 +35,7 @@ pub(super) fn tool_call_end(id: &str, status: &str, text: &str) -> Value {
     })
 }
 
-/// A plan whose first entry is being worked on.
+/// A plan whose first entry is in progress.
 pub(super) fn plan(entries: &[String]) -> Value {
     let entries: Vec<Value> = entries
         .iter()
@@ -48,12 +48,12 @@ pub(super) fn plan(entries: &[String]) -> Value {
     json!({"sessionUpdate": "plan", "entries": entries})
 }
 
-/// How much of the context window is used, in tokens.
+/// Usage of the context window in tokens.
 pub(super) fn usage(used: u64, size: u64) -> Value {
     json!({"sessionUpdate": "usage_update", "used": used, "size": size})
 }
 
-/// The parameters of `session/request_permission` with the three usual options.
+/// The parameters of `session/request_permission` with three options.
 pub(super) fn permission(session: &str, tool: &str, kind: &str, title: &str) -> Value {
     json!({
         "sessionId": session,
@@ -66,7 +66,7 @@ pub(super) fn permission(session: &str, tool: &str, kind: &str, title: &str) -> 
     })
 }
 
-/// The update as the dialect writes it: `Bare` nests the body below its kind and makes `content` a list.
+/// Converts the update to a dialect: `Bare` nests the body below its kind and makes `content` a list.
 pub(super) fn in_dialect(update: Value, dialect: Dialect) -> Value {
     let (Dialect::Bare, Value::Object(mut body)) = (dialect, update.clone()) else { return update };
     let Some(Value::String(kind)) = body.shift_remove("sessionUpdate") else { return update };

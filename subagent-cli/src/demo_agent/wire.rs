@@ -1,4 +1,4 @@
-//! JSON-RPC lines in and out. It knows messages, not what they mean.
+//! Reads and writes JSON-RPC lines. It must not interpret messages.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use super::options::Dialect;
 use super::updates;
 
-/// Bytes that are collected before they are written.
+/// Size of the output buffer in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// The id of a request exactly as the client spelled it, to be echoed byte by byte.
+/// The id of a request as the client spelled it, for an identical response.
 pub(super) type RequestId = Box<RawValue>;
 
-/// A JSON-RPC error.
+/// An error of JSON-RPC.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct RpcError {
     pub(super) code: i64,
@@ -40,7 +40,7 @@ impl RpcError {
         Self::new(-32602, message)
     }
 
-    /// A provider wants fewer requests, for this many milliseconds if that is known.
+    /// Creates a rate limit error with a retry delay in milliseconds, if known.
     pub(super) fn limited(retry_after_ms: Option<u64>) -> Self {
         let mut data = json!({"errorKind": "rate_limit"});
         if let Some(millis) = retry_after_ms {
@@ -66,12 +66,12 @@ pub(super) enum Incoming {
         method: String,
         params: Value,
     },
-    /// The client's answer to one of our requests; ours have number ids, so others are kept as `None`.
+    /// The response to one of our requests. Our ids are numbers; any other id becomes `None`.
     Response {
         id: Option<u64>,
         result: Result<Value, RpcError>,
     },
-    /// Not a JSON-RPC message.
+    /// A line that is not a JSON-RPC message.
     Invalid(RpcError),
 }
 
@@ -84,7 +84,7 @@ struct Envelope {
     error: Option<RpcError>,
 }
 
-/// Reads one line. It never fails: a bad line is a value that says what is wrong.
+/// Parses one line. A bad line becomes [`Incoming::Invalid`].
 pub(super) fn parse(line: &[u8]) -> Incoming {
     let envelope: Envelope = match serde_json::from_slice(line) {
         Ok(envelope) if line.trim_ascii_start().starts_with(b"{") => envelope,
@@ -108,20 +108,20 @@ pub(super) fn parse(line: &[u8]) -> Incoming {
     }
 }
 
-/// The agent's stdout: buffered, flushed by whoever is about to wait.
+/// The agent's stdout: buffered; callers flush it before they wait.
 pub(super) struct Output {
     to: BufWriter<File>,
     dialect: Dialect,
 }
 
 impl Output {
-    /// Writes to this process's stdout. Nothing else may write there.
+    /// Opens this process's stdout. No other code may write there.
     pub(super) fn stdout(dialect: Dialect) -> io::Result<Self> {
         let stdout = io::stdout().as_fd().try_clone_to_owned()?;
         Ok(Self { to: BufWriter::with_capacity(BUFFER, File::from(stdout)), dialect })
     }
 
-    /// Bytes as they are.
+    /// Writes bytes without a conversion.
     pub(super) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.to.write_all(bytes)
     }
@@ -150,20 +150,20 @@ impl Output {
         self.line(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
     }
 
-    /// A `session/update` in the agent's dialect.
+    /// Writes a `session/update` in the agent's dialect.
     pub(super) fn update(&mut self, session: &str, update: Value) -> io::Result<()> {
         let update = updates::in_dialect(update, self.dialect);
         self.notification("session/update", &json!({"sessionId": session, "update": update}))
     }
 
-    /// The text before and after `slot` in the line of a message chunk, for writing many of them fast.
+    /// Returns the text before and after the slot in the line of a message chunk, for fast repeated writes.
     pub(super) fn chunk_frame(&self, session: &str) -> (Vec<u8>, Vec<u8>) {
         const SLOT: &str = "@";
         let update = updates::in_dialect(updates::message(SLOT), self.dialect);
         let params = json!({"sessionId": session, "update": update});
         let line = json!({"jsonrpc": "2.0", "method": "session/update", "params": params}).to_string();
         let slot = format!("\"text\":\"{SLOT}\"");
-        // The session id comes first and cannot hold an unescaped quote, so the last match is the slot.
+        // The session id comes first and contains no unescaped quote, so the last match is the slot.
         let at = line.rfind(&slot).map_or(line.len(), |at| at + slot.len() - SLOT.len() - 1);
         let (head, tail) = line.split_at(at);
         let tail = tail.strip_prefix(SLOT).unwrap_or(tail);
