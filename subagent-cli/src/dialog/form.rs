@@ -1,15 +1,15 @@
-//! The fields of a form, one line each. Pure: the daemon checks what was typed.
+//! The fields of a form, one line each. Pure: the daemon checks the values.
 
 use serde_json::Value;
 use subagent_protocol::clean::one_line;
 
-/// At most this many fields are asked for.
+/// Maximum number of fields that are asked.
 const MAX_FIELDS: usize = 50;
 
-/// The keys before a form is filled in.
+/// The keys that are offered before a form is filled in.
 pub(super) const KEYS: &str = "[y] fill in and accept  [n] decline  [s] skip ";
 
-/// A field that is typed.
+/// A field of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Field {
     name: String,
@@ -18,7 +18,7 @@ pub(super) struct Field {
     is_required: bool,
 }
 
-/// The fields of a form; none of a link.
+/// Returns the fields of a form; a link has none.
 pub(super) fn fields(request: &Value) -> Vec<Field> {
     let schema = &request["schema"];
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -38,14 +38,14 @@ pub(super) fn fields(request: &Value) -> Vec<Field> {
 }
 
 impl Field {
-    /// What stands before the cursor.
+    /// Returns the text before the cursor.
     pub(super) fn prompt(&self) -> String {
         let list = if self.is_list { ", separated by commas" } else { "" };
         let required = if self.is_required { "" } else { " (may stay empty)" };
         format!("  {}{list}{required}: ", self.label)
     }
 
-    /// Names and values for the daemon; none if nothing was typed.
+    /// Returns names and values for the daemon; empty if the input is blank.
     pub(super) fn values(&self, typed: &str) -> Vec<(String, String)> {
         let typed = typed.trim();
         let parts: Vec<&str> =

@@ -1,6 +1,6 @@
-//! The keys and lines that a person types at the terminal of stdin.
+//! Reads keys and lines from the terminal of stdin.
 //!
-//! Must not print. The terminal has its usual mode whenever nothing is waited for.
+//! Must not print. The terminal is in its normal mode whenever no input is awaited.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal as _, Read as _};
@@ -14,17 +14,17 @@ use tokio::io::unix::AsyncFd;
 
 use crate::output::terminal::is_in_front;
 
-/// The longest line, in bytes.
+/// Maximum length of a line in bytes.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// A key.
+/// A key that the user pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     Char(char),
     Enter,
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupt,
-    /// Ctrl-D, or the terminal is gone.
+    /// The user pressed Ctrl-D, or the terminal is gone.
     End,
     Other,
 }
@@ -45,11 +45,11 @@ impl Key {
 #[derive(Debug)]
 pub(crate) struct Keyboard {
     terminal: AsyncFd<File>,
-    /// What was typed after the last key that was handed over.
+    /// Input after the last returned key.
     typed: String,
 }
 
-/// A terminal that hands over each key at once and shows none, until this is dropped.
+/// Key-by-key mode without echo; dropping it restores the normal mode.
 struct KeyByKey<'a> {
     terminal: &'a File,
     usual: Termios,
@@ -59,7 +59,7 @@ impl<'a> KeyByKey<'a> {
     fn begin(terminal: &'a File) -> io::Result<Self> {
         let usual = tcgetattr(terminal)?;
         let mut modes = usual.clone();
-        // Ctrl-C comes as a key: the terminal must be back in its usual mode before the signal.
+        // Ctrl-C arrives as a key, because the normal mode must be restored before the signal.
         modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -74,7 +74,7 @@ impl Drop for KeyByKey<'_> {
     }
 }
 
-/// A terminal without echo, lines and signals. It has its usual mode again when this is dropped.
+/// Raw mode: no echo, lines or signals. Dropping it restores the normal mode.
 #[derive(Debug)]
 pub(crate) struct Raw {
     terminal: File,
@@ -82,15 +82,15 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Gives the terminal its usual mode.
+    /// Restores the normal mode.
     pub(crate) fn restore(&self) {
         let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.usual);
     }
 
-    /// The same for a hook that outlives this.
+    /// Clones it for a hook that outlives this value.
     ///
     /// # Errors
-    /// When the system has no more descriptors.
+    /// The system has no free descriptor.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { terminal: self.terminal.try_clone()?, usual: self.usual.clone() })
     }
@@ -103,31 +103,31 @@ impl Drop for Raw {
 }
 
 impl Keyboard {
-    /// The keyboard, if stdin is a terminal and this process is in front of it.
+    /// Opens the keyboard, if stdin is a terminal and this process is in its foreground group.
     ///
-    /// Has to be called inside of a runtime.
+    /// Must be called inside of a runtime.
     pub(crate) fn open() -> Option<Self> {
         if !io::stdin().is_terminal() || !is_in_front(&io::stdin()) {
             return None;
         }
-        // A description of its own: what is set on it is not set on that of the shell.
+        // A separate description, because flags of the shell's one must not change.
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
         let flags = i32::try_from(flags).ok()?;
         let file =
             OpenOptions::new().read(true).write(true).custom_flags(flags).open("/proc/self/fd/0").ok()?;
-        // SAFETY: the file is open, and the AsyncFd owns it and closes it.
+        // SAFETY: the file is open; the AsyncFd owns and closes it.
         #[allow(unsafe_code)]
         let terminal = unsafe { AsyncFd::register(file) };
         Some(Self { terminal: terminal.ok()?, typed: String::new() })
     }
 
-    /// Forgets what was typed before a question was seen.
+    /// Discards input from before a question was shown.
     pub(crate) fn forget(&mut self) {
         self.typed.clear();
         let _ = tcflush(self.terminal.get_ref(), QueueSelector::IFlush);
     }
 
-    /// The next key, after `prompt` has shown what the keys are: as soon as a person sees that, each key counts.
+    /// Returns the next key. `prompt` shows the keys; from then on each key counts.
     pub(super) async fn key(&mut self, prompt: impl FnOnce()) -> io::Result<Key> {
         if !self.typed.is_empty() {
             prompt();
@@ -141,7 +141,7 @@ impl Keyboard {
         Ok(self.next_key())
     }
 
-    /// The next key of what was typed. An arrow and the like come as several characters, the first of which is Escape.
+    /// Takes the next key of the input. An arrow key is an escape sequence of several characters.
     fn next_key(&mut self) -> Key {
         let Some(first) = self.typed.chars().next() else { return Key::End };
         if first == '\u{1b}' {
@@ -152,7 +152,7 @@ impl Keyboard {
         Key::of(first)
     }
 
-    /// The next line, without its end; `None` at the end of input.
+    /// Returns the next line without its end; `None` at the end of input.
     pub(super) async fn line(&mut self) -> io::Result<Option<String>> {
         let ends = |typed: &str| typed.find(['\n', '\r']).map(|end| end + 1);
         let length = ends(&self.typed).unwrap_or(self.typed.len());
@@ -171,10 +171,10 @@ impl Keyboard {
         }
     }
 
-    /// Hands over all keys as bytes, and shows none, until the result is dropped.
+    /// Enters raw mode until the result is dropped.
     ///
     /// # Errors
-    /// When the terminal does not take the mode.
+    /// The terminal refuses the mode.
     pub(crate) fn raw(&self) -> io::Result<Raw> {
         let terminal = self.terminal.get_ref().try_clone()?;
         let usual = tcgetattr(&terminal)?;
@@ -184,10 +184,10 @@ impl Keyboard {
         Ok(Raw { terminal, usual })
     }
 
-    /// Reads bytes that were typed; 0 if the terminal is gone.
+    /// Reads typed bytes; 0 if the terminal is gone.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub(crate) async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.terminal.readable().await?;

@@ -1,6 +1,6 @@
-//! Questions of agents, asked in place: what is asked, a few keys, and the answer.
+//! Asks the user an agent's question in place: shows it, reads keys, and sends the answer.
 //!
-//! Must not decide anything by itself, nor keep a question that was answered elsewhere from ending.
+//! Must not decide itself, and must not keep a question open that was answered elsewhere.
 
 mod form;
 pub(crate) mod keyboard;
@@ -24,16 +24,16 @@ use crate::output::{Format, tell};
 use keyboard::{Key, Keyboard};
 use permission::{Stage, Step, Wish};
 
-/// What became of a question.
+/// The result of asking a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// The person answered it.
+    /// The user answered the question.
     Answered,
-    /// The person left it in the inbox.
+    /// The user left it in the inbox.
     Skipped,
-    /// It was over before the person answered.
+    /// The question closed before the user answered.
     Elsewhere,
-    /// The person typed Ctrl-C. The question is open; the terminal has its usual mode.
+    /// The user pressed Ctrl-C. The question stays open; the terminal is in its normal mode.
     Interrupted,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// The question that an event asks; `None` for any other event.
+    /// Returns the question of an event; `None` for other events.
     pub(crate) fn of_event(event: &Value) -> Option<Self> {
         let kind = match event["type"].as_str() {
             Some("approval.requested") => QuestionKind::Permission,
@@ -62,7 +62,7 @@ impl Question {
     }
 }
 
-/// The terminal of a person who can be asked.
+/// The terminal of a user who can answer.
 #[derive(Debug)]
 pub(crate) struct Dialog {
     keyboard: Keyboard,
@@ -70,20 +70,21 @@ pub(crate) struct Dialog {
 }
 
 impl Dialog {
-    /// The dialog, if a person reads stdout and types at stdin. Has to be called inside of a runtime.
+    /// Opens the dialog, if the user reads stdout and types on stdin. Must be called inside of a runtime.
     pub(crate) fn open(format: Format, wanted: bool) -> Option<Self> {
         if format == Format::Json || !wanted {
             return None;
         }
-        // The question is written to stderr: what reads stdout takes it for the result.
+        // The question goes to stderr, since stdout is for the result.
         let (Some(_), Some(terminal)) = (Terminal::of_stdout(), Terminal::of_stderr()) else { return None };
         Some(Self { keyboard: Keyboard::open()?, terminal })
     }
 
-    /// Asks a question and gives the daemon the answer. `over` ends when the question was answered by another command.
+    /// Asks a question and sends the answer to the daemon. `over` ends when another command answers the
+    /// question.
     ///
     /// # Errors
-    /// Those of [`Client::ask`], and `INTERNAL_ERROR` if the terminal cannot be read.
+    /// Those of [`Client::ask`], and `INTERNAL_ERROR` if the terminal is unreadable.
     pub(crate) async fn ask(
         &mut self,
         client: &mut Client,
@@ -96,7 +97,7 @@ impl Dialog {
             tokio::select! {
                 biased;
                 answered = &mut answering => answered?,
-                // The person's own answer is on its way, or it is what ended the question.
+                // The user's own answer is being sent, or has closed the question.
                 () = over => if decided.get() { answering.await? } else { Asked::Elsewhere },
             }
         };
@@ -107,7 +108,8 @@ impl Dialog {
         Ok(asked)
     }
 
-    /// Asks a question that ended a wait. `follower` is a connection of its own, on which answers of others are seen.
+    /// Asks a question that ended a wait. `follower` is a separate connection that receives answers of
+    /// other commands.
     ///
     /// # Errors
     /// Those of [`Dialog::ask`].
@@ -126,13 +128,13 @@ impl Dialog {
                     return;
                 }
             }
-            // Without events the answer of another command is noticed when this one is given.
+            // Without events, another command's answer is detected when this answer is sent.
             std::future::pending().await
         };
         self.ask(client, question, over).await
     }
 
-    /// Whether a question waits for its answer.
+    /// Whether a question is open.
     ///
     /// # Errors
     /// Those of [`Client::ask`].
@@ -144,7 +146,7 @@ impl Dialog {
         }
     }
 
-    /// Sets `decided` as soon as the person has decided.
+    /// Sets `decided` when the user has decided.
     async fn answer(
         &mut self,
         client: &mut Client,
@@ -255,7 +257,7 @@ impl Dialog {
             decided.set(true);
             match client.ask(&Ask::change(answer_path(question), &answer)?).await {
                 Ok(_) => return Ok(Asked::Answered),
-                // What was typed does not fit: the person tries again.
+                // The input is invalid; the user tries again.
                 Err(failure) if failure.is(Code::InvalidElicitationContent) => {
                     decided.set(false);
                     tell(&human::failure(&failure, self.terminal));
@@ -265,7 +267,7 @@ impl Dialog {
         }
     }
 
-    /// The values of a form; fields that were left empty are left out. `None` at the end of input.
+    /// Reads the values of a form; empty fields are omitted. Returns `None` at the end of input.
     async fn fill_in(&mut self, fields: &[form::Field]) -> Result<Option<Vec<(String, String)>>> {
         let mut set = Vec::new();
         for field in fields {
@@ -306,7 +308,7 @@ fn approval_path(question: &Question) -> String {
     format!("/v1/approvals/{}", segment(&question.request_id))
 }
 
-/// Where a question is answered.
+/// Returns the path for answering a question.
 fn answer_path(question: &Question) -> String {
     let kind = match question.kind {
         QuestionKind::Permission => "approvals",
@@ -315,14 +317,14 @@ fn answer_path(question: &Question) -> String {
     format!("/v1/workers/{}/{kind}/{}", segment(&question.worker_id), segment(&question.request_id))
 }
 
-/// Another command answered, the turn has ended, or its runtime is gone.
+/// Whether the question is closed: another command answered, the turn ended, or the runtime is gone.
 pub(crate) fn is_over(failure: &Failure) -> bool {
     [Code::ApprovalNotPending, Code::ApprovalNotFound, Code::WorkerNotWaitingApproval, Code::WorkerStopped]
         .iter()
         .any(|code| failure.is(*code))
 }
 
-/// Whether an event ends a question.
+/// Whether an event closes a question.
 pub(crate) fn ends(event: &Value, question: &Question) -> bool {
     let of_question = event["data"]["requestId"] == json!(question.request_id);
     let of_worker = event["workerId"] == json!(question.worker_id);

@@ -1,50 +1,50 @@
-//! Which keys answer a permission request. Pure.
+//! Maps keys to answers of a permission request. Pure.
 
 use super::keyboard::Key;
 
-/// What a person is asked at this moment.
+/// The prompt that the user sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// For one of the keys.
+    /// The user selects one of the keys.
     Choice,
-    /// Whether the rule that was shown may be made.
+    /// The user confirms the rule that was shown.
     Always,
 }
 
-/// What a person wants.
+/// The decision of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// Allow it once.
+    /// Allow the call once.
     Allow,
-    /// Allow it, and everything that the rule covers.
+    /// Allow the call and everything that the rule matches.
     AllowAlways,
-    /// Reject it.
+    /// Reject the call without a note.
     Reject,
-    /// Reject it, with a note that is typed next.
+    /// Reject the call with a note that is typed next.
     RejectWithNote,
-    /// Leave it in the inbox.
+    /// Leave the request in the inbox.
     Skip,
 }
 
-/// What a key leads to.
+/// The effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Done(Wish),
     Ask(Stage),
     ShowAll,
     Interrupt,
-    /// The key means nothing here.
+    /// The key has no meaning here.
     Stay,
 }
 
-/// The keys of a choice, from the longest form to the shortest.
+/// The labels of the keys, from the longest form to the shortest.
 const CHOICES: [[&str; 6]; 3] = [
     ["[y] allow once", "[a] always", "[n] reject", "[N] reject with a note", "[d] show all", "[s] skip"],
     ["[y] allow once", "[a] always", "[n] reject", "[N] with a note", "[d] all", "[s] skip"],
     ["[y] once", "[a] always", "[n] reject", "[N] note", "[d] all", "[s] skip"],
 ];
 
-/// The keys of a stage, for people at a terminal of this width. The cursor stands behind them.
+/// Returns the labels for a terminal of this width. The cursor follows them.
 pub(crate) fn keys(stage: Stage, has_rule: bool, width: usize) -> String {
     let choice = |labels: &[&str; 6], gap: &str| {
         let labels = labels.iter().filter(|label| has_rule || !label.starts_with("[a]"));
@@ -61,7 +61,7 @@ pub(crate) fn keys(stage: Stage, has_rule: bool, width: usize) -> String {
     }
 }
 
-/// Takes a key.
+/// Returns the effect of a key.
 pub(crate) const fn press(stage: Stage, key: Key, has_rule: bool) -> Step {
     match (stage, key) {
         (_, Key::Interrupt) => Step::Interrupt,
