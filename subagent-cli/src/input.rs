@@ -1,4 +1,4 @@
-//! The `--input` contract (section 8): one JSON object in place of flags, and what happens if both are given.
+//! The `--input` contract (section 8): one JSON object instead of flags; a key with its flag is an error.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -13,30 +13,30 @@ use repeated::Repeated;
 
 mod repeated;
 
-/// What a key may hold.
+/// The type of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// A string; null is absent, and so is an empty one.
+    /// A string; null and the empty string are absent.
     Text,
-    /// A string; null is absent, an empty one is not.
+    /// A string; null is absent, the empty string is not.
     AnyText,
-    /// true or false.
+    /// A boolean; null is an error.
     Bool,
-    /// A number, 0 or more; null is absent.
+    /// A number from 0; null is absent.
     Seconds,
-    /// A whole number, 1 or more; null is absent.
+    /// An integer from 1; null is absent.
     Count,
     /// A list of objects.
     Objects,
-    /// A list of texts that are not empty.
+    /// A list of non-empty strings.
     Texts,
-    /// An object of texts and truth values; null is one of its values.
+    /// An object with strings, booleans or null as values.
     Options,
     /// An object; null is absent.
     Object,
 }
 
-/// A key of the object and the flag that it stands for, under the name that `details` has.
+/// A key of the object with its flag. The key's name appears in `details`.
 #[derive(Debug)]
 pub struct Field {
     key: &'static str,
@@ -173,16 +173,17 @@ pub const WORKER_SET: &[Field] = &[
     ),
 ];
 
-/// A checked object: every key that is left holds what its shape says.
+/// A checked object: every value has the type of its key.
 #[derive(Debug, Default)]
 pub struct Input(Map<String, Value>);
 
 impl Input {
-    /// Reads and checks what `--input` names (`-` is stdin); without it there is nothing to read.
+    /// Reads and checks the file of `--input` (`-` is stdin). Without a file the result is empty.
     ///
     /// # Errors
-    /// `INVALID_INPUT`: `{path,error}` unreadable, `{error}` not JSON, `{field}` a key that is there twice,
-    /// `{unknown,known}` keys that mean nothing, `{field,flag}` a key whose flag was typed too, no details for a wrong
+    /// `INVALID_INPUT`: `{path,error}` if unreadable, `{error}` if not JSON, `{field}` for a duplicate key,
+    /// `{unknown,known}` for unknown keys, `{field,flag}` for a key whose flag was typed too, no details
+    /// for a wrong type.
     /// shape.
     pub fn load(source: Option<&Path>, fields: &[Field], typed: &Typed) -> Result<Self> {
         let Some(path) = source.filter(|path| !path.as_os_str().is_empty()) else {
@@ -191,12 +192,12 @@ impl Input {
         Self::parse(&read_text(path)?, fields, typed)
     }
 
-    /// The checked object. Pure.
+    /// Checks a JSON text. Pure.
     ///
     /// # Errors
-    /// As [`Input::load`].
+    /// Those of [`Input::load`].
     pub fn parse(text: &str, fields: &[Field], typed: &Typed) -> Result<Self> {
-        // Some editors begin a file with a byte order mark; it means nothing in UTF-8.
+        // Some editors write a byte order mark, which has no meaning in UTF-8.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let document: Value = serde_json::from_str(text).map_err(|error| {
             Failure::input(format!("--input is not JSON: {error}")).with("error", error.to_string())
@@ -245,51 +246,51 @@ impl Input {
         Ok(Self(checked))
     }
 
-    /// A string.
+    /// Returns the string under this key.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<String> {
         self.0.get(key).and_then(Value::as_str).map(str::to_owned)
     }
 
-    /// A truth value.
+    /// Returns the boolean under this key.
     #[must_use]
     pub fn flag(&self, key: &str) -> Option<bool> {
         self.0.get(key).and_then(Value::as_bool)
     }
 
-    /// A number of seconds.
+    /// Returns the number of seconds under this key.
     #[must_use]
     pub fn seconds(&self, key: &str) -> Option<f64> {
         self.0.get(key).and_then(Value::as_f64)
     }
 
-    /// A whole number.
+    /// Returns the integer under this key.
     #[must_use]
     pub fn count(&self, key: &str) -> Option<u64> {
         self.0.get(key).and_then(Value::as_u64)
     }
 
-    /// A list of texts; none is an empty one.
+    /// Returns the list of strings under this key; absent is empty.
     #[must_use]
     pub fn texts(&self, key: &str) -> Vec<String> {
         let items = self.0.get(key).and_then(Value::as_array).into_iter().flatten();
         items.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    /// An object.
+    /// Returns the object under this key.
     #[must_use]
     pub fn object(&self, key: &str) -> Option<Map<String, Value>> {
         self.0.get(key).and_then(Value::as_object).cloned()
     }
 
-    /// A list of objects.
+    /// Returns the list of objects under this key.
     #[must_use]
     pub fn objects(&self, key: &str) -> Option<Vec<Value>> {
         self.0.get(key).and_then(Value::as_array).cloned()
     }
 }
 
-/// The value if it counts as present.
+/// Returns the value if it counts as present.
 fn check(field: &Field, value: Value) -> Result<Option<Value>> {
     let wrong = |wanted: &str| Err(Failure::input(format!("\"{}\" in --input must be {wanted}", field.key)));
     match (field.shape, &value) {
@@ -327,14 +328,14 @@ fn check(field: &Field, value: Value) -> Result<Option<Value>> {
     }
 }
 
-/// The whole text of a file, or of stdin for `-`.
+/// Reads the whole text of a file, or of stdin for `-`.
 ///
 /// # Errors
-/// `INVALID_INPUT{path,error}` if it cannot be read or is not UTF-8; `PAYLOAD_TOO_LARGE{path,limitBytes}` if it is
-/// larger than what any message may be.
+/// `INVALID_INPUT{path,error}` if it is unreadable or not UTF-8; `PAYLOAD_TOO_LARGE{path,limitBytes}` if it
+/// exceeds the maximum size of a message.
 pub fn read_text(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
-    // One byte more than is taken, so that a device without an end comes to one here.
+    // Reads one byte more than allowed, so that an endless device ends here.
     let limit = MAX_LINE_BYTES as u64 + 1;
     let read = if path.as_os_str() == "-" {
         std::io::stdin().lock().take(limit).read_to_end(&mut bytes)

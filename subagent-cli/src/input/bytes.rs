@@ -1,4 +1,4 @@
-//! `--input`, damaged: no bytes panic, hang or fill the memory.
+//! Property tests of a damaged `--input`: no panic, no hang, bounded memory.
 
 use std::fs;
 

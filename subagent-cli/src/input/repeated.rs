@@ -1,11 +1,11 @@
-//! A key that a JSON object has twice. A plain `Value` keeps the last one and is silent.
+//! Detects a duplicate key in a JSON object. `Value` silently keeps the last one.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-/// The first key that the outermost object of a document has a second time.
+/// The first duplicate key of the outermost object.
 pub(super) struct Repeated(pub(super) Option<String>);
 
 impl<'de> Deserialize<'de> for Repeated {

@@ -1,4 +1,4 @@
-//! The table of cases of the `--input` contract.
+//! Table tests of the `--input` contract.
 
 use serde_json::json;
 use subagent_protocol::Code;
@@ -140,7 +140,7 @@ fn a_key_that_is_there_twice_is_refused_and_named() {
         assert!(failure.is(Code::InvalidInput));
         assert_eq!(Value::Object(failure.details), json!({"field": "label"}), "{twice}");
     }
-    // Blocks are the agent's business.
+    // Only the agent interprets blocks.
     let nested = r#"{"blocks": [{"type": "text", "x": 1, "x": 2}]}"#;
     Input::parse(nested, SEND, &Typed::default()).unwrap();
 }
