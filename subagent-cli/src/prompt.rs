@@ -1,22 +1,23 @@
-//! The prompt for a manager agent: the body of the skill `subagent-manager`, and the roles of a config. Pure.
+//! The prompt for a manager agent: the body of the skill `subagent-manager`, and the roles of a config.
+//! Pure.
 //!
-//! The skill's file is the only source of the workflow and the rules; only its last section differs here.
+//! The skill's file is the only source of workflow and rules; only the last section is replaced.
 
 use subagent_config::{Config, RoleDefaults, RoleHint};
 
-/// The skill as it is installed.
+/// The content of the skill's file.
 pub(crate) const SKILL: &str = include_str!("../../skills/subagent-manager/SKILL.md");
 
-/// What the last section begins with.
+/// The beginning of the last section.
 const ROLES: &str = "Role hints:";
 
-/// The whole prompt.
+/// Returns the prompt with the roles of a config.
 #[must_use]
 pub fn render(config: &Config) -> String {
     format!("{}{ROLES}\n\n{}", workflow(), roles(config))
 }
 
-/// The skill without its front matter and its last section.
+/// Returns the skill without front matter and last section.
 fn workflow() -> &'static str {
     let body = SKILL.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n"));
     let body = body.map_or(SKILL, |(_, body)| body).trim_start();
@@ -60,7 +61,7 @@ fn role(name: &str, hint: &RoleHint, lines: &mut Vec<String>) {
     let overrides = if overrides.is_empty() { "(no overrides)".to_owned() } else { overrides.join(", ") };
     lines.push(format!("- `{name}`: {overrides}"));
     if let Some(text) = &hint.delegation_hint {
-        // One line, whatever the config file's layout is.
+        // Joined to one line, independent of the layout in the config file.
         let words: Vec<&str> = text.lines().map(str::trim).collect();
         lines.push(format!("  - delegationHint: {}", words.join(" ")));
     }

@@ -1,17 +1,17 @@
-//! The skill is one that agents accept, the prompt is made of it, and every command in it is a command.
+//! Tests that the skill is valid, the prompt contains it, and all its commands exist.
 
 use std::ffi::OsString;
 
 use super::*;
 use crate::args;
 
-/// The front matter as `key: value` lines.
+/// Returns the front matter as `key: value` pairs.
 fn front_matter() -> Vec<(&'static str, &'static str)> {
     let (front, _) = SKILL.strip_prefix("---\n").unwrap().split_once("\n---\n").unwrap();
     front.lines().map(|line| line.split_once(": ").unwrap()).collect()
 }
 
-/// What stands between backticks and begins with `subagent `.
+/// Returns the commands in backticks that begin with `subagent `.
 fn commands(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).filter(|code| code.starts_with("subagent ")).collect()
 }
@@ -24,7 +24,7 @@ fn words(command: &str) -> Vec<OsString> {
 fn the_front_matter_is_what_the_format_wants() {
     let front = front_matter();
     let [("name", name), ("description", description)] = front.as_slice() else { panic!("{front:?}") };
-    // The folder's name, in lower case letters, digits and hyphens.
+    // The name of the folder: lower case letters, digits and hyphens.
     assert_eq!(*name, "subagent-manager");
     assert!(description.len() <= 1024 && description.contains("Use it when"), "{description}");
     assert!(!description.contains(": ") && !description.contains(" #"), "it would not be plain YAML");
@@ -95,7 +95,7 @@ fn every_command_in_it_is_one() {
     assert!(found.len() > 15, "{found:?}");
     for command in found.iter().chain(&commands(&prompt)) {
         if let Err(error) = args::parse(words(command)) {
-            // A mere name may lack what the command requires; nothing else may be wrong with it.
+            // A bare command name may lack required arguments; any other error fails.
             let name_alone = !command.contains("--");
             let missing = error.kind() == clap::error::ErrorKind::MissingRequiredArgument;
             assert!(name_alone && missing, "{command}: {error}");
