@@ -100,7 +100,7 @@ pub fn all<'a>(config: &'a Config, cwd: &Path, env: &Environment) -> Vec<(&'a st
 /// Returns the launcher for a command that names none: the only installed one, else the only fetchable one.
 ///
 /// # Errors
-/// `LAUNCHER_NOT_FOUND` with the installed launchers if there are several or none.
+/// `LAUNCHER_NOT_FOUND` without details if there are several or none.
 pub fn only<'a>(config: &'a Config, cwd: &Path, env: &Environment) -> Result<&'a str, ConfigError> {
     let all = all(config, cwd, env);
     sole(all.iter().map(|(name, presence)| (*name, presence))).map_err(|several| {

@@ -17,8 +17,8 @@ pub(crate) fn nearest<'a>(start: &'a Path, markers: &[PathBuf]) -> Option<&'a Pa
     start.ancestors().find(|folder| markers.iter().any(|marker| counts(folder, marker)))
 }
 
-/// Ignores a marker that another user created in a world-writable folder. A config file names programs to
-/// run, and a stranger could leave one in `/tmp`.
+/// Ignores a marker that another user (except root) created in a world-writable folder. A config file names
+/// programs to run, and a stranger could leave one in `/tmp`.
 fn counts(folder: &Path, marker: &Path) -> bool {
     if std::fs::metadata(folder.join(marker)).is_err() {
         return false;

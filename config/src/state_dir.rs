@@ -59,8 +59,8 @@ fn create(state_dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether the folder holds only our files. A folder of `SUBAGENT_STATE_DIR` may contain files of the user,
-/// which git should track.
+/// Whether the folder is at the default path or empty. Another folder of `SUBAGENT_STATE_DIR` may contain
+/// files of the user, which git should track.
 fn is_ours(state_dir: &Path) -> bool {
     state_dir.ends_with(Path::new(DOT_SUBAGENT).join(STATE))
         || std::fs::read_dir(state_dir).is_ok_and(|mut entries| entries.next().is_none())

@@ -15,7 +15,7 @@ pub enum Kind {
     Delete,
     /// The call moves files.
     Move,
-    /// The call searches files or the web.
+    /// The call searches for information.
     Search,
     /// The call runs a command.
     Execute,

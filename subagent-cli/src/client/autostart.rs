@@ -44,7 +44,7 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
                 "no daemon runs, and a command of a worker must not start one: it would end with the worker",
             )
             .await
-            // A foreign `/proc` counts as below a guard, but it is not the reason for the failure.
+            // A foreign `/proc` counts as below a guard. The error must then name `/proc` as the reason.
             .map_err(|error| refuse_foreign_proc().err().map_or(error, Failure::from))
         }
         StartPolicy::Start => start(place, deadline).await,

@@ -95,7 +95,7 @@ impl Ask {
     }
 
     fn request(&self, link: &Link, handle: Option<&Handle>) -> Result<Request<Full<Bytes>>> {
-        // The daemon refuses other hosts, which a DNS-rebinding web page would send.
+        // The daemon refuses other hosts, which a request of a web page would name.
         let mut request = Request::builder()
             .method(self.method.clone())
             .uri(&self.path)

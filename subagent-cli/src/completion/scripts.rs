@@ -1,4 +1,4 @@
-//! The scripts for the shells. Each calls only `subagent __complete`, so an old script completes new commands.
+//! The scripts for the shells. Each calls only `subagent __complete`, so old scripts complete new commands.
 //!
 //! A script calls the `subagent` in the PATH or the program that printed it, never a typed `./subagent`,
 //! which a project could provide. It must not evaluate candidates.

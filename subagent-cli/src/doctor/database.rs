@@ -267,7 +267,7 @@ pub(super) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// Missing events cannot be restored, so they are reported as long as the worker exists.
+/// Missing journal records cannot be restored, so they are reported as long as the worker exists.
 fn gaps(workers: &[ExaminedWorker]) -> Vec<Finding> {
     let missing = workers.iter().filter(|worker| worker.gaps > 0);
     let (stopped, open): (Vec<_>, Vec<_>) = missing.partition(|worker| worker.state == "stopped");
