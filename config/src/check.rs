@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 
 use crate::error::Place;
 
-/// A rejected value: its place and the problem.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) place: Place,
@@ -38,7 +37,6 @@ pub(crate) fn named<T>(
     checked.collect()
 }
 
-/// Reads an optional mapping.
 pub(crate) fn object(
     value: Option<&Value>,
     field: impl Fn() -> String,
@@ -56,7 +54,6 @@ pub(crate) fn mapping(value: &Value, field: impl Fn() -> String) -> Checked<&Map
     }
 }
 
-/// Reads an optional list.
 pub(crate) fn list(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<&Vec<Value>>> {
     match value {
         None | Some(Value::Null) => Ok(None),
@@ -65,7 +62,6 @@ pub(crate) fn list(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<
     }
 }
 
-/// Reads an optional string.
 pub(crate) fn string(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<&str>> {
     match value {
         None | Some(Value::Null) => Ok(None),
@@ -139,7 +135,6 @@ pub(crate) fn without_nul(text: &str, place: impl Fn() -> Place) -> Checked<Stri
     }
 }
 
-/// Rejects a value because of its type.
 pub(crate) fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checked<T> {
     // The error contains only the type, because a misplaced value may be a secret.
     let found = match found {

@@ -153,7 +153,6 @@ fn package(args: &[String]) -> Option<(&str, Option<&str>)> {
 
 /// Returns the package that `uvx` runs.
 fn uv_package(args: &[String]) -> Option<&str> {
-    /// Flags that take a value.
     const WITH_VALUE: &[&str] = &[
         "-p",
         "--python",

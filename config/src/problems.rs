@@ -80,7 +80,6 @@ fn line(keys: &Keys, at: &[String]) -> Option<u64> {
     keys.of(&at.iter().map(String::as_str).collect::<Vec<_>>()).map(|at| at.line)
 }
 
-/// Returns references to undefined launchers.
 fn dangling(documents: &[(PathBuf, Value, Keys)]) -> Vec<Problem> {
     let is_known = |name: &str| {
         builtin::NAMES.contains(&name)

@@ -7,7 +7,6 @@ use crate::error::ConfigError;
 use crate::markers::{self, CONFIG_FILE, CONTROLLER_FILE, DOT_SUBAGENT, STATE};
 use crate::paths;
 
-/// Name of the database in the state dir.
 const DATABASE: &str = "state.db";
 
 /// A workspace with its state. All paths are absolute, without symbolic links as far as they exist.

@@ -8,7 +8,6 @@ use std::path::Path;
 /// The action for an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replace {
-    /// Replace the existing file.
     Yes,
     /// Fail with `AlreadyExists`; keep the file.
     No,

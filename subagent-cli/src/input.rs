@@ -26,7 +26,6 @@ enum Shape {
     Seconds,
     /// An integer from 1; null is absent.
     Count,
-    /// A list of objects.
     Objects,
     /// A list of non-empty strings.
     Texts,

@@ -9,7 +9,6 @@ use super::{MAX_BYTES, Severity};
 use crate::policy::Position;
 use crate::syntax;
 
-/// The parts of a definition file.
 #[derive(Debug)]
 pub(super) struct Front {
     /// The front matter; null if it is empty or there is none.

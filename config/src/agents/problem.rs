@@ -57,19 +57,16 @@ impl Problem {
         Self::new(Severity::Note, message)
     }
 
-    /// Sets the position in the file.
     pub(super) fn at(mut self, at: Option<Position>) -> Self {
         self.at = at;
         self
     }
 
-    /// Sets the name of the definition.
     pub(super) fn of_agent(mut self, agent: Option<String>) -> Self {
         self.agent = agent;
         self
     }
 
-    /// Sets the key with the problem.
     pub(super) fn of_key(mut self, key: &str) -> Self {
         self.key = Some(brief(key.to_owned()));
         self

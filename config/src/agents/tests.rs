@@ -22,7 +22,6 @@ fn definition(bytes: impl AsRef<[u8]>) -> Definition {
     }
 }
 
-/// Returns position and message of the error.
 #[track_caller]
 fn problem(bytes: impl AsRef<[u8]>) -> (Option<(u64, u64)>, String) {
     let problem = reading(bytes).expect_err("cannot be read");
@@ -271,7 +270,6 @@ fn the_prompt_of_an_entry_is_a_text_and_nothing_else() {
     assert_eq!((below.prompt.as_str(), below.refusals.len()), ("Review.", 0), "what is below counts");
 }
 
-/// A workspace and a home for a search.
 struct World {
     dir: tempfile::TempDir,
 }

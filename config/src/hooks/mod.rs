@@ -27,7 +27,6 @@ const MAX_COMMAND_BYTES: usize = 16 * 1024;
 /// Maximum timeout in seconds.
 const MAX_SECONDS: f64 = 3600.0;
 
-/// Aliases of event names.
 const ALIASES: [(&str, HookEvent); 2] =
     [("PermissionRequest", HookEvent::ApprovalRequested), ("TurnEnd", HookEvent::Stop)];
 
@@ -128,12 +127,10 @@ pub fn content_hash(bytes: &[u8]) -> String {
     })
 }
 
-/// Reads `hooks` of a config file.
 pub(crate) fn of_config(root: &Map<String, Value>) -> Checked<FileHooks> {
     read(root.get(KEY), Kind::Config)
 }
 
-/// Reads `hooks` of a definition.
 pub(crate) fn of_definition(front: &Map<String, Value>, keys: &Keys) -> Checked<FileHooks> {
     let mut hooks = read(front.get(KEY), Kind::Definition)?;
     hooks.locate(keys);

@@ -14,7 +14,6 @@ pub(super) struct Repository {
     top: PathBuf,
     /// The git directory that all work trees share.
     common: PathBuf,
-    /// Whether `top` is a linked worktree.
     linked: bool,
 }
 

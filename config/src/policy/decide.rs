@@ -102,7 +102,6 @@ struct Query<'a> {
     opened: bool,
 }
 
-/// An action with the rule that gave it.
 #[derive(Clone)]
 struct Answer {
     action: Action,
@@ -153,7 +152,6 @@ fn rules_of(chain: &[Node]) -> impl Iterator<Item = &Rule> {
     chain.iter().flat_map(Node::layers).flat_map(|layer| &layer.rules)
 }
 
-/// Applies a policy to one call.
 struct Judge<'a> {
     policy: &'a Policy,
     /// Whether kinds without rules are allowed.
@@ -539,7 +537,6 @@ impl Answer {
         self.by.as_ref().is_some_and(|by| by.layer == LayerKind::User && by.action == Action::Deny)
     }
 
-    /// Sets the depth of the node.
     fn at(mut self, depth: usize) -> Self {
         if let Some(by) = &mut self.by {
             by.depth = depth;

@@ -31,7 +31,6 @@ const SHELLS: &[(&str, &str, bool)] = &[
     ("zsh", "-fis", true),
     ("bash", "-is", true),
 ];
-/// Programs that start others.
 const STARTERS: &[&str] =
     &["sh", "bash", "env", "xargs", "timeout", "nohup", "nice", "find", "cat", "prlimit", "setarch"];
 /// Commands that may read stdin. In a shell that reads its script from stdin, they would consume the next

@@ -71,7 +71,6 @@ impl Policy {
         self.check_exact(rule, call, to, real)
     }
 
-    /// Returns the single subject of the call.
     fn only_subject(
         &self,
         kind: Kind,

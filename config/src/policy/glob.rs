@@ -1,6 +1,5 @@
 //! Patterns in which `*` matches any text. Pure; time is bounded by pattern length times text length.
 
-/// Whether a pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fits {
     /// It matches for no value of the open parts.

@@ -183,7 +183,6 @@ fn without_scheme(path: &str) -> String {
     read.map_or_else(|| path.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
-/// Whether a pattern names a protected folder.
 pub(super) fn names_protected(pattern: &str) -> bool {
     PROTECTED.iter().chain(&PROTECTED_AT_HOME).any(|folder| pattern.contains(folder))
 }

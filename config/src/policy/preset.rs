@@ -31,7 +31,6 @@ pub const PRESETS: &[(&str, &[(&str, &str)])] = &[
     ("full", &[("*", "allow")]),
 ];
 
-/// Returns the rules of a preset.
 pub(super) fn preset(name: &str) -> Option<&'static [(&'static str, &'static str)]> {
     PRESETS.iter().find(|(word, _)| *word == name).map(|(_, rules)| *rules)
 }

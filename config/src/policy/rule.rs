@@ -215,7 +215,6 @@ impl Rule {
         }
     }
 
-    /// Whether the rule names this tool.
     pub(super) fn names_tool(&self, name: Option<&str>) -> bool {
         match &self.tool {
             Tool::Named(pattern) => name.is_some_and(|name| glob::matches(pattern, name)),

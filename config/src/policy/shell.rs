@@ -33,7 +33,6 @@ const MOST_SHELLS: usize = 4;
 /// Enough stack for the deepest accepted text.
 const STACK_BYTES: usize = 32 * 1024 * 1024;
 
-/// A command of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Part {
     /// The program without its path.
@@ -61,7 +60,6 @@ pub(super) struct Redirect {
     pub(super) path: Option<String>,
 }
 
-/// The content of a command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) parts: Vec<Part>,
@@ -84,7 +82,6 @@ struct Spent {
     bytes: usize,
 }
 
-/// Parses a command line.
 pub(super) fn split(text: &str) -> Line {
     let mut line = Line::default();
     read(text, 0, &mut line);

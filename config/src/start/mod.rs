@@ -266,7 +266,6 @@ impl<'a> Composition<'a> {
     }
 }
 
-/// Resolves folders to absolute paths.
 fn additional_directories(wanted: &[PathBuf], env: &Environment) -> Result<Vec<PathBuf>> {
     let absolute = |path: &PathBuf| {
         let problem = match env.cwd.join(path).canonicalize() {

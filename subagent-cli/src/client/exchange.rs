@@ -130,7 +130,6 @@ impl Ask {
 pub(super) enum Lost {
     /// The connection broke, with its error.
     Broken(String),
-    /// The daemon is stopping.
     Leaving,
 }
 

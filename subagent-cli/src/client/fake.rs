@@ -9,14 +9,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
-/// The reaction to one request.
 #[derive(Debug)]
 pub(crate) enum Act {
     /// Respond with this status and body.
     Answer(u16, Value),
     /// Stream these pieces, then end properly (`true`) or break off.
     Stream(Vec<&'static str>, bool),
-    /// Close without a response.
     Close,
     /// Keep the connection open and send nothing.
     Hang,
@@ -38,7 +36,6 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Returns the value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
@@ -94,7 +91,6 @@ impl Fake {
         write_info(self.dir.path(), 2);
     }
 
-    /// Returns all requests so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }

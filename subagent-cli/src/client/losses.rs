@@ -17,7 +17,6 @@ const GOOD: Duration = Duration::from_secs(10);
 pub(super) struct Losses(u32);
 
 impl Losses {
-    /// Whether no connection was lost so far.
     pub(super) fn none(&self) -> bool {
         self.0 == 0
     }

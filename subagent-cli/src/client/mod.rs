@@ -56,7 +56,6 @@ pub(crate) const APPEAR_LIMIT: Duration = Duration::from_secs(10);
 /// `PROBE_LAST`, so that a long `follow` of an idle worker causes few wakeups.
 pub(crate) const PROBE_FIRST: Duration = Duration::from_secs(15);
 pub(crate) const PROBE_LAST: Duration = Duration::from_secs(300);
-/// Timeout of a probe.
 pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A client for the daemon of one state dir. It connects on first use.

@@ -24,10 +24,8 @@ use crate::failure::{Failure, Result};
 /// Maximum length of a readiness line in bytes.
 const MOST_READINESS_BYTES: u64 = 64 * 1024;
 
-/// The result of a start.
 #[derive(Debug)]
 pub(super) enum Spawned {
-    /// The daemon is ready.
     Ready,
     /// Another daemon holds the state dir.
     Held(Failure),
@@ -91,7 +89,6 @@ pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> 
     }
 }
 
-/// Interprets the daemon's line.
 async fn heard(line: &str, child: &mut Child, deadline: Instant) -> Result<Spawned> {
     match serde_json::from_str(line) {
         Ok(Readiness { ready: true, .. }) => return Ok(Spawned::Ready),

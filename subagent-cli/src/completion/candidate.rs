@@ -7,7 +7,6 @@ use crate::args::completions::Shell;
 /// Maximum length of a description in characters.
 const MAX_ABOUT_CHARS: usize = 60;
 
-/// A candidate with its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     value: String,

@@ -1,6 +1,5 @@
 //! A table from arguments of commands to the kind of their values.
 
-/// The kind of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     Permission,

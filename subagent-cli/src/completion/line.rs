@@ -26,7 +26,6 @@ pub(super) struct Line {
     /// The innermost command of the line.
     pub(super) command: Command,
     values: HashMap<String, String>,
-    /// The expected input at the cursor.
     pub(super) wanted: Wanted,
 }
 

@@ -27,7 +27,6 @@ impl Children {
         Ok(child)
     }
 
-    /// Removes an ended command.
     pub(super) fn ended(&self, pid: u32) {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|child| u32::try_from(child.as_raw()) != Ok(pid));

@@ -3,7 +3,6 @@
 use subagent_config::installed::{self, Presence};
 use subagent_config::{Environment, LoadedConfig};
 
-/// Returns the lines after the demo.
 pub(super) fn lines(env: &Environment) -> Vec<String> {
     let (installed, fetchable) = agents(env);
     let listed = |what: &str, names: &[String]| match names {

@@ -17,7 +17,6 @@ use super::flush;
 use super::interrupt::Children;
 use crate::failure::{Failure, Result};
 
-/// Timeout of a step.
 const STEP: Duration = Duration::from_secs(60);
 
 /// A folder, and the commands that run in it.
@@ -80,7 +79,6 @@ impl Shell {
         command
     }
 
-    /// Returns the running commands.
     pub(super) fn children(&self) -> Children {
         self.children.clone()
     }

@@ -25,7 +25,6 @@ const LIMITED_MS: u64 = 300;
 /// Maximum duration of a single wait of the idle agent.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// A prompt that was accepted.
 pub(super) struct Prompt {
     pub(super) id: RequestId,
     pub(super) session: String,
@@ -60,7 +59,6 @@ pub(super) enum Busy<'a> {
     In(&'a str),
 }
 
-/// The agent with its state.
 pub(super) struct Agent {
     pub(super) options: Options,
     pub(super) out: Output,
@@ -157,7 +155,6 @@ impl Agent {
         self.next_request - 1
     }
 
-    /// Returns a new tool call id.
     pub(super) fn tool_id(&mut self) -> String {
         self.next_tool += 1;
         format!("tool-{}-{}", std::process::id(), self.next_tool)

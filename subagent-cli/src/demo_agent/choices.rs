@@ -9,7 +9,6 @@ use super::wire::RpcError;
 const MODES: [&str; 2] = ["careful", "bold"];
 const MODELS: [&str; 2] = ["small", "large"];
 
-/// The options of one session.
 #[derive(Debug, Clone)]
 struct Choices {
     mode: &'static str,
@@ -18,7 +17,6 @@ struct Choices {
     system_prompt: Option<String>,
 }
 
-/// The options of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct AllChoices(BTreeMap<String, Choices>);
 
@@ -70,7 +68,6 @@ impl AllChoices {
         self.of(session).system_prompt.clone().unwrap_or_else(|| "none".to_owned())
     }
 
-    /// Returns the options as text.
     pub(super) fn words(&mut self, session: &str) -> String {
         let Choices { mode, model, verbose, .. } = self.of(session);
         format!("mode={mode} model={model} verbose={verbose}")

@@ -9,7 +9,6 @@ use serde_json::json;
 use super::turn::{Stop, Turn};
 use super::updates;
 
-/// A change of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Edit {
     /// Writes the whole file and creates its parent folders.

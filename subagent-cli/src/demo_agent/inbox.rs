@@ -35,7 +35,6 @@ impl Inbox {
         Ok(Self { events, sender })
     }
 
-    /// Returns a sender for a helper thread.
     pub(super) fn sender(&self) -> Sender<Event> {
         self.sender.clone()
     }

@@ -31,7 +31,6 @@ pub(super) enum Dialect {
     Bare,
 }
 
-/// The parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) mode: Mode,

@@ -11,7 +11,6 @@ use super::wire::RpcError;
 /// Maximum duration of a single wait; a permission has no timeout.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The response of the client.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Allowed(String),

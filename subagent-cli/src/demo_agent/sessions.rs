@@ -18,7 +18,6 @@ struct Session {
     history: Vec<Value>,
 }
 
-/// All sessions of this process.
 #[derive(Debug)]
 pub(super) struct Sessions {
     folder: Option<PathBuf>,

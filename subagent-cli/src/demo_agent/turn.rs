@@ -62,13 +62,11 @@ pub(super) enum Woken {
 
 /// A message after the response to the prompt.
 enum Late {
-    /// A chunk of a message.
     Chunk,
     /// A line without a conversion.
     Line(String),
 }
 
-/// A turn that is running.
 pub(super) struct Turn<'a> {
     pub(super) agent: &'a mut Agent,
     pub(super) session: String,
@@ -78,7 +76,6 @@ pub(super) struct Turn<'a> {
     cancel_seen: bool,
     history: Vec<Value>,
     said: String,
-    /// A message after the response to the prompt.
     late: Option<Late>,
     exit_after: bool,
     /// The token usage in the response to the prompt.

@@ -17,7 +17,6 @@ const BUFFER: usize = 64 * 1024;
 /// The id of a request as the client spelled it, for an identical response.
 pub(super) type RequestId = Box<RawValue>;
 
-/// An error of JSON-RPC.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct RpcError {
     pub(super) code: i64,

@@ -9,7 +9,6 @@ const MAX_FIELDS: usize = 50;
 /// The keys that are offered before a form is filled in.
 pub(super) const KEYS: &str = "[y] fill in and accept  [n] decline  [s] skip ";
 
-/// A field of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Field {
     name: String,

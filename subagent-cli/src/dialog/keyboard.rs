@@ -17,12 +17,10 @@ use crate::output::terminal::is_in_front;
 /// Maximum length of a line in bytes.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// A key that the user pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     Char(char),
     Enter,
-    /// The user pressed Ctrl-C.
     Interrupt,
     /// The user pressed Ctrl-D, or the terminal is gone.
     End,

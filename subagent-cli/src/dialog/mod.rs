@@ -27,7 +27,6 @@ use permission::{Stage, Step, Wish};
 /// The result of asking a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// The user answered the question.
     Answered,
     /// The user left it in the inbox.
     Skipped,
@@ -37,7 +36,6 @@ pub(crate) enum Asked {
     Interrupted,
 }
 
-/// A question to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) worker_id: String,

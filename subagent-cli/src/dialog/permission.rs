@@ -11,7 +11,6 @@ pub(crate) enum Stage {
     Always,
 }
 
-/// The decision of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// Allow the call once.
@@ -33,7 +32,6 @@ pub(crate) enum Step {
     Ask(Stage),
     ShowAll,
     Interrupt,
-    /// The key has no meaning here.
     Stay,
 }
 
@@ -61,7 +59,6 @@ pub(crate) fn keys(stage: Stage, has_rule: bool, width: usize) -> String {
     }
 }
 
-/// Returns the effect of a key.
 pub(crate) const fn press(stage: Stage, key: Key, has_rule: bool) -> Step {
     match (stage, key) {
         (_, Key::Interrupt) => Step::Interrupt,

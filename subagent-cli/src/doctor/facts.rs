@@ -30,12 +30,9 @@ pub struct Place {
     pub outside: bool,
 }
 
-/// The state of the daemon.
 #[derive(Debug)]
 pub(super) enum Daemon {
-    /// No daemon is running.
     None,
-    /// The daemon runs and answers.
     Answers(Box<DaemonShown>),
     /// The daemon runs, but a request failed.
     Fails(Failure),
@@ -56,7 +53,6 @@ fn answered<T: serde::de::DeserializeOwned>(state_dir: PathBuf, path: &'static s
     })
 }
 
-/// The state of the state dir.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
     /// There is no workspace. The path is that of a new one in this folder.
@@ -220,7 +216,6 @@ impl Facts {
         }
     }
 
-    /// Returns the command for the repair.
     pub(super) fn fix_command(&self) -> String {
         let place = self
             .cwd

@@ -44,7 +44,6 @@ impl Unseen {
         fs::symlink_metadata(path).inspect_err(|error| self.note(path, error)).ok()
     }
 
-    /// Returns a finding if files were recorded.
     pub(super) fn finding(self, group: Group, id: &'static str) -> Option<Finding> {
         let (first, _) = self.found.first()?;
         let advice = format!(

@@ -47,7 +47,6 @@ pub(super) fn failed(about: About<'_>, failure: &Failure) -> CallToolResult {
     answered(task_result::error_answer(about, &failure.code, &message))
 }
 
-/// The error for invalid arguments.
 pub(super) fn malformed(problem: &str) -> CallToolResult {
     answered(task_result::error_answer(About::default(), Code::InvalidArgument.as_str(), problem))
 }
@@ -93,7 +92,6 @@ pub(super) fn listed(tasks: &[TaskView]) -> Value {
     tasks.iter().map(item).collect()
 }
 
-/// The delivery of a message.
 pub(super) fn messaged(answer: &TaskMessaged) -> CallToolResult {
     let became = match answer.message {
         TaskMessage::Appended => "it has not begun, and has the message as a part of its task",

@@ -12,13 +12,11 @@ use super::tools::{FILESYSTEM_MODES, FILTERS, KINDS, LONGEST_WAIT};
 /// A call with valid arguments.
 #[derive(Debug)]
 pub(super) enum Call {
-    /// Start a new task.
     Spawn(Box<RunTask>, Style),
     /// Continue a task: its name or id, the agent that it must have, and the message.
     Resume(String, Option<String>, MessageTask),
     /// Query one or several tasks.
     Get(Look),
-    /// Send a message to a task.
     Message(String, MessageTask),
 }
 
@@ -40,7 +38,6 @@ pub(super) struct Look {
     pub(super) wait: Option<u64>,
 }
 
-/// The tasks that a query selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filter {
     All,

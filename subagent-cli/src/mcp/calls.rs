@@ -29,7 +29,6 @@ use crate::failure::{Failure, Result};
 /// Maximum time for a canceled call to finish its request.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(3);
 
-/// Executes one call of a tool.
 pub(super) struct Caller {
     shared: Arc<Shared>,
     context: RequestContext<RoleServer>,

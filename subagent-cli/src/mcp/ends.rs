@@ -26,7 +26,6 @@ use crate::tasks::Giver;
 
 /// The resource with the client's tasks, in the form of `get_subagents`.
 pub(super) const TASKS: &str = "subagent://tasks";
-/// Name of the logger in messages.
 const LOGGER: &str = "subagent";
 /// Maximum wait for an absent daemon, and minimum time between two starts of it.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -42,7 +41,6 @@ struct Inner {
     outside: bool,
     /// Whether the client has disconnected.
     closed: watch::Receiver<bool>,
-    /// Ids of the watched tasks.
     watched: Mutex<BTreeSet<String>>,
     /// Number of ends so far.
     noticed: watch::Sender<u64>,

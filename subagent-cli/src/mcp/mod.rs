@@ -41,7 +41,6 @@ use server::Server;
 /// The tools that a server offers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Offer {
-    /// Whether tool names have a prefix.
     pub(crate) prefix: bool,
     /// Names of the offered tools without prefix; empty offers all.
     pub(crate) tools: Vec<String>,

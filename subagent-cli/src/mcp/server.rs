@@ -296,7 +296,6 @@ impl ServerHandler for Server {
     }
 }
 
-/// Returns the error for an unreadable resource.
 fn unreadable(failure: Failure) -> ErrorData {
     ErrorData::internal_error(format!("{}: {}", failure.code, failure.message), None)
 }

@@ -128,7 +128,6 @@ impl Session {
         self.ask("tools/call", params).await
     }
 
-    /// Reads the next line.
     async fn next(&mut self) -> Value {
         let line = timeout(FAR, self.lines.next_line()).await.expect("an answer in time").unwrap();
         serde_json::from_str(&line.expect("the server has not ended")).unwrap()
@@ -144,7 +143,6 @@ impl Session {
         }
     }
 
-    /// Waits for a notification.
     async fn hear(&mut self, method: &str) -> Value {
         loop {
             if let Some(at) = self.heard.iter().position(|heard| heard["method"] == method) {

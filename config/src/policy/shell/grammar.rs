@@ -13,7 +13,6 @@ use word::{HISTORY, Word, expands_history};
 /// Maximum nesting of compound commands and substitutions.
 const MAX_DEPTH: usize = 12;
 
-/// A simple command with its redirects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) assignments: Vec<Text>,
@@ -96,7 +95,6 @@ enum Token {
     End,
 }
 
-/// The end of a list.
 enum End {
     Input,
     Parenthesis,
@@ -313,7 +311,6 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// Parses the rest of a compound command.
     fn compound(&mut self, reserved: &str) -> Result<(), String> {
         match reserved {
             "(" => {

@@ -17,7 +17,6 @@ pub(super) fn is_plain(word: &Text) -> bool {
     }
 }
 
-/// Returns whether a text is a decimal number.
 pub(super) fn is_decimal(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);

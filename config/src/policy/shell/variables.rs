@@ -123,7 +123,6 @@ pub(super) fn problem(assignment: &Text) -> Option<String> {
     carried_out.then(|| format!("the value of `{name}` may be carried out later"))
 }
 
-/// Whether the value is a literal number.
 fn is_number(assignment: &Text) -> bool {
     let value = assignment.known().and_then(|text| text.split_once('='));
     value.is_some_and(|(_, value)| value.is_empty() || numbers::is_decimal(value))

@@ -4,7 +4,6 @@ use rable::{Node, NodeKind};
 
 use super::text::{Text, TextBuilder};
 
-/// The result of reading a word.
 pub(super) struct Read {
     pub(super) text: Text,
     /// Whether a part that was not parsed may start commands.
@@ -26,7 +25,6 @@ struct Reader {
     quote: Quote,
 }
 
-/// Reads a word of the parser's tree.
 pub(super) fn read(node: &Node) -> Read {
     let mut reader = Reader { text: TextBuilder::default(), begun: false, hides: false, quote: Quote::None };
     match &node.kind {

@@ -22,7 +22,6 @@ pub(in crate::mcp) enum Call {
     Land(NewLanding),
 }
 
-/// The answer to a question.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::mcp) struct Answer {

@@ -22,7 +22,6 @@ const MAX_PIECES: &str = "1000";
 /// The details of a failed landing that the worker needs to fix it.
 const FAILURE_DETAILS: [&str; 3] = ["files", "command", "output"];
 
-/// Converts an answer to a tool result.
 pub(in crate::mcp) fn result(answer: Result<Value>) -> CallToolResult {
     match answer {
         Ok(data) => CallToolResult::success(vec![ContentBlock::text(data.to_string())]),

@@ -23,7 +23,6 @@ pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Result<Value>> + Send 
 /// Options of a new worker, with the keys of `worker start --input`.
 pub(crate) type NewWorker = serde_json::Map<String, Value>;
 
-/// A message to a worker.
 #[derive(Debug)]
 pub(crate) struct NewMessage {
     pub(crate) worker_id: String,
@@ -40,7 +39,6 @@ pub(crate) struct NewLanding {
     pub(crate) worker_id: String,
     /// The target branch; `None` uses the branch of its creation.
     pub(crate) into: Option<String>,
-    /// Message of the landing commit.
     pub(crate) message: Option<String>,
 }
 

@@ -20,11 +20,8 @@ pub(in crate::mcp) const NAMES: [&str; 10] = [
 pub(super) const MAX_WAIT: u64 = 60;
 /// Default wait of one call in seconds.
 pub(super) const DEFAULT_WAIT: u64 = 45;
-/// Maximum number of events per call.
 pub(super) const MAX_EVENTS: u64 = 200;
-/// Default number of events per call.
 pub(super) const DEFAULT_EVENTS: u64 = 50;
-/// Maximum number of workers per wait.
 pub(super) const MAX_WORKERS: usize = 100;
 
 /// Returns the definitions in list order.

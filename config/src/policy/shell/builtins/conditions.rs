@@ -6,7 +6,6 @@
 use super::super::numbers;
 use super::super::text::Text;
 
-/// Operators that compare numbers.
 const COMPARES_NUMBERS: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
 /// Returns whether a condition may start a command.

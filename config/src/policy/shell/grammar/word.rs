@@ -50,7 +50,6 @@ const RESERVED: &[&str] = &[
 /// The reason why a `!` is rejected.
 pub(super) const HISTORY: &str = "an interactive shell puts an earlier command in the place of this `!`";
 
-/// A word of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: Text,
