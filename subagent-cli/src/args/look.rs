@@ -11,11 +11,12 @@ use super::{CwdFlag, JsonFlag};
 #[command(after_help = "\
 Examples:
   subagent show
-  subagent show w_0123456789 --json")]
+  subagent show w_0123456789 --json
+  subagent show auth api")]
 pub struct Show {
-    /// The worker
+    /// The workers [default: the only one that is not stopped]
     #[arg(value_name = "WORKER")]
-    pub worker: Option<String>,
+    pub workers: Vec<String>,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,

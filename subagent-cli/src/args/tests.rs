@@ -179,6 +179,14 @@ fn workers_are_named_by_arguments_too() {
     assert_eq!((wait.workers.len(), wait.timeout), (2, Some(90.0)));
     let (Command::Watch(watch), _) = parsed("watch a -f --tail 5 --since 10m") else { panic!() };
     assert_eq!((watch.follow, watch.tail, watch.since), (true, Some(5), Some(600)));
+    let (Command::Worker(WorkerCommand::Show(show)), _) = parsed("worker show a b c --json") else {
+        panic!()
+    };
+    assert_eq!(show.workers.all(), ["a", "b", "c"]);
+    let (Command::Worker(WorkerCommand::Inspect(inspect)), _) = parsed("worker inspect --worker-id a") else {
+        panic!()
+    };
+    assert_eq!(inspect.workers.all(), ["a"]);
     for line in
         ["send w --worker-id w", "wait w --until any", "watch w --all", "result a b", "wait w --timeout 1x"]
     {
@@ -234,7 +242,7 @@ fn wrong_usage_exits_with_2() {
         "worker logs w --tail-bytes 0",
         "wait --config c",
         "worker list --config c",
-        "worker show a b",
+        "worker show a --worker-id b",
         "controller recover --controller-id c",
         "controller attach --label l",
     ] {

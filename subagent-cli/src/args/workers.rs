@@ -6,12 +6,18 @@ use clap::{ArgGroup, Args};
 
 use super::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag, path};
 
-/// The worker that a command is about, and what all such commands take.
+/// The workers that a command shows, and what all such commands take.
+///
+/// The first one has an argument of its own: the contract's errors name it alone.
 #[derive(Debug, Args)]
-pub struct OneWorker {
-    /// The worker: its name, its id, the beginning of its id, or @last
+pub struct ShownWorkers {
+    /// The worker: its name, its id, the beginning of its id, or @last; more can follow
     #[arg(value_name = "WORKER_ID", required_unless_present = "worker_id", conflicts_with = "worker_id")]
     worker: Option<String>,
+    /// More workers
+    // Hidden, because clap puts it into the usage of errors.
+    #[arg(value_name = "WORKER", hide = true)]
+    others: Vec<String>,
     /// The same as WORKER
     #[arg(long, value_name = "WORKER", hide = true)]
     worker_id: Option<String>,
@@ -23,11 +29,12 @@ pub struct OneWorker {
     pub json: JsonFlag,
 }
 
-impl OneWorker {
-    /// The worker as it was typed.
+impl ShownWorkers {
+    /// Returns the workers as they were typed, at least one.
     #[must_use]
-    pub fn address(&self) -> &str {
-        self.worker.as_deref().or(self.worker_id.as_deref()).unwrap_or_default()
+    pub fn all(&self) -> Vec<String> {
+        let first = self.worker.as_ref().or(self.worker_id.as_ref());
+        first.into_iter().chain(&self.others).cloned().collect()
     }
 }
 
@@ -199,15 +206,16 @@ pub struct WorkerList {
     pub json: JsonFlag,
 }
 
-/// Show one worker
+/// Show workers
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
-  subagent worker show codex-1 --json")]
+Examples:
+  subagent worker show codex-1 --json
+  subagent worker show codex-1 codex-2")]
 pub struct WorkerShow {
-    /// Which worker.
+    /// Which workers.
     #[command(flatten)]
-    pub one: OneWorker,
+    pub workers: ShownWorkers,
 }
 
 /// Stop a worker and every process of it
@@ -258,13 +266,14 @@ pub struct WorkerLogs {
     pub several: SeveralWorkers,
 }
 
-/// Look into a worker: its state, open questions and last events
+/// Look into workers: their state, open questions and last events
 #[derive(Debug, Args)]
 #[command(
     override_usage = "subagent worker inspect [OPTIONS] <WORKER_ID>",
     after_help = "\
 Examples:
   subagent worker inspect codex-1 --tail 5 --json
+  subagent worker inspect codex-1 codex-2
   subagent worker inspect codex-1 --event-type turn.failed \\
       --event-type progress.update:plan --since 2026-11-21T20:00:00Z"
 )]
@@ -284,9 +293,9 @@ pub struct WorkerInspect {
     /// Only events of this type, or progress.update:KIND; can be repeated
     #[arg(long, value_name = "TYPE")]
     pub event_type: Vec<String>,
-    /// Which worker.
+    /// Which workers.
     #[command(flatten)]
-    pub one: OneWorker,
+    pub workers: ShownWorkers,
 }
 
 /// End the parking of a worker, so that its queue goes on now

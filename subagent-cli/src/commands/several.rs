@@ -22,14 +22,20 @@ pub(super) struct Report {
 /// the workers that were changed.
 ///
 /// # Errors
-/// Those of the change, for several workers with `workerId` and what was done.
+/// `INVALID_ARGUMENT{workerId}` for a flag among several workers: no name and no id begins with a dash. Those of the
+/// change, for several workers with `workerId` and what was done.
 pub(super) async fn each(
     client: &mut Client,
     addresses: &[String],
     report: &Report,
     mut change: impl AsyncFnMut(&mut Client, &str) -> Result<Value>,
 ) -> Result<Vec<Value>> {
-    let pinned = if addresses.len() > 1 { client.pin_last(addresses).await? } else { addresses.to_vec() };
+    if let ([_, _, ..], Some(flag)) = (addresses, addresses.iter().find(|address| address.starts_with('-'))) {
+        let message = format!("{flag} is no worker; flags stand before `--`");
+        return Err(Failure::argument(message).with("workerId", flag.as_str()).wrong_usage());
+    }
+    // A command may make several requests for one worker.
+    let pinned = client.pin_last(addresses).await?;
     if let [one] = &*pinned {
         return Ok(vec![change(client, one).await?]);
     }

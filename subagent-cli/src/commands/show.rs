@@ -1,8 +1,9 @@
-//! `show`: what a worker does, asks, has said and has changed.
+//! `show`: what workers do, ask, have said and have changed.
 
 use serde_json::{Value, json};
 use subagent_protocol::api::WorkerOverview;
 
+use super::several::{Report, each};
 use super::{diff, overview};
 use crate::args::look::Show;
 use crate::client::{Client, block_on, read};
@@ -33,15 +34,35 @@ const KEYS: &[&str] = &[
     "lastError",
 ];
 
+const REPORT: Report =
+    Report { one: "worker.overview", several: "worker.overviews", keys: KEYS, done: "shown" };
+
 pub(super) fn run(args: Show, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let mut client = Client::new(context, &workspace);
-    let mut data = block_on(async move { overview::of(&mut client, args.worker, &workspace).await })?;
+    let looked = block_on(async {
+        match args.workers.is_empty() {
+            true => Ok(vec![overview::of(&mut client, None, &workspace).await?]),
+            false => {
+                each(&mut client, &args.workers, &REPORT, async |client, address| {
+                    overview::of(client, Some(address.to_owned()), &workspace).await
+                })
+                .await
+            }
+        }
+    });
+    let items: Vec<Value> =
+        looked?.into_iter().map(|data| with_changes(data, context)).collect::<Result<_>>()?;
+    let addresses: Vec<String> = items.iter().map(|data| human::named(data).to_owned()).collect();
+    Ok(REPORT.texts(&addresses, items, |_, data| text::fields(&lines(data), KEYS)))
+}
+
+/// The same data with the number of changed files and lines, or the reason why it is unknown.
+fn with_changes(mut data: Value, context: &Context) -> Result<Value> {
     let worker: WorkerOverview = read(data.clone())?;
     data["changes"] = diff::counted(&worker, context).unwrap_or(Value::Null);
     data["changesUnknown"] = diff::reason(&worker).map_or(Value::Null, Value::from);
-    let shown = text::fields(&lines(&data), KEYS);
-    Ok(Outcome::report("worker.overview", data, shown))
+    Ok(data)
 }
 
 /// The values of the lines.

@@ -1,33 +1,51 @@
-//! `worker inspect`: a worker, what it asks, its last snapshot, its last events.
+//! `worker inspect`: workers, what they ask, their last snapshots, their last events.
 
 use serde_json::Value;
 
 use super::contract_form::without_name_of;
 use super::named_worker;
+use super::several::{Report, each};
 use crate::args::workers::WorkerInspect;
 use crate::client::{Ask, Client, Query, block_on, segment};
 use crate::context::{Context, present};
 use crate::failure::Result;
 use crate::output::{Outcome, text};
 
+const REPORT: Report = Report {
+    one: "worker.inspected",
+    several: "workers.inspected",
+    keys: &["workerId", "state", "recoveryState"],
+    done: "inspected",
+};
+
 pub(super) fn run(args: WorkerInspect, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-    let worker = segment(named_worker(args.one.address(), &workspace)?);
+    let workspace = context.workspace(args.workers.cwd.cwd.as_deref())?;
+    let addresses = args.workers.all();
+    let limit = args.tail.unwrap_or(args.events_limit).to_string();
+    let turn_id = present(args.turn_id);
     let types = (!args.event_type.is_empty()).then(|| args.event_type.join(","));
-    let path = Query::new(format!("/v1/workers/{worker}/inspect"))
-        .with("eventsLimit", Some(&args.tail.unwrap_or(args.events_limit).to_string()))
-        .with("since", args.since.as_deref())
-        .with("turnId", present(args.turn_id).as_deref())
-        .with("eventTypes", types.as_deref());
     let mut client = Client::new(context, &workspace);
-    let mut data = block_on(async move { client.ask(&Ask::get(path)).await })?;
-    without_name_of(args.one.address(), &mut data["worker"], context);
+    let mut items = block_on(each(&mut client, &addresses, &REPORT, async |client, address| {
+        let worker = segment(named_worker(address, &workspace)?);
+        let path = Query::new(format!("/v1/workers/{worker}/inspect"))
+            .with("eventsLimit", Some(&limit))
+            .with("since", args.since.as_deref())
+            .with("turnId", turn_id.as_deref())
+            .with("eventTypes", types.as_deref());
+        client.ask(&Ask::get(path)).await
+    }))?;
+    if let ([address], [data]) = (&*addresses, &mut *items) {
+        without_name_of(address, &mut data["worker"], context);
+    }
+    Ok(REPORT.texts(&addresses, items, |_, data| shown(data)))
+}
+
+fn shown(data: &Value) -> String {
     let count = |name: &str| data[name].as_array().map_or(0, Vec::len);
-    let shown = format!(
+    format!(
         "{}\npendingApprovals: {}\nevents: {}",
-        text::fields(data.get("worker").unwrap_or(&Value::Null), &["workerId", "state", "recoveryState"]),
+        text::fields(data.get("worker").unwrap_or(&Value::Null), REPORT.keys),
         count("pendingApprovals"),
         count("events")
-    );
-    Ok(Outcome::report("worker.inspected", data, shown))
+    )
 }

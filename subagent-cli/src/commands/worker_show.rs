@@ -1,7 +1,8 @@
-//! `worker show`: one worker.
+//! `worker show`: workers.
 
 use super::contract_form::without_name_of;
 use super::named_worker;
+use super::several::{Report, each};
 use crate::args::workers::WorkerShow;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::Context;
@@ -37,12 +38,17 @@ const KEYS: &[&str] = &[
     "agent",
 ];
 
+const REPORT: Report = Report { one: "worker.shown", several: "workers.shown", keys: KEYS, done: "shown" };
+
 pub(super) fn run(args: &WorkerShow, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-    let path = format!("/v1/workers/{}", segment(named_worker(args.one.address(), &workspace)?));
+    let workspace = context.workspace(args.workers.cwd.cwd.as_deref())?;
+    let addresses = args.workers.all();
     let mut client = Client::new(context, &workspace);
-    let mut data = block_on(async move { client.ask(&Ask::get(path)).await })?;
-    without_name_of(args.one.address(), &mut data, context);
-    let shown = text::fields(&data, KEYS);
-    Ok(Outcome::report("worker.shown", data, shown))
+    let mut items = block_on(each(&mut client, &addresses, &REPORT, async |client, address| {
+        client.ask(&Ask::get(format!("/v1/workers/{}", segment(named_worker(address, &workspace)?)))).await
+    }))?;
+    if let ([address], [data]) = (&*addresses, &mut *items) {
+        without_name_of(address, data, context);
+    }
+    Ok(REPORT.texts(&addresses, items, |_, data| text::fields(data, KEYS)))
 }

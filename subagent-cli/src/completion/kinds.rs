@@ -122,6 +122,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("worktrees", EVERY),
     ("worker", EVERY),
     ("workers", EVERY),
+    ("others", EVERY),
     ("worker_id", EVERY),
     ("address", EVERY),
     ("from_worker", EVERY),

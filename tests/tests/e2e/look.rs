@@ -269,6 +269,44 @@ fn a_git_that_hangs_holds_up_no_turn_for_long() {
 }
 
 #[test]
+fn several_workers_are_shown_one_after_the_other() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let other = sandbox.start("demo");
+    let expected = [json!(worker), json!(other)];
+    for (command, one, several) in [
+        (&["show"][..], "worker.overview", "worker.overviews"),
+        (&["worker", "show"], "worker.shown", "workers.shown"),
+        (&["worker", "inspect"], "worker.inspected", "workers.inspected"),
+    ] {
+        let id = |item: &Value| {
+            let worker = if item["worker"].is_object() { &item["worker"] } else { item };
+            worker["workerId"].clone()
+        };
+        let both = |names: &[&str]| sandbox.run(&[command, names].concat());
+        let data = both(&["demo-1", "@last"]).data_of(several);
+        let found: Vec<Value> = data["items"].as_array().unwrap().iter().map(id).collect();
+        assert_eq!((&data["count"], &found[..]), (&json!(2), &expected[..]), "{command:?}");
+        assert_eq!(id(&both(&["demo-2"]).data_of(one)), expected[1]);
+        let error = both(&["nobody", "demo-2"]).error("WORKER_NOT_FOUND");
+        let done = if command.contains(&"inspect") { "inspected" } else { "shown" };
+        assert_eq!(error["details"]["workerId"], "nobody", "{error}");
+        assert_eq!(id(&error["details"][done][0]), expected[1], "{error}");
+
+        let line = [command, &["demo-1", "demo-2"]].concat();
+        let plain = sandbox.command("subagent").args(&line).run();
+        let blocks: Vec<&str> = plain.text().split("\n\n").collect();
+        let names = [&worker, &other].map(|worker| format!("workerId: {worker}\n"));
+        assert!(
+            blocks.len() == 2 && blocks.iter().zip(names).all(|(block, name)| block.starts_with(&name)),
+            "{plain}"
+        );
+        let screen = sandbox.command("subagent").args(&line).on_screen();
+        assert!(screen.text().contains("demo-2  idle") && !screen.text().contains('{'), "{screen:?}");
+    }
+    sandbox.finish();
+}
+
+#[test]
 fn what_is_meant_must_be_clear() {
     let sandbox = Sandbox::new();
     let none = sandbox.run(&["show"]).error("WORKER_NOT_FOUND");

@@ -237,6 +237,21 @@ pub(super) fn each(
     }
 }
 
+/// Writes a result, or each of several with an empty line before the next.
+pub(super) fn blocks(
+    view: &mut View,
+    data: &Value,
+    mut one: impl FnMut(&mut View, &Value) -> Option<()>,
+) -> Option<()> {
+    let mut is_first = true;
+    each(view, data, |view, data| {
+        if !std::mem::take(&mut is_first) {
+            view.page.end();
+        }
+        one(view, data)
+    })
+}
+
 fn result(view: &mut View, key: &str, facts: &[(&str, &str, Look)], data: &Value) -> Option<()> {
     let name = match key {
         "workerId" => data.get(key).map(|_| named(data).to_owned())?,
