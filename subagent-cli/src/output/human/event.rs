@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::content::update;
 use super::questions::elicitation;
+use super::sentences::sentence;
 use super::turns::approval;
 use super::view::{shown, word};
 use crate::output::page::Page;
@@ -39,68 +40,20 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
         "progress.update" => update(page, data),
         "approval.requested" => approval(page, data),
         "elicitation.requested" => elicitation(page, data),
-        "elicitation.answered" => {
-            let said = format!("{} answered with {}", word(data, "requestId"), word(data, "action"));
-            page.word(Style::Attention, &said).end();
-        }
-        "approval.decided" => {
-            let note = data["note"].as_str().map(|note| format!(" ({note})")).unwrap_or_default();
-            let said = format!("{} answered with {}{note}", word(data, "requestId"), word(data, "optionId"));
-            page.word(Style::Attention, &said).end();
-        }
-        over @ ("approval.canceled"
-        | "approval.lost"
-        | "approval.expired"
-        | "elicitation.canceled"
-        | "elicitation.lost") => {
-            let how = over.split_once('.').map_or(over, |(_, how)| how);
-            let said =
-                format!("{} {how} without an answer: {}", word(data, "requestId"), word(data, "reason"));
-            page.word(Style::Bad, said.trim_end_matches([':', ' '])).end();
-        }
-        "turn.queued" | "turn.moved" => {
-            let said = format!("{} waits in place {}", word(data, "turnId"), shown(&data["position"]));
-            page.word(Style::Dim, &said).end();
-        }
-        "turn.dropped" => {
-            let said = format!("{} is not sent: {}", word(data, "turnId"), word(data, "reason"));
-            page.word(Style::Attention, &said).end();
-        }
-        "queue.paused" => {
-            let reason = word(data, "reason").replace('_', " ");
-            let said = format!("the queue is paused ({reason}): subagent queue resume --worker-id {worker}");
-            page.word(Style::Attention, &said).end();
-        }
-        "worker.parked" => {
-            let reason = word(data, "reason").replace('_', " ");
-            let said = format!(
-                "parked until {} ({reason}); go on now: subagent worker resume {worker}",
-                word(data, "until")
-            );
-            page.word(Style::Attention, &said).end();
-        }
-        "worker.unparked" => {
-            page.word(Style::Dim, "goes on, no longer parked").end();
-        }
-        "queue.resumed" => {
-            page.word(Style::Dim, "queue resumed").end();
-        }
         task @ ("subagent.spawned" | "subagent.progress" | "subagent.completed" | "subagent.failed"
         | "subagent.cancelled") => of_task(page, task, data),
-        "worker.restarted" if data["contextLost"] == true => {
-            page.word(Style::Bad, "the agent was started again and has forgotten the conversation").end();
-        }
-        "worker.started" | "worker.restarted" | "worker.hibernated" | "worker.stopped" => {
-            page.word(Style::Dim, &word(event, "type").replace('.', " ")).end();
-        }
         "hook.failed" => {
             let said = format!("the hook {} of {} failed: ", word(data, "command"), word(data, "event"));
             page.word(Style::Attention, &said).word(Style::Plain, word(data, "reason")).end();
         }
-        other => {
-            // `worker.lost`, `worker.forbidden`, `journal.gap`, and whatever a newer daemon says.
-            page.word(Style::Bad, other).plain("  ").sentence(Style::Plain, "", "  ", &shown(data)).end();
-        }
+        other => match sentence(worker, event) {
+            Some((style, said)) => _ = page.word(style, &said).end(),
+            // Whatever a newer daemon says.
+            None => {
+                let said = shown(data);
+                page.word(Style::Bad, other).plain("  ").sentence(Style::Plain, "", "  ", &said).end();
+            }
+        },
     }
 }
 

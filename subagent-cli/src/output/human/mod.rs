@@ -14,6 +14,7 @@ mod overview;
 mod questions;
 mod registry;
 mod removal;
+mod sentences;
 mod story;
 mod stream;
 mod turns;

@@ -150,7 +150,8 @@ pub(super) fn changes(contents: &Value) -> String {
     }
 }
 
-fn lines(files: u64, added: &Value, removed: &Value) -> String {
+/// Changed files and lines.
+pub(super) fn lines(files: u64, added: &Value, removed: &Value) -> String {
     let (added, removed) = (added.as_u64().unwrap_or(0), removed.as_u64().unwrap_or(0));
     format!("{files} file{} +{added} -{removed}", if files == 1 { "" } else { "s" })
 }
