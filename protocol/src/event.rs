@@ -75,6 +75,8 @@ words! {
         WorktreeRemoved = "worktree.removed",
         /// Its changes conflict with the target's: nothing was changed.
         WorktreeConflict = "worktree.conflict",
+        /// Its changed files came to the main work tree, except those that both sides changed.
+        WorktreeMerged = "worktree.merged",
         /// A schedule gave the worker its task or a message.
         ScheduleFired = "schedule.fired",
         /// The schedule that last started the worker was paused.

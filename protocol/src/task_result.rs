@@ -15,12 +15,15 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use crate::api::{TaskShown, TaskStatus, TaskView};
+use crate::api::{TaskMerge, TaskShown, TaskStatus, TaskView};
 use crate::clean::one_line;
 use crate::error::{Code, Error};
 
 /// Maximum length of an error message, in characters.
 const MAX_MESSAGE_CHARS: usize = 4_000;
+
+/// Maximum number of named files of a merge.
+const MAX_FILES: usize = 50;
 
 /// Estimates the number of tokens of a text.
 #[must_use]
@@ -53,6 +56,8 @@ pub struct About<'a> {
     pub id: Option<&'a str>,
     /// Final status of the task.
     pub status: Option<TaskStatus>,
+    /// The last merge of its files.
+    pub merge: Option<&'a TaskMerge>,
 }
 
 /// Returns the result of a task without its element, cut within its caller's limit;
@@ -80,6 +85,7 @@ pub fn full(task: &TaskShown) -> Cow<'_, str> {
             name: transcript.path.last().map(String::as_str),
             id: Some(transcript.task_id.as_str()),
             status: Some(transcript.status),
+            merge: None,
         };
         let text = format!("\n{}", contained(&transcript.text));
         let _ = write!(all, "\n\n{}", element("task_transcript", about, &text));
@@ -97,6 +103,7 @@ pub fn answer(task: &TaskShown) -> Answer {
         name: Some(&view.name),
         id: Some(view.task_id.as_str()),
         status: (view.status != TaskStatus::Completed).then_some(view.status),
+        merge: task.merge.as_ref(),
     };
     let said = contained(task.result.as_deref().unwrap_or_default());
     let is_empty = said.trim().is_empty();
@@ -196,13 +203,50 @@ fn quoted(word: &str) -> Cow<'_, str> {
 fn element(name: &str, about: About<'_>, text: &str) -> String {
     let mut opened = format!("<{name}");
     let status = about.status.map(TaskStatus::as_str);
-    let attributes = [("agent", about.agent), ("name", about.name), ("id", about.id), ("status", status)];
+    let merge = about.merge.map(|merge| merge.outcome.as_str());
+    let files = |of: fn(&TaskMerge) -> &Vec<String>| about.merge.and_then(|merge| named(of(merge)));
+    let (merged, refused) = (files(|merge| &merge.files), files(|merge| &merge.refused));
+    let error = about.merge.and_then(|merge| merge.error.as_ref()).map(ToString::to_string);
+    let attributes = [
+        ("agent", about.agent),
+        ("name", about.name),
+        ("id", about.id),
+        ("status", status),
+        ("merge", merge),
+        ("merged", merged.as_deref()),
+        ("conflicts", refused.as_deref()),
+        ("merge_error", error.as_deref()),
+    ];
     for (key, value) in attributes {
         if let Some(value) = value {
             let _ = write!(opened, " {key}=\"{}\"", attribute(value));
         }
     }
     format!("{opened}>{text}</{name}>")
+}
+
+/// Returns the names of files in one line; `None` without any.
+fn named(files: &[String]) -> Option<String> {
+    let mut names = files.iter().take(MAX_FILES).map(|name| one_line(name)).collect::<Vec<_>>().join(", ");
+    if files.len() > MAX_FILES {
+        let _ = write!(names, " and {} more", files.len() - MAX_FILES);
+    }
+    (!files.is_empty()).then_some(names)
+}
+
+/// Returns what became of a task's files, as a text for the caller.
+#[must_use]
+pub fn merge_line(merge: &TaskMerge) -> Option<String> {
+    let merged = named(&merge.files).map(|names| format!("merged into your files: {names}"));
+    let refused = named(&merge.refused).map(|names| {
+        format!("not merged, because both sides changed them: {names}; they stay in its worktree")
+    });
+    let failed = merge
+        .error
+        .as_ref()
+        .map(|error| format!("its files were not merged: {}", one_line(&error.to_string())));
+    let parts: Vec<_> = [merged, refused, failed].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 fn attribute(value: &str) -> String {

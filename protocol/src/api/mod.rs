@@ -63,9 +63,9 @@ pub use schedules::{
 };
 pub use task_prune::{KeptTask, PruneTasks, PrunedTask, PrunedTasks};
 pub use tasks::{
-    CallableAgent, CallableAgents, CancelTask, KnownTask, MAX_TASK_NAME_CHARS, MessageTask, RunTask,
-    TASK_SERVER, TASK_TOKEN, TaskList, TaskMessage, TaskMessaged, TaskMode, TaskOverrides, TaskPlace,
-    TaskShown, TaskStatus, TaskTranscript, TaskView, WaitTask,
+    CallableAgent, CallableAgents, CancelTask, KnownTask, MAX_TASK_NAME_CHARS, MergeOutcome, MessageTask,
+    RunTask, TASK_SERVER, TASK_TOKEN, TaskList, TaskMerge, TaskMessage, TaskMessaged, TaskMode,
+    TaskOverrides, TaskPlace, TaskShown, TaskStatus, TaskTranscript, TaskView, WaitTask,
 };
 pub use transcripts::{StoryItem, StoryKind, TranscriptShown};
 pub use turns::{

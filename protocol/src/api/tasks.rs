@@ -261,9 +261,57 @@ pub struct TaskShown {
     /// Its git worktree, with the content after its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<WorktreeView>,
+    /// The last merge of its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<TaskMerge>,
     /// With `transcripts=true`: the messages of tasks below it that are not inspectable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transcripts: Vec<TaskTranscript>,
+}
+
+words! {
+    /// The outcome of a merge of a task's files.
+    MergeOutcome {
+        /// The main work tree has all of them.
+        Merged = "merged",
+        /// Files that changed on both sides stay unchanged; the main work tree has all others.
+        Conflict = "conflict",
+        /// The merge failed. It can be repeated.
+        Failed = "failed",
+    }
+}
+
+/// The last merge of a task's files into the main work tree, in its present run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TaskMerge {
+    /// How it ended.
+    pub outcome: MergeOutcome,
+    /// The files that are now as in the task's worktree, sorted by path.
+    pub files: Vec<String>,
+    /// Files that changed on both sides.
+    pub refused: Vec<String>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Error>,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+impl TaskMerge {
+    /// A merge that was carried out.
+    #[must_use]
+    pub const fn of(files: Vec<String>, refused: Vec<String>, at: Timestamp) -> Self {
+        let outcome = if refused.is_empty() { MergeOutcome::Merged } else { MergeOutcome::Conflict };
+        Self { outcome, files, refused, error: None, at }
+    }
+
+    /// A merge that failed.
+    #[must_use]
+    pub const fn failed(error: Error, at: Timestamp) -> Self {
+        Self { outcome: MergeOutcome::Failed, files: Vec::new(), refused: Vec::new(), error: Some(error), at }
+    }
 }
 
 /// The messages to and from a task's agent, and its tool calls.

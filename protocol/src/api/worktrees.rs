@@ -195,7 +195,7 @@ pub struct WorktreeLanded {
     pub landed: Landed,
 }
 
-/// Data of the response `worktree.merged`.
+/// Data of the response and the event `worktree.merged`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -206,6 +206,9 @@ pub struct WorktreeMerged {
     pub worker_id: WorkerId,
     /// The files that are now as in the worktree, in the main work tree, sorted by path.
     pub files: Vec<String>,
+    /// Files that changed on both sides and stay unchanged. Only the event has any: the request
+    /// fails with `LAND_CONFLICT`.
+    pub refused: Vec<String>,
     /// The ref that keeps the commits of a removed worktree.
     pub retired: Option<String>,
     /// Whether the worktree was removed.

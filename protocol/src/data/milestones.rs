@@ -494,7 +494,7 @@ pub(super) mod of {
     };
     use crate::api::{
         ScheduleFired, SchedulePaused, WorkerParked, WorkerUnparked, WorktreeConflict, WorktreeLanded,
-        WorktreeRemoved, WorktreeView,
+        WorktreeMerged, WorktreeRemoved, WorktreeView,
     };
     use crate::event::EventType;
     use crate::hook::HookFailed;
@@ -515,6 +515,7 @@ pub(super) mod of {
             EventType::WorktreeLanded => named::<WorktreeLanded>(),
             EventType::WorktreeRetired | EventType::WorktreeRemoved => named::<WorktreeRemoved>(),
             EventType::WorktreeConflict => named::<WorktreeConflict>(),
+            EventType::WorktreeMerged => named::<WorktreeMerged>(),
             EventType::ScheduleFired => named::<ScheduleFired>(),
             EventType::SchedulePaused => named::<SchedulePaused>(),
             EventType::ApprovalLost | EventType::ApprovalExpired | EventType::ApprovalCanceled => {

@@ -3,7 +3,7 @@
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 use subagent_protocol::Code;
-use subagent_protocol::api::{TaskMessage, TaskMessaged, TaskShown, TaskView};
+use subagent_protocol::api::{TaskMerge, TaskMessage, TaskMessaged, TaskShown, TaskView};
 use subagent_protocol::task_result::{self, About, Answer};
 
 use super::arguments::Style;
@@ -54,7 +54,7 @@ pub(super) fn malformed(problem: &str) -> CallToolResult {
 /// The task that an error is about.
 pub(super) fn about(task: &TaskView) -> About<'_> {
     let (name, id) = (Some(task.name.as_str()), Some(task.task_id.as_str()));
-    About { agent: task.agent.as_deref(), name, id, status: None }
+    About { agent: task.agent.as_deref(), name, id, ..About::default() }
 }
 
 /// One task with its result.
@@ -73,10 +73,19 @@ pub(super) fn one(shown: &TaskShown) -> CallToolResult {
         "error": error.map(|error| json!({"code": error.code, "message": error.message})),
         "iterations": task.steps,
         "tools_used": task.tool_calls,
+        "merge": shown.merge.as_ref().map(merge),
     }))
 }
 
-/// A list of tasks as a tool result.
+/// The last merge of a task's files.
+fn merge(merge: &TaskMerge) -> Value {
+    json!({
+        "outcome": merge.outcome, "files": merge.files, "conflicts": merge.refused, "at": merge.at,
+        "error": merge.error.as_ref().map(|error| json!({"code": error.code, "message": error.message})),
+    })
+}
+
+/// Tasks in a list.
 pub(super) fn list(tasks: &[TaskView]) -> CallToolResult {
     data(&listed(tasks))
 }

@@ -4,7 +4,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
-use subagent_protocol::api::{TaskMode, TaskStatus};
+use subagent_protocol::api::{TaskMerge, TaskMode, TaskStatus};
 use subagent_protocol::delegation::TaskLimits;
 use subagent_protocol::details::Details;
 use subagent_protocol::event::EventType;
@@ -232,7 +232,7 @@ impl Tx<'_> {
     pub(super) fn go_on(&self, id: RowId) -> Result<()> {
         self.execute(
             "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
-                    why = NULL, cause = NULL, asked_again = 0, parent_turn = NULL, started_at = NULL, completed_at = NULL,
+                    why = NULL, cause = NULL, asked_again = 0, merged = NULL, parent_turn = NULL, started_at = NULL, completed_at = NULL,
                     first_turn = 1 + coalesce((SELECT max(no) FROM turns u WHERE u.worker = ?1 AND u.status <> 'accepted'), 0)
              WHERE worker = ?1 AND outcome IS NOT NULL",
             [id.0],
@@ -240,8 +240,23 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Sets the mode of a continued task. If the parent continues it, the task joins the parent's
-    /// current turn.
+    /// Writes what a merge of the files of this worker's task came to, if it has one.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn note_merge(&self, worker_id: &WorkerId, merge: &TaskMerge) -> Result<()> {
+        let text = serde_json::to_string(merge).map_err(|error| StoreError::BadRow(error.to_string()))?;
+        self.execute(
+            "UPDATE tasks SET merged = ?2 WHERE worker = (SELECT id FROM workers WHERE worker_id = ?1)",
+            params![worker_id.as_str(), text],
+        )?;
+        Ok(())
+    }
+
+    /// Has a task be one of the parent's present turn, if it is the parent who takes it up, and says whether somebody waits for it.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
     pub(crate) fn take_up_task(&self, id: RowId, mode: Option<TaskMode>, by_parent: bool) -> Result<()> {
         self.execute(
             "UPDATE tasks SET mode = coalesce(?2, mode),
@@ -315,6 +330,8 @@ pub(crate) struct TaskRow {
     pub(crate) parent_turn: Option<TurnId>,
     /// Time of the last change of the task or its worker.
     pub(crate) updated_at: Timestamp,
+    /// The last merge of its files, in its present run.
+    pub(crate) merge: Option<TaskMerge>,
 }
 
 impl TaskRow {
@@ -372,6 +389,7 @@ impl TaskRow {
             waits: row.get(28)?,
             parent_turn: turn(row, 29)?,
             updated_at: Timestamp(row.get(30)?),
+            merge: json(31)?.and_then(|text| serde_json::from_str(&text).ok()),
         })
     }
 }
@@ -403,7 +421,7 @@ const SELECT: &str = concat!(
     parent_turn!(),
     ",
         max(t.created_at, coalesce(t.started_at, 0), coalesce(t.completed_at, 0), coalesce(t.archived_at, 0),
-          coalesce((SELECT e.at FROM events e WHERE e.worker = t.worker AND e.internal = 0 ORDER BY e.seq DESC LIMIT 1), 0))
+          coalesce((SELECT e.at FROM events e WHERE e.worker = t.worker AND e.internal = 0 ORDER BY e.seq DESC LIMIT 1), 0)), t.merged
      FROM tasks t JOIN workers w ON w.id = t.worker"
 );
 

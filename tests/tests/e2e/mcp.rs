@@ -1,6 +1,7 @@
 //! `subagent mcp` and `subagent task` with the executables: a manager delegates to scripted agents.
 
 mod manager;
+mod merge;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

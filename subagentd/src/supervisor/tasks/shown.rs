@@ -160,6 +160,7 @@ pub(super) fn shown(row: &TaskRow) -> TaskShown {
         result_schema: terms.result_schema,
         result_max_tokens: terms.result_max_tokens,
         worktree: None,
+        merge: row.merge.clone(),
         transcripts: Vec::new(),
     }
 }

@@ -12,6 +12,7 @@ use crate::core::worker::State;
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, OwnerCheck, Tx, workers};
 use crate::supervisor::orders::read_response;
+use crate::supervisor::shared::Shared;
 use crate::supervisor::{Caller, Supervisor, after_hooks, entropy};
 
 impl Supervisor {
@@ -42,7 +43,7 @@ impl Supervisor {
         let row = self.worktree(address).await?;
         let (then, launcher) = self.may_land(&row).await?;
         let then = if request.keep { AfterLanding::Keep } else { then };
-        let time = self.begin_landing(&row, owner).await?;
+        let time = begin_landing(&self.shared, &row, Some(owner)).await?;
         let landing = Landing {
             id: time.0,
             into: request.into,
@@ -116,29 +117,6 @@ impl Supervisor {
         Ok((then, Some(worker.launcher)))
     }
 
-    /// Stores that a landing has begun, for the next daemon. Returns the time of the landing. An earlier attempt whose
-    /// end is not known keeps its time, so that git recognizes it.
-    pub(super) async fn begin_landing(&self, row: &WorktreeRow, owner: OwnerCheck) -> Result<Timestamp> {
-        let row = row.clone();
-        let write = self.shared.store.write(Durability::Full, 1, move |tx| {
-            worktrees::check_owner(tx.connection(), &owner, &row)?;
-            let now = worktrees::by_name(tx.connection(), &row.worktree.name)?;
-            if now.is_some_and(|now| now.state == WorktreeState::Landing) {
-                return Err(Error::new(Code::WorktreeBusy, "another landing of this worktree is under way")
-                    .with("worktree", row.worktree.name.as_str())
-                    .with("reason", "landing")
-                    .retryable());
-            }
-            let time = row.landing_at.unwrap_or_else(entropy::now);
-            let row = WorktreeRow { state: WorktreeState::Landing, landing_at: Some(time), ..row };
-            tx.update_worktree(&row, time)?;
-            Ok(time)
-        });
-        let time = write.await?;
-        subagent_failpoint::hit("land.after_begin");
-        Ok(time)
-    }
-
     /// Wakes who waits for events of a worker.
     pub(super) async fn note(&self, worker_id: &subagent_protocol::ids::WorkerId, seq: Option<i64>) {
         let Some(seq) = seq else { return };
@@ -147,6 +125,38 @@ impl Supervisor {
             after_hooks::run_of_stopped(&self.shared, &row);
         }
     }
+}
+
+/// Stores that a landing has begun, for the next daemon. Returns the time of the landing. An earlier attempt whose
+/// end is not known keeps its time, so that git recognizes it. Without an owner the daemon itself begins it.
+///
+/// # Errors
+/// `WORKTREE_BUSY{reason}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
+pub(super) async fn begin_landing(
+    shared: &Shared,
+    row: &WorktreeRow,
+    owner: Option<OwnerCheck>,
+) -> Result<Timestamp> {
+    let row = row.clone();
+    let write = shared.store.write(Durability::Full, 1, move |tx| {
+        if let Some(owner) = &owner {
+            worktrees::check_owner(tx.connection(), owner, &row)?;
+        }
+        let now = worktrees::by_name(tx.connection(), &row.worktree.name)?;
+        if now.is_some_and(|now| now.state == WorktreeState::Landing) {
+            return Err(Error::new(Code::WorktreeBusy, "another landing of this worktree is under way")
+                .with("worktree", row.worktree.name.as_str())
+                .with("reason", "landing")
+                .retryable());
+        }
+        let time = row.landing_at.unwrap_or_else(entropy::now);
+        let row = WorktreeRow { state: WorktreeState::Landing, landing_at: Some(time), ..row };
+        tx.update_worktree(&row, time)?;
+        Ok(time)
+    });
+    let time = write.await?;
+    subagent_failpoint::hit("land.after_begin");
+    Ok(time)
 }
 
 /// The trailer of commits: whose work they are.

@@ -1,13 +1,18 @@
 //! Merging: the changes of a worktree come to the files of the main work tree, one by one and without a commit.
 
-use subagent_protocol::api::{ChangeWorktree, WorktreeMerged};
-use subagent_protocol::worktree::{Answer, Landing, LandingMode, Merged, Operation};
+use subagent_protocol::api::{ChangeWorktree, TaskMerge, WorktreeMerged};
+use subagent_protocol::event::EventType;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::worktree::{AfterLanding, Answer, Landing, LandingMode, Merged, Operation};
 use subagent_protocol::{Code, Error, Result};
 
+use super::rows::store_event;
 use super::{ends, land, operation};
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, Tx};
+use crate::supervisor::environment::Variables;
 use crate::supervisor::orders::read_response;
+use crate::supervisor::shared::Shared;
 use crate::supervisor::{Caller, Supervisor, entropy};
 
 impl Supervisor {
@@ -37,7 +42,45 @@ impl Supervisor {
         }
         let row = self.worktree(address).await?;
         let (then, launcher) = self.may_land(&row).await?;
-        let time = self.begin_landing(&row, owner).await?;
+        let time = land::begin_landing(&self.shared, &row, Some(owner)).await?;
+        let merging = Merging { row, launcher, then, time };
+        let worker_id = merging.row.worker_id.clone();
+        let Stored { merged, seq } = merging.carry_out(&self.shared, &request.env, key).await?;
+        self.note(&worker_id, seq).await;
+        merged
+    }
+}
+
+/// A merge that has begun.
+pub(super) struct Merging {
+    pub(super) row: WorktreeRow,
+    /// The launcher of its worker.
+    pub(super) launcher: Option<String>,
+    pub(super) then: AfterLanding,
+    pub(super) time: Timestamp,
+}
+
+/// A merge that was carried out and stored.
+pub(super) struct Stored {
+    /// Its data, or the error for files that have changed on both sides.
+    pub(super) merged: Result<WorktreeMerged>,
+    /// The newest event about it.
+    pub(super) seq: Option<i64>,
+}
+
+impl Merging {
+    /// Merges the files, and stores the result, the event and what became of the worktree. A complete merge is stored
+    /// under the key too.
+    ///
+    /// # Errors
+    /// `GIT_FAILED` and others of the operation, after which it has not begun; `STORAGE_ERROR`.
+    pub(super) async fn carry_out(
+        self,
+        shared: &Shared,
+        env: &Variables,
+        key: Option<(String, String)>,
+    ) -> Result<Stored> {
+        let Self { row, launcher, then, time } = self;
         let landing = Landing {
             id: time.0,
             into: None,
@@ -49,13 +92,13 @@ impl Supervisor {
             then,
         };
         let operation = Operation::Merge { worktree: row.worktree.clone(), landing: Box::new(landing) };
-        let merged = match operation::run(&self.shared, &operation, &request.env).await {
+        let merged = match operation::run(shared, &operation, env).await {
             Ok(Answer::Merged(merged)) => Ok(merged),
             Ok(other) => Err(operation::unexpected(&other)),
             Err(error) => Err(error),
         };
         subagent_failpoint::hit("merge.before_commit");
-        let stored = self.shared.store.write(Durability::Full, 2, move |tx| {
+        let stored = shared.store.write(Durability::Full, 3, move |tx| {
             let state = worktrees::after_landing(tx.connection(), &row)?;
             let row = WorktreeRow { state, landing_at: None, ..row };
             let merged = match merged {
@@ -66,8 +109,8 @@ impl Supervisor {
                 }
             };
             if let Some(error) = refusal(&row, &merged) {
-                store(tx, row, merged)?;
-                return Ok(Err(error));
+                let (_, seq) = store(tx, row, merged)?;
+                return Ok(Ok(Stored { merged: Err(error), seq }));
             }
             let mut seq = None;
             let (merged, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
@@ -75,26 +118,29 @@ impl Supervisor {
                 seq = stored;
                 Ok(merged)
             })?;
-            Ok(Ok((merged, seq)))
+            Ok(Ok(Stored { merged: Ok(merged), seq }))
         });
-        let (merged, seq) = stored.await??;
-        self.note(&merged.worker_id, seq).await;
-        Ok(merged)
+        stored.await?
     }
 }
 
-/// What counts as the worktree's changes from now on, or that it is gone.
+/// What was merged, with its event and the note of its task, and what counts as the worktree's changes from now on, or
+/// that it is gone.
 fn store(tx: &mut Tx<'_>, mut row: WorktreeRow, merged: Merged) -> Result<(WorktreeMerged, Option<i64>)> {
     let data = WorktreeMerged {
         name: row.worktree.name.clone(),
         worker_id: row.worker_id.clone(),
         files: merged.files,
+        refused: merged.refused,
         retired: merged.retired.clone(),
         worktree_removed: merged.worktree_removed,
     };
+    let seq = store_event(tx, &row, EventType::WorktreeMerged, &data)?;
+    let merge = TaskMerge::of(data.files.clone(), data.refused.clone(), entropy::now());
+    tx.note_merge(&row.worker_id, &merge)?;
     if merged.worktree_removed {
-        let (_, seq) = ends::delete(tx, &row, merged.retired)?;
-        return Ok((data, seq));
+        let (_, removed) = ends::delete(tx, &row, merged.retired)?;
+        return Ok((data, removed.or(seq)));
     }
     if row.worktree.base != merged.base {
         row.worktree.base = merged.base;
@@ -102,7 +148,7 @@ fn store(tx: &mut Tx<'_>, mut row: WorktreeRow, merged: Merged) -> Result<(Workt
         row.worktree.with_changes = true;
     }
     tx.update_worktree(&row, entropy::now())?;
-    Ok((data, None))
+    Ok((data, seq))
 }
 
 /// The error for files that have changed on both sides.

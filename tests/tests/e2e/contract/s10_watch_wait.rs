@@ -55,6 +55,7 @@ const KNOWN: &[&str] = &[
     "worktree.conflict",
     "worktree.created",
     "worktree.landed",
+    "worktree.merged",
     "worktree.removed",
     "worktree.retired",
 ];
