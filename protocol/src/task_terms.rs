@@ -31,6 +31,9 @@ pub struct TaskTerms {
     pub pre_approved: Vec<PolicyRule>,
     /// Time in hours in which it can be resumed after its end.
     pub ttl_hours: u32,
+    /// Whether its changed files are merged into the main work tree when it has completed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub write_back: bool,
     /// Whether the agent of its parent is not notified of its end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ends_silently: bool,
@@ -46,6 +49,7 @@ impl Default for TaskTerms {
             result_max_tokens: RESULT_TOKENS.into(),
             pre_approved: Vec::new(),
             ttl_hours: TTL_HOURS,
+            write_back: false,
             ends_silently: false,
         }
     }

@@ -207,7 +207,9 @@ pub struct Definition {
     pub inspectable: bool,
     /// Whether the prompt states that the caller is another agent.
     pub caller_is_agent: bool,
-    /// The JSON Schema for the final message.
+    /// Whether the files of its tasks come to the main work tree at their end.
+    pub write_back: bool,
+    /// What its final message has to meet.
     pub result_schema: Option<Value>,
     /// Maximum size of the result that the caller receives, in tokens.
     pub result_max_tokens: Option<u64>,

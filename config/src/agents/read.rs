@@ -1,6 +1,7 @@
 //! Parses a file or an entry of `--agents` into a [`Definition`]. Pure.
 
 use serde_json::{Map, Value};
+use subagent_protocol::sandbox::FileSystem;
 
 use super::front::{self, Front};
 use super::keys::Keys;
@@ -15,7 +16,7 @@ use crate::memory::{DEFAULT_LINES, MAX_LINES, Memory, Scope};
 use crate::policy::{self, Action, Rule};
 use crate::result_schema::ResultSchema;
 use crate::sandbox::{self, Profile};
-use crate::worktrees;
+use crate::worktrees::{self, Isolation};
 
 /// Maximum value of `maxSteps`.
 const MOST_STEPS: u64 = 1_000_000;
@@ -200,7 +201,7 @@ fn definition(
     description: String,
     source: Source,
 ) -> Checked<Definition> {
-    let (mut refusals, mut notes) = (not_yet(front, keys), Vec::new());
+    let (mut refusals, mut notes) = (Vec::new(), Vec::new());
     let rules = rules(front, keys, &mut refusals, &mut notes)?;
     let mut listed = Vec::new();
     for name in &lists::tools(front.get("tools"))?.only {
@@ -220,6 +221,11 @@ fn definition(
         let what = "whether a server starts is known to the agent alone: `required` is not held to";
         notes.push(Problem::note(what).at(keys.of(&["mcpServers"])).of_key("mcpServers"));
     }
+    let (isolation, sandbox) = (worktrees::isolation(front, "isolation")?, sandbox(front)?);
+    let has_own_files =
+        isolation == Some(Isolation::Worktree) || sandbox.filesystem == Some(FileSystem::Isolated);
+    let (write_back, note) = write_back(front, has_own_files)?;
+    notes.extend(note.map(|note| note.at(keys.of(&["writeBack"])).of_key("writeBack")));
     let unknown: Map<String, Value> = front
         .iter()
         .filter(|(key, _)| !KNOWN.contains(&key.as_str()))
@@ -260,8 +266,9 @@ fn definition(
         result_schema: schema(front)?,
         result_max_tokens: whole(front, "resultMaxTokens", 1..=MOST_STEPS)?,
         hooks,
-        isolation: worktrees::isolation(front, "isolation")?,
-        sandbox: sandbox(front)?,
+        write_back,
+        isolation,
+        sandbox,
         unknown,
         prompt: String::new(),
         refusals,
@@ -377,25 +384,15 @@ fn sandbox(front: &Map<String, Value>) -> Checked<Profile> {
     }
 }
 
-/// Keys that this version does not support. An agent that relies on them must not start.
-fn not_yet(front: &Map<String, Value>, keys: &Keys) -> Vec<Problem> {
-    let empty = |value: &Value| match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Object(entries) => entries.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::String(word) => word.trim().is_empty() || word == "none",
-        _ => false,
+/// The key `writeBack`. Only an agent with files of its own has some to give.
+fn write_back(front: &Map<String, Value>, has_own_files: bool) -> Checked<(bool, Option<Problem>)> {
+    const KEY: &str = "writeBack";
+    let wanted = match front.get(KEY) {
+        Some(Value::Bool(false)) => false,
+        _ => word(front, KEY, &["auto", "none"])?.as_deref() == Some("auto"),
     };
-    let mut refusals = Vec::new();
-    for key in ["writeBack"] {
-        let Some(value) = front.get(key).filter(|value| !empty(value)) else { continue };
-        let shown = value.as_str().map(|word| format!(": {word}")).unwrap_or_default();
-        let what = format!(
-            "`{key}{shown}` is not carried out by this version; an agent that asks for it is not started"
-        );
-        refusals.push(Problem::error(what).at(keys.of(&[key])).of_key(key));
-    }
-    refusals
+    let what = "`writeBack: auto` is for an agent with `filesystem: isolated` or `isolation: worktree`";
+    Ok((wanted, (wanted && !has_own_files).then(|| Problem::note(what))))
 }
 
 /// Returns the rules of `permission`, then those of the disallowed tools, so that no rule of the definition

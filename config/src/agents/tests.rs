@@ -194,7 +194,6 @@ fn what_this_version_does_not_do_refuses_the_start() {
     for line in [
         "sand_box: {filesystem: shared_ro}",
         "hook: {PreToolUse: []}",
-        "writeBack: auto",
         "disallowedTools: Frobnicate",
         "tools: {mymcp_x: false}",
         "permissions: {edit: deny, execute: deny}",
@@ -217,6 +216,8 @@ fn what_this_version_does_not_do_refuses_the_start() {
         "filesystem: isolated",
         "hooks: {}",
         "memory:",
+        "writeBack: auto",
+        "writeBack: none",
         "isolation: none",
         "isolation: worktree",
         "memory: ''",

@@ -7,6 +7,7 @@ use subagent_protocol::api::{TaskMode, TaskStatus};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::state::TurnStatus;
+use subagent_protocol::task_result;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
@@ -51,8 +52,11 @@ impl Ended {
 }
 
 impl Tx<'_> {
-    /// Ends the worker's task if its state implies an outcome. Call it after any change that may do
-    /// so. A task with a result schema completes only after its result was checked.
+    /// Ends the task of a worker, if this is what the worker has come to. To be called after whatever may have done it. One
+    /// whose result has to meet a schema, or whose files are to be merged, is not completed before that is done.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
     pub fn settle_task(
         &mut self,
         id: RowId,
@@ -63,8 +67,11 @@ impl Tx<'_> {
         self.settle(id, worker, None, now, added)
     }
 
-    /// Same as [`Self::settle_task`] after the schema check; `refused` has the reason if the result
-    /// does not match.
+    /// The same of one whose result was looked at and whose files were merged: it fits its schema, or does not for this
+    /// reason.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
     pub(crate) fn settle_judged(
         &mut self,
         id: RowId,
@@ -95,7 +102,7 @@ impl Tx<'_> {
         let reason = canceled.clone().or_else(|| open.why.clone());
         let (outcome, cause) = task::explained(outcome, open.cause.clone(), reason.clone());
         let (outcome, refused) = match (outcome, judged) {
-            (TaskStatus::Completed, None) if open.has_schema => return Ok(()),
+            (TaskStatus::Completed, None) if open.completes_later => return Ok(()),
             (TaskStatus::Completed, Some(Some(refused))) => (TaskStatus::Failed, Some(refused)),
             (outcome, _) => (outcome, cause),
         };
@@ -178,7 +185,11 @@ impl Tx<'_> {
         if open.why.is_some() {
             return Ok(());
         }
-        let text = task::told(&open.name, &open.task_id, outcome, result, error);
+        let mut text = task::told(&open.name, &open.task_id, outcome, result, error);
+        if let Some(line) = open.merge.as_ref().and_then(task_result::merge_line) {
+            // In a line of its own: the result is its agent's text.
+            text.push_str(&format!("\n[Files of '{}': {line}]", open.name));
+        }
         let insert = format!(
             "INSERT INTO task_deliveries (task, run, parent, task_id, name, status, text)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM workers w

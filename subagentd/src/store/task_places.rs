@@ -7,7 +7,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::error::StoreError;
 use super::rows::RowId;
 use super::task_ends;
-use super::tasks::{HAS_SCHEMA, count};
+use super::tasks::{COMPLETES_LATER, count};
 use super::tasks_below;
 use super::tx::Tx;
 
@@ -101,20 +101,20 @@ pub(crate) struct OwnTask {
     pub(crate) ended: bool,
     /// Why it should end, unless it is ending already.
     pub(crate) unwanted: Option<String>,
-    /// Whether its result has to match a schema.
-    pub(crate) has_schema: bool,
+    /// Whether more than its last turn is between it and its completion.
+    pub(crate) completes_later: bool,
 }
 
 /// Returns the tasks that concern a worker.
 pub(crate) fn concern(connection: &Connection, id: RowId) -> Result<Concern> {
     // A task with an `ending` is already ending.
     let sql = format!(
-        "SELECT outcome IS NOT NULL, CASE WHEN ending IS NULL AND outcome IS NULL THEN why END, {HAS_SCHEMA}, parent
+        "SELECT outcome IS NOT NULL, CASE WHEN ending IS NULL AND outcome IS NULL THEN why END, {COMPLETES_LATER}, parent
          FROM tasks t WHERE worker = ?1"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let own = statement.query_row([id.0], |row| {
-        let own = OwnTask { ended: row.get(0)?, unwanted: row.get(1)?, has_schema: row.get(2)? };
+        let own = OwnTask { ended: row.get(0)?, unwanted: row.get(1)?, completes_later: row.get(2)? };
         Ok((own, row.get::<_, Option<i64>>(3)?.map(RowId)))
     });
     let own = own.optional().map_err(StoreError::from)?;

@@ -1,5 +1,7 @@
-//! Results with a schema, between the end of the last turn and the schema check.
-//! This interval is not stored; it is derived from the rows. The check itself is not here.
+//! A task between the end of its last turn and its completion: its result has to meet a schema, or its files are to be
+//! merged.
+//!
+//! Nothing is stored of that time: whoever comes next finds the same. Whether a result fits is not decided here.
 
 use rusqlite::Connection;
 use subagent_protocol::api::TaskStatus;
@@ -12,12 +14,16 @@ use super::{task_limits, tasks};
 use crate::core::Worker;
 use crate::core::task::{self, LastTurn};
 
-/// A result to check against its schema.
+/// What is to be done before a task has completed.
 #[derive(Debug)]
-pub(crate) struct Unjudged {
-    pub(crate) schema: serde_json::Value,
+pub(crate) struct Incomplete {
+    /// What its result has to meet.
+    pub(crate) schema: Option<serde_json::Value>,
+    /// Its result.
     pub(crate) text: String,
-    /// Whether the agent was already asked to repeat it.
+    /// Whether its files are to be merged, and were not.
+    pub(crate) writes_back: bool,
+    /// Whether the agent was asked for it once more already.
     pub(crate) asked_again: bool,
 }
 
@@ -38,20 +44,25 @@ impl Tx<'_> {
     }
 }
 
-/// Returns the result of the worker's task, if only the schema check remains before its end.
-pub(crate) fn unjudged(connection: &Connection, id: RowId, worker: &Worker) -> Result<Option<Unjudged>> {
-    let Some(open) = tasks::open(connection, id)?.filter(|open| open.has_schema) else { return Ok(None) };
+/// The task of this worker, if nothing but its schema and its files is between it and its completion.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn incomplete(connection: &Connection, id: RowId, worker: &Worker) -> Result<Option<Incomplete>> {
+    let Some(open) = tasks::open(connection, id)?.filter(|open| open.completes_later) else {
+        return Ok(None);
+    };
     let Some(ended) = last_turn(connection, id, open.first_turn)? else { return Ok(None) };
     let last = LastTurn { status: ended.status, lost: false };
     let Some(outcome) = task::outcome(worker, open.ending, Some(last)) else { return Ok(None) };
     if task::explained(outcome, open.cause, None).0 != TaskStatus::Completed {
         return Ok(None);
     }
-    let schema = task_limits::terms(connection, id)?.and_then(|(_, terms)| terms.result_schema);
-    let Some(schema) = schema else { return Ok(None) };
-    Ok(Some(Unjudged {
-        schema,
+    let Some((_, terms)) = task_limits::terms(connection, id)? else { return Ok(None) };
+    Ok(Some(Incomplete {
+        schema: terms.result_schema,
         text: last_message(connection, id, ended.no)?,
+        writes_back: terms.write_back && open.merge.is_none(),
         asked_again: open.asked_again,
     }))
 }

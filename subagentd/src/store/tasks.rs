@@ -389,13 +389,14 @@ impl TaskRow {
             waits: row.get(28)?,
             parent_turn: turn(row, 29)?,
             updated_at: Timestamp(row.get(30)?),
-            merge: json(31)?.and_then(|text| serde_json::from_str(&text).ok()),
+            merge: merge(row, 31)?,
         })
     }
 }
 
-/// SQL condition: the result of a task `t` has to match a schema.
-pub(super) const HAS_SCHEMA: &str = "coalesce(json_type(t.terms, '$.resultSchema'), 'null') <> 'null'";
+/// Whether more than its last turn is between a task `t` and its completion: a schema to meet, or files to merge.
+pub(super) const COMPLETES_LATER: &str = "(coalesce(json_type(t.terms, '$.resultSchema'), 'null') <> 'null'
+     OR coalesce(t.terms ->> '$.writeBack', 0))";
 
 /// SQL condition: a task `t` is hidden from lists.
 pub(super) const HIDDEN: &str = "coalesce(t.terms ->> '$.inspectable', 1) = 0";
@@ -522,14 +523,16 @@ pub(super) struct OpenTask {
     pub(super) why: Option<String>,
     /// Why its current run ends early.
     pub(super) cause: Option<Error>,
-    pub(super) has_schema: bool,
+    pub(super) completes_later: bool,
     pub(super) asked_again: bool,
+    /// The last merge of its files, in its present run.
+    pub(super) merge: Option<TaskMerge>,
 }
 
 /// Returns the worker's task if it is unfinished.
 pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask>> {
     let sql = format!(
-        "SELECT w.worker_id, t.parent, t.name, t.mode, t.runs, t.first_turn, t.ending, t.why, {HAS_SCHEMA}, t.asked_again, t.cause,
+        "SELECT w.worker_id, t.parent, t.name, t.mode, t.runs, t.first_turn, t.ending, t.why, {COMPLETES_LATER}, t.asked_again, t.cause, t.merged,
                 {}
          FROM tasks t JOIN workers w ON w.id = t.worker WHERE t.worker = ?1 AND t.outcome IS NULL",
         parent_turn!()
@@ -545,10 +548,11 @@ pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask
             first_turn: rows::unsigned(row, 5)?,
             ending: row.get::<_, Option<String>>(6)?.and_then(|word| TaskEnding::parse(&word)),
             why: row.get(7)?,
-            has_schema: row.get(8)?,
+            completes_later: row.get(8)?,
             asked_again: row.get(9)?,
             cause: error(row, 10)?,
-            parent_turn: turn(row, 11)?,
+            merge: merge(row, 11)?,
+            parent_turn: turn(row, 12)?,
         })
     });
     Ok(found.optional().map_err(StoreError::from)?)
@@ -563,7 +567,15 @@ pub(super) fn error(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Erro
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// Deletes the task of a removed worker and its undelivered results.
+fn merge(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<TaskMerge>> {
+    let text: Option<String> = row.get(index)?;
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+}
+
+/// Deletes what is stored of the task of a removed worker, and of what was told of it.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
 pub(super) fn delete(connection: &Connection, id: RowId) -> Result<()> {
     for sql in ["DELETE FROM task_deliveries WHERE task = ?1", "DELETE FROM tasks WHERE worker = ?1"] {
         let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;

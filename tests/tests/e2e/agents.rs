@@ -104,7 +104,7 @@ fn definitions_are_listed_shown_and_validated_without_a_daemon() {
 
 #[test]
 fn an_agent_that_cannot_be_started_is_not() {
-    let mut sandbox = with_agent("---\ndescription: d\nwriteBack: auto\n---\n");
+    let mut sandbox = with_agent("---\ndescription: d\ndisallowed_tools: Bash\n---\n");
     let serving = sandbox.demo_agent(&[]).key("mcpServers", json!({"docs": {"command": "true"}}));
     sandbox.launcher("serving", serving);
     let _ = define(&sandbox, "helper", "---\ndescription: d\nmode: subagent\n---\n");
@@ -121,7 +121,7 @@ fn an_agent_that_cannot_be_started_is_not() {
     let error = starts("reviewer").error("AGENT_NOT_USABLE");
     assert_eq!(
         (&error["details"]["key"], &error["details"]["line"]),
-        (&json!("writeBack"), &json!(3)),
+        (&json!("disallowed_tools"), &json!(3)),
         "{error}"
     );
     assert_eq!(starts("helper").error("AGENT_NOT_PRIMARY")["details"]["agent"], "helper");

@@ -139,3 +139,48 @@ fn confined(point: &str, passing: u32) {
     assert!(reached.exists(), "{point} was never reached");
     sandbox.finish();
 }
+
+/// The same for a task that writes its files back.
+const WRITING_BACK: [(&str, u32); 4] = [
+    ("write_back.before_run", 1),
+    ("land.after_begin", 1),
+    ("merge.before_commit", 1),
+    ("task_end.before_commit", 1),
+];
+
+#[test]
+fn whoever_dies_the_next_daemon_writes_the_files_of_a_task_back() {
+    let name = |(point, passing): &(&str, u32)| format!("{point}@{passing}");
+    crowd("write-back, abort", WRITING_BACK.len(), &WRITING_BACK, name, |(point, passing)| {
+        writes_back(point, *passing);
+    });
+}
+
+fn writes_back(point: &str, passing: u32) {
+    let mut sandbox = Sandbox::new();
+    let reached = sandbox.file("reached");
+    sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
+    sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@{passing}"));
+    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &reached);
+    git(&sandbox, &["init", "-q", "-b", "main", "."]);
+    for (key, value) in [("user.name", "me"), ("user.email", "me@example.com")] {
+        git(&sandbox, &["config", key, value]);
+    }
+    git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    let agents = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&agents).unwrap();
+    let definition = "---\ndescription: d\nlauncher: demo\nisolation: worktree\nwriteBack: auto\n---\n";
+    fs::write(agents.join("writer.md"), definition).unwrap();
+    let task = ["task", "run", "--agent", "writer", "--name", "Fix", "--text", "!edit create a.txt a"];
+    let task = sandbox.persist(&task).data();
+    assert_eq!(
+        (&task["merge"]["outcome"], &task["merge"]["files"]),
+        (&"merged".into(), &["a.txt"].as_slice().into()),
+        "{task}"
+    );
+    assert_eq!(fs::read_to_string(sandbox.workspace().join("a.txt")).unwrap(), "a\n");
+    assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "1\n", "nothing is committed");
+    sandbox.persist(&["stop", task["taskId"].as_str().unwrap()]).data_of("worker.stopped");
+    assert!(reached.exists(), "{point} was never reached");
+    sandbox.finish();
+}

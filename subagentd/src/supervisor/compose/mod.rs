@@ -121,6 +121,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
         (chosen, _) => Some(start::worktree::wanted(chosen.clone(), config, &ground.env)?),
     };
     let worktree = start::worktree::isolated(worktree, sandbox.as_ref(), config, &ground.env)?;
+    terms.write_back &= worktree.is_some();
     Ok(Composed {
         request: StartWorker {
             choice: ControllerChoice {
@@ -197,7 +198,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         definition.map(|definition| agent::resolved(definition, at, config, &ground.workspace, &ground.env));
     let mut resolved = found.transpose()?.unwrap_or_else(unnamed);
     let limits = config.delegation.unwrap_or_default();
-    let (terms, mode) = narrow::terms(definition, request, &limits)?;
+    let (mut terms, mode) = narrow::terms(definition, request, &limits)?;
     narrow::prompt(&mut resolved.spec, &request.overrides);
     narrow::model(&mut resolved.spec, &request.overrides, at);
     let layer = narrow::layer(resolved.layer.take(), &request.overrides)?;
@@ -234,6 +235,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         nofile: place.nofile,
     };
     let mut request = Composition::of(wanted, place)?.request()?;
+    terms.write_back &= request.worktree.is_some();
     request.agent = request.agent.and_then(|spec| told(definition, spec));
     if let Some(policy) = &mut request.policy {
         policy.pre_approved = pre_approved(&terms);

@@ -62,6 +62,7 @@ pub(super) fn terms(
         // The caller of a foreground task can be asked instead.
         pre_approved: rules.iter().filter(|_| background).map(travels).collect(),
         ttl_hours: limits.task_ttl_hours,
+        write_back: definition.is_some_and(|definition| definition.write_back),
         ends_silently: false,
     };
     Ok((terms, if background { TaskMode::Background } else { TaskMode::Foreground }))

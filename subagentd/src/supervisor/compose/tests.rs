@@ -57,7 +57,7 @@ impl World {
         fs::write(dir.path().join(".subagent/config.yaml"), CONFIG).unwrap();
         fs::write(agents.join("reviewer.md"), REVIEWER).unwrap();
         fs::write(agents.join("boss.md"), "---\ndescription: d\nmode: primary\n---\n").unwrap();
-        fs::write(agents.join("broken.md"), "---\ndescription: d\nwriteBack: auto\n---\n").unwrap();
+        fs::write(agents.join("broken.md"), "---\ndescription: d\ndisallowed_tools: Bash\n---\n").unwrap();
         fs::write(agents.join("eager.md"), "---\ndescription: d\npermissionMode: yolo\n---\n").unwrap();
         let own = "---\ndescription: d\nmcpServers: {subagent: {command: deploy-mcp}}\n---\n";
         fs::write(agents.join("server.md"), own).unwrap();
@@ -289,7 +289,7 @@ async fn m6_whom_a_task_cannot_be_given_to_is_said() {
     assert_eq!(fails("nobody", Code::AgentNotFound)["available"], json!(names));
     assert_eq!(fails("boss", Code::AgentNotASubagent)["mode"], "primary");
     assert_eq!(fails("plan", Code::TaskNotPermitted)["rule"], "task(plan): deny");
-    assert_eq!(fails("broken", Code::AgentNotUsable)["key"], "writeBack");
+    assert_eq!(fails("broken", Code::AgentNotUsable)["key"], "disallowed_tools");
     assert_eq!(fails("server", Code::AgentNotUsable)["mcpServer"], TASK_SERVER);
     let details = fails("eager", Code::AgentNotUsable);
     assert_eq!((&details["key"], &details["mode"]), (&json!("permissionMode"), &json!("yolo")));

@@ -127,12 +127,12 @@ impl Actor {
         if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
             return false;
         }
-        let has_schema = own.as_ref().is_some_and(|own| own.has_schema && !own.ended);
+        let completes_later = own.as_ref().is_some_and(|own| own.completes_later && !own.ended);
         if let Some(why) = own.and_then(|own| own.unwanted) {
             self.end_task(TaskEnding::Cancelled, why).await;
             return true;
         }
-        if has_schema && self.judge_result().await {
+        if completes_later && self.complete_task().await {
             return true;
         }
         // Without an environment, no agent can be started. The message stays due until a client

@@ -1,9 +1,11 @@
-//! Validates a task's result against its schema after the last turn, and asks the agent once more
-//! if it does not fit. A separate process validates, for a limited time and outside of
-//! transactions. One transaction stores the outcome, so a daemon that dies before it leaves
-//! nothing.
+//! The completion of a task at work: its result is held against its schema when its last turn is over, and its agent is
+//! asked once more if it does not fit; then its files are merged (`writeBack`).
+//!
+//! Schema and text come from others: they are looked at in another process, for a bounded time, and never while
+//! anything is being stored. What was found is stored at once, with what follows from it; a daemon that dies before that
+//! leaves nothing, and the next one looks again. A merge is stored with its task, and a killed one can be repeated.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::{Code, Error};
 
@@ -12,21 +14,33 @@ use crate::core::queue::{Queued, Urgency};
 use crate::core::worker::{Link, State};
 use crate::core::{Input, task_result};
 use crate::store::Durability;
-use crate::store::task_results::{self, Unjudged};
+use crate::store::task_results::{self, Incomplete};
 use crate::supervisor::result_check::{Found, look};
 use crate::supervisor::shared::is_ending;
-use crate::supervisor::{entropy, environment, turns};
+use crate::supervisor::{entropy, environment, turns, worktrees};
+
+/// What is known of a result and its schema.
+enum Verdict {
+    /// It fits, or there is no schema.
+    Fits,
+    /// It does not, for this reason.
+    Refused(Error),
+    /// Its agent was asked once more.
+    AskedAgain,
+    /// Nothing yet.
+    Unknown,
+}
 
 impl Actor {
-    /// Validates the result of the worker's task if its end waits for that. Returns whether
-    /// something changed.
-    pub(super) async fn judge_result(&mut self) -> bool {
+    /// Does what the completion of the worker's task waits for. Says whether something was done.
+    pub(super) async fn complete_task(&mut self) -> bool {
         let (id, worker) = (self.id, self.worker.clone());
         if !matches!(worker.state, State::Idle | State::Error) {
             return false;
         }
-        let read = self.shared.store.read(move |connection| task_results::unjudged(connection, id, &worker));
-        let Unjudged { schema, text, asked_again } = match read.await {
+        let read =
+            self.shared.store.read(move |connection| task_results::incomplete(connection, id, &worker));
+        let Incomplete { schema, text, writes_back, asked_again } = match read.await {
             Ok(Some(found)) => found,
             Ok(None) => return false,
             Err(error) => {
@@ -34,37 +48,16 @@ impl Actor {
                 return false;
             }
         };
-        let mut ending = self.shared.ending.subscribe();
-        let found = tokio::select! {
-            biased;
-            // The next daemon validates it.
-            () = is_ending(&mut ending) => return false,
-            found = look(schema.clone(), text) => found,
+        let verdict = match schema {
+            None => Verdict::Fits,
+            Some(schema) => self.judge(schema, text, asked_again).await,
         };
-        let found = match found {
-            Ok(found) => found,
-            Err(error) => {
-                self.looks_at_tasks_later(&Error::new(Code::Internal, error.to_string()));
-                return false;
-            }
-        };
-        subagent_failpoint::hit("task_result.before_commit");
-        let refused = match found {
-            Found::Fits => None,
-            Found::Wrong(errors) if asked_again => {
-                Some(task_result::not_met(&errors, "nor did it when it was asked for once more"))
-            }
-            Found::Wrong(errors) if !self.can_be_asked() => {
-                Some(task_result::not_met(&errors, "and its agent no longer knows what it did"))
-            }
-            Found::Wrong(errors) => {
-                self.ask_again(&task_result::asked_again(&errors, &schema)).await;
-                return true;
-            }
-            Found::Unknown(why) => {
-                let error = json!({"message": why, "path": ""});
-                Some(task_result::not_met(&[error], "as far as can be said"))
-            }
+        let refused = match verdict {
+            Verdict::Unknown => return false,
+            Verdict::AskedAgain => return true,
+            Verdict::Refused(error) => Some(error),
+            Verdict::Fits if writes_back && !self.write_back().await => return false,
+            Verdict::Fits => None,
         };
         let (id, worker, now) = (self.id, self.worker.clone(), entropy::now());
         let settled = self.shared.store.write(Durability::Full, 4, move |tx| {
@@ -85,7 +78,65 @@ impl Actor {
         }
     }
 
-    /// Returns whether an agent that knows its work is running or can be started.
+    /// Holds a result against its schema.
+    async fn judge(&mut self, schema: Value, text: String, asked_again: bool) -> Verdict {
+        let mut ending = self.shared.ending.subscribe();
+        let found = tokio::select! {
+            biased;
+            // The next daemon looks.
+            () = is_ending(&mut ending) => return Verdict::Unknown,
+            found = look(schema.clone(), text) => found,
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                self.looks_at_tasks_later(&Error::new(Code::Internal, error.to_string()));
+                return Verdict::Unknown;
+            }
+        };
+        subagent_failpoint::hit("task_result.before_commit");
+        match found {
+            Found::Fits => Verdict::Fits,
+            Found::Wrong(errors) if asked_again => {
+                Verdict::Refused(task_result::not_met(&errors, "nor did it when it was asked for once more"))
+            }
+            Found::Wrong(errors) if !self.can_be_asked() => {
+                Verdict::Refused(task_result::not_met(&errors, "and its agent no longer knows what it did"))
+            }
+            Found::Wrong(errors) => {
+                self.ask_again(&task_result::asked_again(&errors, &schema)).await;
+                Verdict::AskedAgain
+            }
+            Found::Unknown(why) => {
+                let error = json!({"message": why, "path": ""});
+                Verdict::Refused(task_result::not_met(&[error], "as far as can be said"))
+            }
+        }
+    }
+
+    /// Merges the files of the task. Returns whether the outcome is stored; one that failed is an outcome too.
+    async fn write_back(&mut self) -> bool {
+        let mut ending = self.shared.ending.subscribe();
+        let launcher = self.spec.launcher.name.clone();
+        let stored = tokio::select! {
+            biased;
+            // The next daemon merges.
+            () = is_ending(&mut ending) => return false,
+            stored = worktrees::write_back(&self.shared, &self.worker_id, launcher, &self.environment) => stored,
+        };
+        match stored {
+            Ok(seq) => {
+                self.adopt(self.worker.clone(), &[], seq);
+                true
+            }
+            Err(error) => {
+                self.looks_at_tasks_later(&error);
+                false
+            }
+        }
+    }
+
+    /// Whether an agent that knows what it did is there, or can be started.
     fn can_be_asked(&self) -> bool {
         matches!(self.worker.link, Link::Adopted | Link::Starting | Link::Ready)
             || (self.restores && environment::read(&self.environment).is_ok())

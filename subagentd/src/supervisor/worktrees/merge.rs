@@ -1,7 +1,10 @@
 //! Merging: the changes of a worktree come to the files of the main work tree, one by one and without a commit.
 
-use subagent_protocol::api::{ChangeWorktree, TaskMerge, WorktreeMerged};
+use std::path::Path;
+
+use subagent_protocol::api::{ChangeWorktree, TaskMerge, WorktreeMerged, is_git_variable};
 use subagent_protocol::event::EventType;
+use subagent_protocol::ids::WorkerId;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{AfterLanding, Answer, Landing, LandingMode, Merged, Operation};
 use subagent_protocol::{Code, Error, Result};
@@ -10,7 +13,7 @@ use super::rows::store_event;
 use super::{ends, land, operation};
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, Tx};
-use crate::supervisor::environment::Variables;
+use crate::supervisor::environment::{self, Variables};
 use crate::supervisor::orders::read_response;
 use crate::supervisor::shared::Shared;
 use crate::supervisor::{Caller, Supervisor, entropy};
@@ -51,21 +54,61 @@ impl Supervisor {
     }
 }
 
+/// Merges the files of a task whose last turn is over. Returns the newest event about it once the outcome is stored
+/// with the task; a merge that failed can be repeated by `task merge`.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(in crate::supervisor) async fn write_back(
+    shared: &Shared,
+    worker_id: &WorkerId,
+    launcher: String,
+    environment: &Path,
+) -> Result<Option<i64>> {
+    // After a restart of the machine the daemon's own variables stand in.
+    let mut env = environment::read(environment).map(|kept| kept.variables).unwrap_or_default();
+    env.retain(|(name, _)| is_git_variable(&name.0));
+    subagent_failpoint::hit("write_back.before_run");
+    match merge_of_task(shared, worker_id, launcher, &env).await {
+        Ok(seq) => Ok(seq),
+        Err(error) => {
+            tracing::warn!(worker = %worker_id, %error, "the files of a task cannot be merged");
+            let (worker_id, merge) = (worker_id.clone(), TaskMerge::failed(error, entropy::now()));
+            let write = shared.store.write(Durability::Full, 1, move |tx| tx.note_merge(&worker_id, &merge));
+            write.await.map(|()| None)
+        }
+    }
+}
+
+async fn merge_of_task(
+    shared: &Shared,
+    worker_id: &WorkerId,
+    launcher: String,
+    env: &Variables,
+) -> Result<Option<i64>> {
+    let id = worker_id.as_str().to_owned();
+    let row = shared.store.read(move |connection| worktrees::of_worker(connection, &id)).await?;
+    let row = row.ok_or_else(|| Error::new(Code::WorktreeNotFound, "the worktree of the task is gone"))?;
+    let time = land::begin_landing(shared, &row, None).await?;
+    let merging = Merging { row, launcher: Some(launcher), then: AfterLanding::GoOn, time };
+    Ok(merging.carry_out(shared, env, None).await?.seq)
+}
+
 /// A merge that has begun.
-pub(super) struct Merging {
-    pub(super) row: WorktreeRow,
+struct Merging {
+    row: WorktreeRow,
     /// The launcher of its worker.
-    pub(super) launcher: Option<String>,
-    pub(super) then: AfterLanding,
-    pub(super) time: Timestamp,
+    launcher: Option<String>,
+    then: AfterLanding,
+    time: Timestamp,
 }
 
 /// A merge that was carried out and stored.
-pub(super) struct Stored {
+struct Stored {
     /// Its data, or the error for files that have changed on both sides.
-    pub(super) merged: Result<WorktreeMerged>,
+    merged: Result<WorktreeMerged>,
     /// The newest event about it.
-    pub(super) seq: Option<i64>,
+    seq: Option<i64>,
 }
 
 impl Merging {
@@ -74,7 +117,7 @@ impl Merging {
     ///
     /// # Errors
     /// `GIT_FAILED` and others of the operation, after which it has not begun; `STORAGE_ERROR`.
-    pub(super) async fn carry_out(
+    async fn carry_out(
         self,
         shared: &Shared,
         env: &Variables,

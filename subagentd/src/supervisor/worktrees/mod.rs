@@ -16,4 +16,5 @@ mod rows;
 
 pub(super) use ends::{finish, recover_landings};
 pub(super) use making::{Making, take_over};
+pub(super) use merge::write_back;
 pub(super) use planned::Planned;

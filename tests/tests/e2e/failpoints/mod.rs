@@ -130,6 +130,7 @@ const ELSEWHERE: &[&str] = &[
     "worktree_removed.before_commit",
     "land.after_begin",
     "land.before_commit",
+    "write_back.before_run",
     "merge.before_commit",
     "client_file.before_open",
     "client_file.after_close",

@@ -3,9 +3,9 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::{Sandbox, wait_until};
 
-use super::Client;
+use super::{Client, FAR};
 use crate::look::git;
 
 /// A repository with the files `a.txt` and `b.txt`, and agents that work in a worktree.
@@ -72,6 +72,72 @@ fn the_result_of_a_task_has_the_merge_of_its_files() {
     assert_eq!(told(events[0]), (json!(["a.txt"]), json!(["b.txt"])), "{events:?}");
     assert_eq!(told(events[1]), (json!(["b.txt"]), json!([])), "{events:?}");
     assert_eq!(events[1]["data"]["name"], merged["name"], "{events:?}");
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn a_completed_task_writes_its_files_back() {
+    let sandbox = repository("writeBack: auto\n");
+    let mut client = Client::new(&sandbox);
+    let text = give(&mut client, "First");
+    assert!(text.contains(r#" merge="merged" merged="a.txt, b.txt">"#), "{text}");
+    assert_eq!((read(&sandbox, "a.txt"), read(&sandbox, "b.txt")), ("A\n".to_owned(), "B\n".to_owned()));
+    assert_eq!(git(&sandbox, &["log", "--format=%s"]), "first\n", "nothing is committed");
+    git(&sandbox, &["checkout", "--", "."]);
+    // Another one, while its caller changes a file.
+    let gate = sandbox.gate("working");
+    let reached = format!("!touch {}\n{}", sandbox.file("second").display(), gate.directive());
+    let prompt = format!("!edit replace a.txt 1 A\n!edit replace b.txt 1 B\n{reached}\ndone");
+    let task = client
+        .call("task", json!({"agent": "writer", "name": "Second", "prompt": prompt, "description": "d"}));
+    wait_until("the second task", FAR, || (sandbox.touches("second") == 1).then_some(()));
+    fs::write(sandbox.workspace().join("b.txt"), "mine\n").unwrap();
+    gate.open();
+    let (text, is_error) = client.text(task);
+    assert!(!is_error, "{text}");
+    assert!(text.contains(r#" merge="conflict" merged="a.txt" conflicts="b.txt">"#), "{text}");
+    assert_eq!((read(&sandbox, "a.txt"), read(&sandbox, "b.txt")), ("A\n".to_owned(), "mine\n".to_owned()));
+    // A failed task keeps its files.
+    git(&sandbox, &["checkout", "--", "."]);
+    let prompt = "!edit replace a.txt 1 A\n!error -32603 broken";
+    let arguments = json!({"agent": "writer", "name": "Third", "prompt": prompt, "description": "d"});
+    let (text, is_error) = client.called("task", arguments);
+    assert!(is_error && !text.contains("merge="), "{text}");
+    assert_eq!(read(&sandbox, "a.txt"), "one\n");
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn a_merge_that_fails_does_not_fail_the_task() {
+    let sandbox = repository("writeBack: auto\n");
+    let mut client = Client::new(&sandbox);
+    let gate = sandbox.gate("working");
+    let reached = format!("!touch {}\n{}", sandbox.file("edited").display(), gate.directive());
+    let prompt = format!("!edit replace a.txt 1 A\n{reached}\ndone");
+    let arguments = json!({
+        "name": "Fix", "task": prompt, "mode": "background", "config": {"agent_id": "writer"},
+    });
+    let _ = client.called("spawn_subagent", arguments);
+    wait_until("the task", FAR, || (sandbox.touches("edited") == 1).then_some(()));
+    let shown = sandbox.run(&["task", "show", "Fix"]).data();
+    let tree = std::path::PathBuf::from(shown["worktree"]["path"].as_str().unwrap());
+    let aside = tree.with_extension("aside");
+    // Git finds no repository in its place.
+    fs::rename(tree.join(".git"), &aside).unwrap();
+    gate.open();
+    let found = client.called("get_subagents", json!({"name_or_id": "Fix", "wait_seconds": 30})).0;
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(
+        (&found["status"], &found["merge"]["outcome"]),
+        (&json!("completed"), &json!("failed")),
+        "{found}"
+    );
+    assert!(found["merge"]["error"]["code"].is_string(), "{found}");
+    fs::rename(&aside, tree.join(".git")).unwrap();
+    let merged = sandbox.run(&["task", "merge", "Fix"]).data_of("worktree.merged");
+    assert_eq!(merged["files"], json!(["a.txt"]), "{merged}");
     client.end();
     sandbox.finish();
 }
