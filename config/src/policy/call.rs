@@ -58,7 +58,9 @@ pub struct Call {
     pub writes: bool,
     /// Whether the agent sent the input as structured data.
     has_input: bool,
-    /// Earlier descriptions of the call that differ from the current one.
+    /// Whether its input has arguments, as such or in a text.
+    has_arguments: bool,
+    /// What was said of it before, and is said otherwise now.
     earlier: Vec<earlier::Said>,
 }
 
@@ -247,11 +249,13 @@ impl Call {
         self.kinds().first().copied().unwrap_or(Kind::Other)
     }
 
-    /// Whether kind, tool name and input all leave the kind open. The agent's own `other` counts as a kind,
-    /// unless the call has paths.
+    /// Whether a call of this tool may be of any kind. The kinds `other` and `think` alone say too little: some agents ask so
+    /// for calls of every kind, under a title that is always the same.
     pub(super) fn is_undeclared(&self) -> bool {
-        let says = self.kind.is_some() && self.paths.is_empty();
-        !says && !self.is_of_mcp() && self.kinds() == [Kind::Other]
+        let is_vague = matches!(self.kinds().as_slice(), [Kind::Other | Kind::Think]);
+        let has_detail = self.name.is_some() || self.has_arguments;
+        let is_declared = self.kind.is_some() && self.paths.is_empty() && has_detail;
+        is_vague && !is_declared && !self.is_of_mcp()
     }
 
     fn is_of_mcp(&self) -> bool {

@@ -215,6 +215,15 @@ impl Rule {
         }
     }
 
+    /// The name of the tool, or the pattern of names, that it is about; none of a rule for kinds.
+    pub(super) fn tool_name(&self) -> Option<&str> {
+        match &self.tool {
+            Tool::Named(name) => Some(name),
+            Tool::Any | Tool::Kinds(_) => None,
+        }
+    }
+
+    /// Whether it is about this tool by its name.
     pub(super) fn names_tool(&self, name: Option<&str>) -> bool {
         match &self.tool {
             Tool::Named(pattern) => name.is_some_and(|name| glob::matches(pattern, name)),

@@ -32,8 +32,11 @@ impl Call {
         let before = self.clone();
         self.take(told);
         self.has_input |= told["rawInput"].is_object();
+        let in_texts = arguments(told);
+        let has_members = |input: &Value| input.as_object().is_some_and(|members| !members.is_empty());
+        self.has_arguments |= has_members(&told["rawInput"]) || in_texts.iter().any(has_members);
         if !self.has_input && !self.is_of_task_server() {
-            arguments(told).into_iter().for_each(|input| self.keep(Some(Said::Arguments(input)), None));
+            in_texts.into_iter().for_each(|input| self.keep(Some(Said::Arguments(input)), None));
         }
         let clear = |kind: &Kind| !matches!(kind, Kind::Other | Kind::Think);
         self.keep(before.kind.filter(clear).map(Said::Kind), self.kind.map(Said::Kind));

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use super::{Judge, Judged, Query, Subject};
 use crate::policy::Action;
 use crate::policy::call::Call;
+use crate::policy::rule::Rule;
 use crate::policy::tool::Kind;
 
 /// The kinds that act on files.
 const OF_FILES: [Kind; 5] = [Kind::Read, Kind::Edit, Kind::Delete, Kind::Move, Kind::Search];
 /// The kinds that need no file.
 const OF_ELSE: [Kind; 2] = [Kind::Execute, Kind::Fetch];
+/// What is denied without a rule, so that only a rule counts.
+const BY_RULE: [Kind; 2] = [Kind::Task, Kind::Todo];
 
 impl Judge<'_> {
     /// Asks if one of the possible kinds is not allowed.
@@ -21,15 +24,29 @@ impl Judge<'_> {
             return None;
         }
         let allowed = match call.paths.as_slice() {
-            [] => OF_FILES
-                .iter()
-                .chain(&OF_ELSE)
-                .all(|kind| self.answer(&Query::of(*kind, None, Subject::Unknown)).action == Action::Allow),
+            [] => {
+                let mut kinds = OF_FILES.iter().chain(&OF_ELSE);
+                kinds.all(|kind| self.allows_all(*kind, None)) && (name.is_some() || self.allows_all_named())
+            }
             paths => OF_FILES.iter().all(|kind| {
                 paths.iter().all(|path| self.path(*kind, None, path, real).action == Action::Allow)
             }),
         };
         let note = "the agent does not tell what kind of call it is, and it may be one that is not allowed";
         (!allowed).then(|| self.doubtful(Kind::Other, name, note))
+    }
+    fn allows_all(&self, kind: Kind, name: Option<&str>) -> bool {
+        self.answer(&Query::of(kind, name, Subject::Unknown)).action == Action::Allow
+    }
+
+    /// Whether no rule restricts tools of MCP servers, tasks or lists of what is to do.
+    fn allows_all_named(&self) -> bool {
+        let restricting = || self.policy.rules().filter(|rule| rule.action > Action::Allow);
+        let tools = restricting().filter_map(Rule::tool_name);
+        let kinds = BY_RULE.iter().filter(|kind| restricting().any(|rule| rule.names(**kind)));
+        tools
+            .map(|name| (Kind::Other, Some(name)))
+            .chain(kinds.map(|kind| (*kind, None)))
+            .all(|(kind, name)| self.allows_all(kind, name))
     }
 }

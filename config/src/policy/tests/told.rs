@@ -88,7 +88,12 @@ fn what_does_not_tell_its_kind_is_asked_where_a_kind_that_it_may_be_is_denied() 
     let table = [
         (RULES, json!({"title": "Confirm Agent Actions"}), Action::Ask),
         (RULES, json!({"title": "Write", "name": "odd"}), Action::Ask),
-        (RULES, json!({"kind": "other", "title": "Ask the user"}), Action::Allow),
+        (
+            RULES,
+            json!({"kind": "other", "title": "Ask the user", "rawInput": {"question": "x"}}),
+            Action::Allow,
+        ),
+        (RULES, json!({"kind": "other", "title": "Ask the user", "name": "ask_user"}), Action::Allow),
         (RULES, json!({"name": "mcp__a__b"}), Action::Allow),
         (RULES, json!({"rawInput": {"path": "/ws/.env"}}), Action::Ask),
         (RULES, json!({"kind": "other", "rawInput": {"path": "/ws/.env"}}), Action::Ask),
@@ -102,6 +107,37 @@ fn what_does_not_tell_its_kind_is_asked_where_a_kind_that_it_may_be_is_denied() 
     for (rules, told, expected) in table {
         let verdict = judged(rules, std::slice::from_ref(&told));
         assert_eq!(verdict.action, expected, "{rules} {told} {verdict:#?}");
+    }
+}
+
+#[test]
+fn a_kind_that_says_nothing_and_a_title_alone_are_asked_where_anything_is_denied() {
+    let denying = [
+        RULES,
+        "{'*': allow, edit: {'*.env': deny}}",
+        "{'*': allow, read: {'*.env': deny}}",
+        "{'*': allow, fetch: {'https://evil.com/*': deny}}",
+        "{'*': allow, delete: deny}",
+        "{'*': allow, 'mcp__github__*': deny}",
+        "{'*': allow, 'mcp__github__push': deny}",
+        "{'*': allow, task: {'*': allow, reviewer: deny}}",
+        "{'*': allow, todo: deny}",
+        "read_only",
+        "{'*': ask, other: allow, think: allow}",
+    ];
+    let free = ["full", "{'*': allow}", "{edit: deny, '*': allow}", "{'mcp__github__*': deny, '*': allow}"];
+    for kind in ["other", "think", "a kind that ACP may get"] {
+        for input in [json!(null), json!({})] {
+            let told = json!({"kind": kind, "title": "Confirm Agent Actions", "rawInput": input});
+            for rules in denying {
+                let verdict = judged(rules, std::slice::from_ref(&told));
+                assert_eq!(verdict.action, Action::Ask, "{rules} {told} {verdict:#?}");
+            }
+            for rules in free {
+                let verdict = judged(rules, std::slice::from_ref(&told));
+                assert_eq!(verdict.action, Action::Allow, "{rules} {told} {verdict:#?}");
+            }
+        }
     }
 }
 
@@ -161,7 +197,7 @@ fn arguments_in_a_text_make_the_answer_only_stricter() {
     let table = [
         (RULES, told("{\"command\": \"rm x\"}", "in_progress", Value::Null), Action::Deny),
         (RULES, told("{\"command\": \"ls\"}", "in_progress", Value::Null), Action::Allow),
-        (RULES, told("{\"command\": \"rm x\"}", "completed", Value::Null), Action::Allow),
+        (RULES, told("{\"command\": \"rm x\"}", "completed", Value::Null), Action::Ask),
         (RULES, told("{\"command\": \"rm x\"}", "pending", json!({"a": 1})), Action::Allow),
         ("{execute: {'ls*': allow}}", told("{\"command\": \"ls\"}", "pending", Value::Null), Action::Ask),
     ];
