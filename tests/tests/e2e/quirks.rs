@@ -46,7 +46,12 @@ fn a_request_that_leaves_out_what_its_call_said_is_denied_as_the_call_is() {
 #[test]
 fn a_request_that_says_too_little_is_asked_where_something_is_denied() {
     let (sandbox, worker) = with(&[], RULES);
-    for quirk in ["request-of-a-title", "request-of-one-of-two a.env"] {
+    for quirk in [
+        "request-of-a-title",
+        "request-of-a-title other",
+        "request-of-one-of-two a.env",
+        "request-of-one-of-two a.env other",
+    ] {
         let waited = sandbox.send(&worker, &format!("quirk: {quirk}"));
         assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{quirk}: {waited}");
         sandbox.approve(&worker, &waited["requestId"], "deny").data_of("approval.decided");
@@ -55,8 +60,10 @@ fn a_request_that_says_too_little_is_asked_where_something_is_denied() {
     assert_eq!(of_type(&sandbox, &worker, "policy.violated"), [] as [Value; 0], "it obeyed");
     let started = sandbox.subagent(&["worker", "start", "--launcher", "hostile", "--allow", "*"]).run();
     let free = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
-    let waited = sandbox.send(&free, "quirk: request-of-a-title");
-    assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "nothing is denied: {waited}");
+    for quirk in ["request-of-a-title", "request-of-a-title other"] {
+        let waited = sandbox.send(&free, &format!("quirk: {quirk}"));
+        assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "nothing is denied: {waited}");
+    }
     sandbox.finish();
 }
 

@@ -34,11 +34,12 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Answer>
             rejected("call-1")?;
             Ok(Some(answer))
         }
-        // The same with two calls at once, so that the request fits both.
+        // The same with two calls at once, so that the request fits both. A second word is its kind.
         "request-of-one-of-two" => {
-            tell("tool_call", &edit("call-1", rest))?;
-            tell("tool_call", &edit("call-2", rest))?;
-            let answer = ask(agent, &json!({"toolCallId": "asks-1", "title": "Confirm Agent Actions"}))?;
+            let (path, kind) = rest.split_once(' ').unwrap_or((rest, ""));
+            tell("tool_call", &edit("call-1", path))?;
+            tell("tool_call", &edit("call-2", path))?;
+            let answer = ask(agent, &confirmation(kind))?;
             rejected("call-1")?;
             rejected("call-2")?;
             Ok(Some(answer))
@@ -50,10 +51,8 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Answer>
             let input = json!({"command": format!("{short}...")});
             ask(agent, &json!({"toolCallId": "call-1", "title": "Bash", "rawInput": input})).map(Some)
         }
-        // The permission request is empty, and no call was reported.
-        "request-of-a-title" => {
-            ask(agent, &json!({"toolCallId": "asks-1", "title": "Confirm Agent Actions"})).map(Some)
-        }
+        // The permission request is empty but for a kind, and no call was reported.
+        "request-of-a-title" => ask(agent, &confirmation(rest)).map(Some),
         // The call has no kind, and only its input describes it.
         "input-without-kind" => {
             let input = json!({"file_path": rest, "content": "x"});
@@ -79,6 +78,15 @@ fn edit(id: &str, path: &str) -> Value {
 fn command(id: &str, line: &str) -> Value {
     json!({"toolCallId": id, "title": "Bash", "kind": "execute", "status": "pending",
            "rawInput": {"command": line}})
+}
+
+/// A request that shows nothing of its call.
+fn confirmation(kind: &str) -> Value {
+    let mut call = json!({"toolCallId": "asks-1", "title": "Confirm Agent Actions"});
+    if !kind.is_empty() {
+        call["kind"] = kind.into();
+    }
+    call
 }
 
 fn rejected(id: &str) -> io::Result<()> {

@@ -91,9 +91,12 @@ fn a_request_of_an_unknown_id_is_for_the_only_open_call_that_it_fits() {
         json!({"toolCallId": "run", "kind": "execute", "rawInput": {"command": "cargo test --workspace"}});
     let ended = json!({"toolCallId": "call", "status": "completed"});
     let nothing = json!({"toolCallId": "1", "title": "Confirm Agent Actions"});
+    let vague = json!({"toolCallId": "1", "title": "Confirm Agent Actions", "kind": "other"});
     let table = [
         (vec![&write], nothing.clone(), Some("call")),
         (vec![&write, &run], nothing.clone(), None),
+        (vec![&write], vague.clone(), Some("call")),
+        (vec![&write, &run], vague.clone(), None),
         (vec![&write, &run, &ended], nothing.clone(), Some("run")),
         (vec![&write, &run], json!({"toolCallId": "1", "kind": "execute"}), Some("run")),
         (vec![&write, &run], json!({"toolCallId": "1", "rawInput": {"command": "cargo test…"}}), Some("run")),

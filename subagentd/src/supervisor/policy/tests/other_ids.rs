@@ -71,6 +71,23 @@ fn a_request_that_says_too_little_is_asked() {
 }
 
 #[test]
+fn a_request_for_two_open_calls_is_asked_whatever_kind_it_says() {
+    let open = |watch: &mut Watch| {
+        let edit = json!({"toolCallId": "1", "kind": "edit", "rawInput": {"file_path": "/ws/.env"}});
+        let run = json!({"toolCallId": "2", "kind": "execute", "rawInput": {"command": "touch x"}});
+        [edit, run].iter().for_each(|call| assert_eq!(see(watch, &updates(call)), None));
+    };
+    for kind in [Value::Null, json!("other"), json!("think")] {
+        let asked = json!({"toolCallId": "x", "title": "Confirm Agent Actions", "kind": kind});
+        for (rules, expected) in [(UNDER_ALL, "ask"), (&[("*", "allow")], "allow")] {
+            let mut watch = watch(rules);
+            open(&mut watch);
+            assert_eq!(decision(&mut watch, &request(&asked, &Value::Null)), expected, "{kind}");
+        }
+    }
+}
+
+#[test]
 fn a_call_that_was_asked_under_another_id_is_no_violation() {
     let call =
         json!({"toolCallId": "call", "kind": "edit", "rawInput": {"file_path": "/ws/.env", "content": "a"}});
