@@ -181,6 +181,9 @@ impl Call {
             self.cwd = Some(cwd);
         }
         for url in URL_KEYS.iter().flat_map(|key| texts(&input[*key])) {
+            if is_of_file(&url) {
+                add(&mut self.paths, url.clone(), &mut self.more);
+            }
             add(&mut self.urls, url, &mut self.more);
         }
         if let Some(agent) = AGENT_KEYS.iter().find_map(|key| text(&input[*key])).filter(|_| !task) {
@@ -279,18 +282,18 @@ impl Call {
         if vague && self.name.is_none() && self.delegates {
             kinds = vec![Kind::Task];
         }
-        // The input shows what a call does, even if its kind differs.
-        let reads = kinds.iter().any(|kind| matches!(kind, Kind::Read | Kind::Search | Kind::Fetch));
-        if reads && self.writes && !self.paths.is_empty() && !self.is_of_mcp() {
-            kinds.push(Kind::Edit);
-        }
-        if vague && kinds != [Kind::Task] && !self.is_of_mcp() {
-            let writes = (self.writes && !self.paths.is_empty()).then_some(Kind::Edit);
+        // The input says what a call does, whatever the kind says.
+        if kinds != [Kind::Task] && !self.is_of_mcp() {
+            let writes = self.writes && !self.paths.is_empty();
+            // A file that is named as an address is one of the paths.
+            let gets = self.urls.iter().any(|url| vague || !is_of_file(url));
+            let of_input = [(writes, Kind::Edit), (gets, Kind::Fetch)];
             let found: Vec<Kind> =
-                writes.into_iter().chain((!self.urls.is_empty()).then_some(Kind::Fetch)).collect();
-            if !found.is_empty() {
-                kinds = found;
+                of_input.into_iter().filter_map(|(found, kind)| found.then_some(kind)).collect();
+            if vague && !found.is_empty() {
+                kinds.clear();
             }
+            kinds.extend(found);
         }
         if self.command.is_some() {
             // Agents report `cat` and similar commands as `read`; they are judged as commands.
@@ -317,7 +320,11 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// Returns a text or all texts of a list.
+fn is_of_file(url: &str) -> bool {
+    url.trim_start().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"))
+}
+
+/// A text, or a list of them.
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::Array(values) => values.iter().filter_map(text).collect(),
