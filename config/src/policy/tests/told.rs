@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{LayerKind, policy, real};
-use crate::policy::{Action, Call, Verdict};
+use crate::policy::{Action, Call, Kind, Verdict};
 
 fn judged(rules: &str, told: &[Value]) -> Verdict {
     let mut call = Call::default();
@@ -143,26 +143,46 @@ fn a_kind_that_says_nothing_and_a_title_alone_are_asked_where_anything_is_denied
 
 #[test]
 fn what_goes_into_a_call_is_read_whatever_it_is_called() {
-    for kind in [json!(null), json!("other"), json!("think")] {
+    let said = Kind::ALL.into_iter().map(|kind| json!(kind.as_str()));
+    let is_vague = |kind: &Value| {
+        let clear = ["read", "edit", "delete", "move", "search", "execute", "fetch"];
+        kind.as_str().is_none_or(|kind| !clear.contains(&kind))
+    };
+    for kind in said.chain([json!(null), json!("switch_mode")]) {
         let table = [
             (json!({"file_path": "/ws/.env", "content": "x"}), Action::Deny),
             (json!({"path": "/ws/.env", "new_string": "x"}), Action::Deny),
             (json!({"path": "/ws/a", "content": "x"}), Action::Allow),
             (json!({"command": "rm x"}), Action::Deny),
             (json!({"url": "https://bad.example/x"}), Action::Deny),
-            (json!({"url": "https://good.example/x"}), Action::Allow),
+            (json!({"path": "/ws/a", "url": "https://bad.example/x"}), Action::Deny),
+            (json!({"path": "/ws/a", "url": "https://good.example/x"}), Action::Allow),
+            (json!({"uri": "file:///ws/.env", "content": "x"}), Action::Deny),
         ];
         let rules =
             "{'*': allow, edit: {'*.env': deny}, execute: {'rm *': deny}, fetch: {'*bad.example*': deny}}";
         for (input, expected) in table {
             let told = json!({"kind": kind, "title": "x", "rawInput": input});
             let verdict = judged(rules, std::slice::from_ref(&told));
-            assert_eq!(verdict.action, expected, "{told} {verdict:#?}");
+            if expected == Action::Deny || is_vague(&kind) {
+                assert_eq!(verdict.action, expected, "{told} {verdict:#?}");
+            } else {
+                // What the kind needs may be missing.
+                assert!(verdict.action < Action::Deny, "{told} {verdict:#?}");
+            }
         }
     }
     let of_a_server =
         json!({"kind": "other", "name": "mcp__wiki__put", "rawInput": {"path": "/.env", "content": "x"}});
     assert_eq!(judged(RULES, &[of_a_server]).action, Action::Allow, "its paths are not files here");
+    for (rules, expected) in [
+        ("full", Action::Allow),
+        ("{read: {'*.env': deny}, '*': allow}", Action::Allow),
+        ("{'*': allow, read: {'*.env': deny}}", Action::Deny),
+    ] {
+        let file = json!({"kind": "read", "rawInput": {"uri": "file:///ws/.env"}});
+        assert_eq!(judged(rules, &[file]).action, expected, "{rules}");
+    }
 }
 
 #[test]
