@@ -3,7 +3,7 @@
 //! The wait is the same as without it; the line follows the worker's events on a connection of its own, and whatever
 //! goes wrong there only leaves it as it is.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -34,6 +34,15 @@ pub(super) struct Live {
     named: Vec<String>,
 }
 
+/// What the line says.
+#[derive(Clone, Copy)]
+enum Shown<'a> {
+    /// What one worker is doing.
+    Worker(&'a str),
+    /// How many workers are not done yet.
+    Left(&'a Cell<usize>),
+}
+
 impl Live {
     /// A line, if somebody sees it: not with `--json`, and only on a terminal.
     pub(super) fn new(context: &Context, workspace: &Workspace) -> Result<Option<Self>> {
@@ -56,11 +65,10 @@ impl Live {
         Self { named: addresses.to_vec(), ..self }
     }
 
-    /// Does the work, with the line beside it: what one worker is doing after the event `from`, or how many are waited
-    /// for.
+    /// Does the work, with the line beside it; of one worker it follows the events after `from`.
     async fn beside<T>(
         self,
-        worker: Option<&str>,
+        shown: Shown<'_>,
         from: Option<String>,
         sent: bool,
         work: impl Future<Output = T>,
@@ -73,9 +81,9 @@ impl Live {
         });
         let news = Notify::new();
         let following = async {
-            match worker {
-                Some(worker) => follow(&mut follower, worker, from.clone(), &activity, &news).await,
-                None => std::future::pending().await,
+            match shown {
+                Shown::Worker(worker) => follow(&mut follower, worker, from.clone(), &activity, &news).await,
+                Shown::Left(_) => std::future::pending().await,
             }
         };
         let (mut following, mut work) = (pin!(following), pin!(work));
@@ -90,15 +98,19 @@ impl Live {
                 () = &mut interrupted => {
                     line.erase();
                     let is_of_turn = activity.borrow().is_of_turn();
+                    let worker = match shown {
+                        Shown::Worker(worker) => Some(worker),
+                        Shown::Left(_) => None,
+                    };
                     interrupt(&Again::of(&named, worker, from.as_deref()), is_of_turn);
                 }
                 () = &mut following => {}
                 () = news.notified() => {}
                 _ = clock.tick() => {}
             }
-            match worker {
-                Some(_) => line.draw(&activity.borrow(), begun.elapsed()),
-                None => line.show(&format!("waiting for {} workers", named.len()), begun.elapsed()),
+            match shown {
+                Shown::Worker(_) => line.draw(&activity.borrow(), begun.elapsed()),
+                Shown::Left(left) => line.show(&waiting(left.get(), named.len()), begun.elapsed()),
             }
         }
     }
@@ -114,22 +126,31 @@ pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: W
         Cursor::Beginning | Cursor::Latest => None,
     };
     let sent = waiting.collect_turn.is_some();
-    live.beside(Some(&worker), from, sent, client.wait(waiting)).await
+    live.beside(Shown::Worker(&worker), from, sent, client.wait(waiting)).await
 }
 
-/// Waits for workers that were named as arguments, with the line or without.
+fn waiting(left: usize, all: usize) -> String {
+    if left == all {
+        format!("waiting for {all} workers")
+    } else {
+        format!("waiting for {left} of {all} workers")
+    }
+}
+
+/// Waits for workers that were named as arguments, with the line or without. `left` of them are not done yet.
 pub(super) async fn wait_rest<T>(
     live: Option<Live>,
     addresses: &[String],
+    left: &Cell<usize>,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let Some(mut live) = live.map(|live| live.named(addresses)) else { return work.await };
-    let [worker] = addresses else { return live.beside(None, None, false, work).await };
+    let [worker] = addresses else { return live.beside(Shown::Left(left), None, false, work).await };
     let latest =
         live.follower.ask(&Ask::get(format!("/v1/workers/{}/events/latest", segment(worker)))).await?;
     let from = latest["event"]["eventId"].as_str().map(str::to_owned);
     // A worker without an open turn is not waited for.
-    live.beside(Some(worker), from, true, work).await
+    live.beside(Shown::Worker(worker), from, true, work).await
 }
 
 /// Ctrl-C. Where it cannot be listened to it ends the process by itself, and this never ends.

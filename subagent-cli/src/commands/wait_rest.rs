@@ -2,6 +2,7 @@
 //!
 //! What is so already counts, so a wait for a worker that has finished ends at once.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -52,8 +53,9 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
         let mut dialog = Dialog::open(context.format, !args.no_ask);
         loop {
             let live = Live::new(context, &workspace)?;
-            let work = wait(&mut client, &mut workers, args.any, limit);
-            if !Box::pin(live_wait::wait_rest(live, &addresses, work)).await? {
+            let left = Cell::new(workers.iter().filter(|worker| worker.item.is_none()).count());
+            let work = wait(&mut client, &mut workers, args.any, limit, &left);
+            if !Box::pin(live_wait::wait_rest(live, &addresses, &left, work)).await? {
                 break;
             }
             let Some(dialog) = &mut dialog else { break };
@@ -126,12 +128,13 @@ async fn ask(
 }
 
 /// Waits until each worker is at rest, or one of them with `any`. The first open question ends the wait too; says whether
-/// one did.
+/// one did. `left` is the number of workers that are waited for.
 async fn wait(
     client: &mut Client,
     workers: &mut [Waited],
     any: bool,
     limit: Option<Duration>,
+    left: &Cell<usize>,
 ) -> Result<bool> {
     let begun = Instant::now();
     loop {
@@ -146,7 +149,10 @@ async fn wait(
             timeout_seconds: limit
                 .map_or(0.0, |limit| limit.saturating_sub(begun.elapsed()).as_secs_f64().max(0.001)),
         };
-        let found = client.wait_many(request).await.map_err(|failure| in_time(failure, limit))?;
+        let found = match client.wait_many(request).await {
+            Ok(found) => found,
+            Err(failure) => return Err(in_time(failure, workers, limit)),
+        };
         let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut asks = false;
         for (worker, item) in workers.iter_mut().filter(|worker| worker.item.is_none()).zip(items) {
@@ -158,18 +164,27 @@ async fn wait(
                 worker.item = Some(item.clone());
             }
         }
-        if any || asks || workers.iter().all(|worker| worker.item.is_some()) {
+        left.set(workers.iter().filter(|worker| worker.item.is_none()).count());
+        if any || asks || left.get() == 0 {
             return Ok(asks);
         }
     }
 }
 
-/// The error with the caller's own time limit.
-fn in_time(failure: Failure, limit: Option<Duration>) -> Failure {
-    match limit.filter(|_| failure.is(Code::WaitTimeout)) {
-        Some(limit) => failure.with("timeoutSeconds", limit.as_secs_f64()),
-        None => failure,
-    }
+/// The error with the caller's own time limit, and with the workers that were done before the last request.
+fn in_time(failure: Failure, workers: &[Waited], limit: Option<Duration>) -> Failure {
+    let Some(limit) = limit.filter(|_| failure.is(Code::WaitTimeout)) else { return failure };
+    let mut waiting = failure.details.get("items").and_then(Value::as_array).into_iter().flatten();
+    let items = workers.iter().filter_map(|worker| worker.item.as_ref().or_else(|| waiting.next()));
+    let items: Vec<Value> = items.cloned().collect();
+    let is_waiting = |item: &&Value| item["outcome"] == "waiting";
+    let names: Vec<String> =
+        items.iter().filter(is_waiting).map(|item| one_line(human::named(item))).collect();
+    let done = items.len() - names.len();
+    let mut failure = failure.with("items", items).with("timeoutSeconds", limit.as_secs_f64());
+    failure.message =
+        format!("{done} of {} workers were done in time; not yet: {}", workers.len(), names.join(", "));
+    failure
 }
 
 fn is_question(item: &Value) -> bool {
@@ -247,6 +262,21 @@ mod tests {
         assert_eq!(last_line("one\n two\u{1b}[1m \n\n"), "two");
         assert_eq!(last_line(""), "");
         assert_eq!(last_line(&"x".repeat(300)).chars().count(), MAX_LINE_CHARS);
+    }
+
+    #[test]
+    fn a_wait_that_ran_out_of_time_says_who_was_done() {
+        let item = |name: &str, outcome: &str| json!({"name": name, "outcome": outcome});
+        let mut workers = ["a", "b", "c"].map(Waited::of);
+        workers[1].item = Some(item("b", "matched"));
+        let failure = Failure::new(Code::WaitTimeout, "0 of 2")
+            .with("items", vec![item("a", "waiting"), item("c", "waiting")]);
+        let failure = in_time(failure, &workers, Some(Duration::from_secs(2)));
+        assert_eq!(failure.message, "1 of 3 workers were done in time; not yet: a, c");
+        let names: Vec<&Value> =
+            failure.details["items"].as_array().unwrap().iter().map(|item| &item["name"]).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(failure.details["timeoutSeconds"], 2.0);
     }
 
     #[test]

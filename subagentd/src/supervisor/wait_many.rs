@@ -2,6 +2,8 @@
 //! question. Without event types, a wait checks states. It cannot miss a turn that ended before the
 //! wait. The event that led to the state is looked up afterwards.
 
+use std::sync::Arc;
+
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::json;
@@ -12,11 +14,13 @@ use subagent_protocol::event::{Event, StoredEvent};
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::until::Until;
 use subagent_protocol::{Code, Error, Result};
+use tokio::sync::watch;
 
 use super::follow_below::Sight;
 use super::questions_below::QuestionsBelow;
 use super::shared::is_ending;
 use super::wait::{asked_below, changed, seconds, sleep_for};
+use super::worker::Snapshot;
 use super::{Supervisor, worker};
 use crate::store::{WorkerRow, rest};
 
@@ -59,6 +63,12 @@ impl Supervisor {
             found[index] = Some(outcome?);
         }
         drop(waits);
+        if request.until.is_none() {
+            // To know it may take a read, which a look at a pending wait does not await.
+            for (row, found) in rows.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
+                *found = Resting::of(self, row, sight).now(self).await?;
+            }
+        }
         let mut items = Vec::with_capacity(rows.len());
         for (row, found) in rows.iter().zip(found) {
             let (outcome, matched_event) = found.unwrap_or((WorkerOutcome::Waiting, None));
@@ -131,37 +141,16 @@ impl Supervisor {
     /// Waits until the worker has no open turn, or the worker or a task below it asks a question.
     async fn at_rest(&self, row: &WorkerRow, sight: Sight) -> Result<(WorkerOutcome, Option<Event>)> {
         let mut ending = self.shared.ending.subscribe();
-        let handle = self.roster.live(row.worker_id.as_str()).ok();
-        let mut news = handle.as_ref().map(|handle| handle.follow());
-        let mut below = (sight != Sight::Alone)
-            .then(|| QuestionsBelow::after(&self.shared.store, row, handle.as_ref(), 0));
+        let mut resting = Resting::of(self, row, sight);
         loop {
-            if let Some(below) = &mut below
-                && let Some(asked) = below.oldest_open().await?
-            {
-                return Ok((WorkerOutcome::Matched, Some(asked.view())));
-            }
-            let state = match &mut news {
-                Some(news) => {
-                    let now = news.borrow_and_update();
-                    // The head of the queue starts, or is paused, without a client.
-                    (now.settled && !now.worker.goes_on_alone()).then(|| now.worker.public_state())
-                }
-                None => Some(self.view(row).await.state),
-            };
-            if let Some(state) = state
-                && let Some(found) = self.rests(row, state).await?
-            {
+            if let Some(found) = resting.now(self).await? {
                 return Ok(found);
             }
             if *ending.borrow() {
                 return Err(worker::ending());
             }
             tokio::select! {
-                changed = changed(news.as_mut()) => if !changed {
-                    news = None;
-                },
-                () = asked_below(below.as_mut()) => {}
+                () = resting.changed() => {}
                 () = is_ending(&mut ending) => return Err(worker::ending()),
             }
         }
@@ -188,5 +177,55 @@ impl Supervisor {
         };
         let ended = self.shared.store.read(move |connection| rest::last_end(connection, id)).await?;
         Ok(Some(ended.map_or((otherwise, None), view)))
+    }
+}
+
+/// Whether a worker needs nobody to wait for it, and when to look again.
+struct Resting<'a> {
+    row: &'a WorkerRow,
+    /// `None` for a worker without an actor.
+    news: Option<watch::Receiver<Arc<Snapshot>>>,
+    below: Option<QuestionsBelow>,
+}
+
+impl<'a> Resting<'a> {
+    fn of(supervisor: &Supervisor, row: &'a WorkerRow, sight: Sight) -> Self {
+        let handle = supervisor.roster.live(row.worker_id.as_str()).ok();
+        let news = handle.as_ref().map(|handle| handle.follow());
+        let below = (sight != Sight::Alone)
+            .then(|| QuestionsBelow::after(&supervisor.shared.store, row, handle.as_ref(), 0));
+        Self { row, news, below }
+    }
+
+    /// What the worker has now; `None` while its turn goes on.
+    async fn now(&mut self, supervisor: &Supervisor) -> Result<Option<(WorkerOutcome, Option<Event>)>> {
+        if let Some(below) = &mut self.below
+            && let Some(asked) = below.oldest_open().await?
+        {
+            return Ok(Some((WorkerOutcome::Matched, Some(asked.view()))));
+        }
+        let state = match &mut self.news {
+            Some(news) => {
+                let now = news.borrow_and_update();
+                // The head of the queue starts or is paused by itself.
+                (now.settled && !now.worker.goes_on_alone()).then(|| now.worker.public_state())
+            }
+            None => Some(supervisor.view(self.row).await.state),
+        };
+        match state {
+            Some(state) => supervisor.rests(self.row, state).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Ends when there may be another answer.
+    async fn changed(&mut self) {
+        let is_over = tokio::select! {
+            changed = changed(self.news.as_mut()) => !changed,
+            () = asked_below(self.below.as_mut()) => false,
+        };
+        if is_over {
+            self.news = None;
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{On, Sandbox, assert_shape};
 
 /// Starts a worker with these tags.
 fn tagged(sandbox: &Sandbox, tags: &[&str]) -> String {
@@ -129,6 +129,33 @@ fn a_wait_for_many_ends_with_the_first_or_the_last_and_says_what_each_has() {
     let ends = [("matched", "turn.completed"), ("matched", "turn.completed")];
     assert_eq!(outcomes(&all.output().data_of("workers.waited")), ends);
     assert_eq!(outcomes(&events.output().data_of("workers.waited")), ends);
+    sandbox.finish();
+}
+
+#[test]
+fn a_wait_says_of_each_worker_that_is_done_that_it_is() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let names: Vec<String> = (1..=8).map(|number| format!("demo-{number}")).collect();
+    for _ in &names {
+        sandbox.run(&["worker", "start", "--debug-mode"]).data_of("worker.started");
+    }
+    let args: Vec<&str> = ["wait", "--any"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let data = sandbox.run(&args).data_of("workers.waited");
+    assert_eq!(outcomes(&data), [("idle", "-"); 8]);
+    assert_eq!(data["done"], 8);
+
+    let gate = sandbox.gate("turn");
+    sandbox.run(&["send", "demo-3", &gate.directive(), "-d"]).data_of("turn.accepted");
+    let error = sandbox.run(&["wait", "demo-1", "demo-3", "--timeout", "1s"]);
+    assert_eq!(error.status.code(), Some(13), "{error}");
+    let error = error.document()["error"].take();
+    assert_eq!(error["message"], "1 of 2 workers were done in time; not yet: demo-3");
+    assert_eq!(error["details"]["items"][0]["outcome"], "idle", "{error}");
+    let waiting = sandbox.command("subagent").args(["wait", "demo-1", "demo-3"]).at_terminal(80, On::Both);
+    waiting.wait_for("waiting for 1 of 2 workers");
+    gate.open();
+    assert!(waiting.screen().text().contains("demo-3  completed"));
     sandbox.finish();
 }
 
