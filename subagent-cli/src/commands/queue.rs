@@ -13,8 +13,9 @@ use crate::output::{Outcome, text};
 pub(super) fn resume(args: &QueueResume, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker_id = named_worker(&args.worker_id, &workspace)?;
-    let ask = Ask::change(format!("/v1/workers/{}/queue/resume", segment(worker_id)), &GoOn::default())?;
     let mut client = Client::new(context, &workspace);
+    let worker_id = &block_on(client.pin_last(&[worker_id.to_owned()]))?.concat();
+    let ask = Ask::change(format!("/v1/workers/{}/queue/resume", segment(worker_id)), &GoOn::default())?;
     let (config, cwd) = (args.config.config.as_deref(), args.cwd.cwd.as_deref());
     let agent = Agent { worker_id, config, cwd, context };
     let with = |env, mcp_servers| GoOn { env: Some(env), mcp_servers };

@@ -29,14 +29,14 @@ pub(super) fn run(args: Summary, context: &Context) -> Result<Outcome> {
         launcher: present(args.launcher),
         ..Wish::default()
     };
-    let shown = block_on(async {
+    let (shown, worker_id) = block_on(async {
         let mut client = Client::new(context, &workspace);
         let seen = Seen::of(&mut client, &worker).await?;
         let document = seen.hand_off(&mut client, None, context).await?;
-        sum_up(&seen, &document.read()?, wish, context).await
+        Ok((sum_up(&seen, &document.read()?, wish, context).await?, seen.worker_id()))
     })?;
     let text = result(&shown)?;
-    let data = serde_json::json!({"workerId": worker, "taskId": shown.task.task_id, "summary": text});
+    let data = serde_json::json!({"workerId": worker_id, "taskId": shown.task.task_id, "summary": text});
     Ok(Outcome::report("worker.summary", data, text))
 }
 

@@ -41,8 +41,11 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
         None => Cursor::Beginning,
     };
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let named = named_worker(&worker_id, &workspace)?.to_owned();
+    let mut client = Client::new(context, &workspace);
+    let address = block_on(client.pin_last(&[named]))?.concat();
     let waiting = Waiting {
-        worker_id: named_worker(&worker_id, &workspace)?.to_owned(),
+        worker_id: address.clone(),
         until,
         cursor,
         timeout: args.timeout.or_else(|| input.seconds("timeoutSeconds")).unwrap_or(args.timeout_seconds),
@@ -50,9 +53,7 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
         collect_turn: None,
         only_turn: None,
     };
-    let mut client = Client::new(context, &workspace);
     let live = Live::new(context, &workspace)?;
-    let address = waiting.worker_id.clone();
     let waited = block_on(async {
         let event = live_wait::wait(&mut client, live, waiting).await?["matchedEvent"].take();
         let end = match args.exit_status {

@@ -52,7 +52,7 @@ pub(super) fn run(args: Wait, choice: Choice, input: &Input, context: &Context) 
     let waited = block_on(async {
         let chosen = match named.is_empty() {
             true => choice.workers(&mut client).await?.into_iter().map(|worker| worker.worker_id).collect(),
-            false => named,
+            false => client.pin_last(&named).await?,
         };
         let workers =
             chosen.into_iter().map(|worker_id| WaitedFor { worker_id, from_event_id: None }).collect();

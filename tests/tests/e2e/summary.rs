@@ -67,5 +67,10 @@ fn a_handoff_has_the_summary_as_a_quote_in_a_section_of_its_own() {
     assert!(quoted.contains("Sum up what an agent did."), "{section}");
     let again = read(&ready);
     assert!(!again.contains("## Summary"), "only where it is asked for");
+    // The task of the summary is not the worker that is handed off.
+    let last = sandbox.run(&["worker", "handoff", "@last", "--summary"]).data_of("worker.handoff.ready");
+    assert_eq!(last["workerId"], worker);
+    let summary = sandbox.run(&["summary", "@last"]).data_of("worker.summary");
+    assert_eq!(summary["workerId"], worker);
     sandbox.finish();
 }

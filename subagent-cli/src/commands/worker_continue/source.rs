@@ -70,14 +70,19 @@ pub(in crate::commands) struct Seen {
 impl Seen {
     /// Looks at the worker.
     pub(in crate::commands) async fn of(client: &mut Client, worker: &str) -> Result<Self> {
-        let id = segment(worker);
+        let id = segment(&client.pin_last(&[worker.to_owned()]).await?.concat());
         let path = Query::new(format!("/v1/workers/{id}/inspect")).with("eventsLimit", Some("1"));
         Ok(Self { data: client.ask(&Ask::get(path)).await?, id })
     }
 
-    /// Its id.
+    /// The worker as it was addressed; an id in place of `@last`.
     pub(in crate::commands) fn worker(&self) -> &str {
         &self.id
+    }
+
+    /// Its id.
+    pub(in crate::commands) fn worker_id(&self) -> String {
+        self.data["worker"]["workerId"].as_str().unwrap_or(&self.id).to_owned()
     }
 
     /// Its launcher.
