@@ -1,12 +1,13 @@
 //! A new user's first result: from an empty home to a visible change, with little
 //! typing and without ids.
 
-use subagent_tests::harness::{MAX_TYPED, Typist};
+use subagent_tests::harness::{MAX_TYPED, Sandbox, Typist};
 
 use crate::config_layers::{agent, bare, program};
+use crate::look::git;
 
-#[test]
-fn a_first_result_takes_six_commands_and_no_id() {
+/// A person with an empty home, an agent in the PATH, and a repository.
+fn newcomer() -> Sandbox {
     let mut sandbox = bare();
     sandbox.remove_env("SUBAGENT_STATE_DIR");
     sandbox.set_state_dir(sandbox.workspace().join(".subagent/state"));
@@ -14,8 +15,13 @@ fn a_first_result_takes_six_commands_and_no_id() {
     agent(&sandbox, "codex-acp", "");
     program(&sandbox, "git", "exec /usr/bin/git \"$@\"");
     program(&sandbox, "subagent", &format!("exec '{}' \"$@\"", sandbox.executable("subagent")));
-    let git = sandbox.command("/bin/sh").args(["-c", "git init -q ."]).run();
-    assert!(git.status.success(), "{git}");
+    git(&sandbox, &["init", "-q", "."]);
+    sandbox
+}
+
+#[test]
+fn a_first_result_takes_six_commands_and_no_id() {
+    let sandbox = newcomer();
     let mut typist = Typist::new(&sandbox);
     let prompt = "!edit create fix.txt\n!ask execute make\nFixed.";
     let started = typist.types(&format!("subagent run -d codex '{prompt}'"), 0);
@@ -30,6 +36,38 @@ fn a_first_result_takes_six_commands_and_no_id() {
     let diff = typist.types("subagent diff codex-1", 0);
     assert!(diff.stdout.contains("+++ b/fix.txt"), "{diff}");
     assert!(typist.typed <= MAX_TYPED, "{} characters", typist.typed);
+    let _ = typist.types("subagent stop codex-1", 0);
+    sandbox.finish();
+}
+
+#[test]
+fn a_first_change_is_landed_with_little_typing() {
+    let mut sandbox = newcomer();
+    git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    for who in ["AUTHOR", "COMMITTER"] {
+        sandbox.set_env(format!("GIT_{who}_NAME"), "me");
+        sandbox.set_env(format!("GIT_{who}_EMAIL"), "me@example.com");
+    }
+    let mut typist = Typist::new(&sandbox);
+    let found = typist.types("subagent init --yes", 0);
+    assert!(found.stdout.contains("codex"), "{found}");
+    let prompt = "!edit create fix.txt\n!ask execute make";
+    let started = typist.types(&format!("subagent run -d codex --worktree '{prompt}'"), 0);
+    assert_eq!(started.stdout, "codex-1\n");
+    let _ = typist.types("subagent wait codex-1", 15);
+    let _ = typist.types("subagent approve", 0);
+    let _ = typist.types("subagent wait codex-1", 0);
+    let shown = typist.types("subagent show", 0);
+    assert!(shown.stdout.contains("filesChanged: 1 +1 -0"), "{shown}");
+    let diff = typist.types("subagent diff", 0);
+    assert!(diff.stdout.contains("+++ b/fix.txt"), "{diff}");
+    let file = sandbox.workspace().join("fix.txt");
+    assert!(!file.exists(), "the change is in the worktree alone");
+    let _ = typist.types("subagent land codex-1", 0);
+    assert!(file.exists());
+    assert!(typist.typed <= MAX_TYPED, "{} characters", typist.typed);
+    let log = git(&sandbox, &["log", "--format=%s"]);
+    assert_eq!(log.lines().count(), 2, "{log}");
     let _ = typist.types("subagent stop codex-1", 0);
     sandbox.finish();
 }
