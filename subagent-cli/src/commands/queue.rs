@@ -21,5 +21,6 @@ pub(super) fn resume(args: &QueueResume, context: &Context) -> Result<Outcome> {
     let with = |env, mcp_servers| GoOn { env: Some(env), mcp_servers };
     let data = block_on(async move { agent.ask(&mut client, &ask, with).await })?;
     let shown = text::fields(&data, &["workerId", "state", "turnId"]);
-    Ok(Outcome::report("queue.resumed", data, shown))
+    let typed = std::slice::from_ref(&args.worker_id);
+    Ok(Outcome::report("queue.resumed", data, shown).of_workers(typed))
 }

@@ -12,7 +12,7 @@ use crate::args::schedules::{OneSchedule, ScheduleAdd, ScheduleCommand, Schedule
 use crate::client::{Ask, Client, Query, block_on, segment};
 use crate::context::{Context, present, present_path};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::{Outcome, human, text};
 use crate::tasks::{Giver, Wish};
 
 /// What people see of one schedule.
@@ -180,24 +180,10 @@ fn shown(kind: &'static str, data: Value) -> Outcome {
 
 /// Makes one text of what has several parts.
 fn readable(item: &mut Value) {
-    let when = &item["when"];
-    let shown = match (when["cron"].as_str(), when["everySeconds"].as_u64(), when["at"].as_str()) {
-        (Some(line), ..) => Some(format!("cron {line}")),
-        (_, Some(seconds), _) => Some(format!("every {seconds}s")),
-        (.., Some(time)) => Some(format!("at {time}")),
-        _ => None,
-    };
-    if let Some(shown) = shown {
+    if let Some(shown) = human::when(&item["when"]) {
         item["when"] = shown.into();
     }
-    let (task, send) = (&item["work"]["task"], &item["work"]["send"]);
-    let agent = task["agent"].as_str().or_else(|| task["manager"]["launcher"].as_str()).unwrap_or("default");
-    let shown = match (task["prompt"].as_str(), send["worker"].as_str()) {
-        (Some(prompt), _) => Some(format!("task for {agent}: {prompt}")),
-        (_, Some(worker)) => Some(format!("to {worker}: {}", send["text"].as_str().unwrap_or_default())),
-        _ => None,
-    };
-    if let Some(shown) = shown {
+    if let Some(shown) = human::work(&item["work"]) {
         item["work"] = shown.into();
     }
     if let Some(message) = item["error"]["message"].as_str().map(str::to_owned) {

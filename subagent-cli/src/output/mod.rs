@@ -229,12 +229,11 @@ fn report(format: Format, kind: &str, data: Value, text: String, note: Option<St
         (Format::Json, _) => print_document(success(kind, data)),
         (Format::Text, Some(terminal)) => {
             // Without lines the note says that there are none: a view has words of its own for that.
-            let note = note.as_deref();
-            let (text, below) =
-                if text.is_empty() { (note.unwrap_or_default(), None) } else { (&*text, note) };
-            let shown = human::report(kind, &data, text, terminal);
+            let note = note.map(|note| human::prose(&note, terminal));
+            let (text, below) = if text.is_empty() { (note.unwrap_or_default(), None) } else { (text, note) };
+            let shown = human::report(kind, &data, &text, terminal);
             print(&match below {
-                Some(note) => format!("{}\n\n{}", shown.trim_end(), human::prose(note, terminal)),
+                Some(note) => format!("{}\n\n{note}", shown.trim_end()),
                 None => shown,
             })
         }

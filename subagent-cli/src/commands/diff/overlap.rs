@@ -46,6 +46,8 @@ pub(super) fn run(args: Diff, workspace: &Workspace, context: &Context) -> Resul
         item["workers"] = names.join(" ").into();
     }
     let lines = text::rows(&shown, keys, "");
-    let empty = "(no file was changed by more than one of them)";
-    Ok(Outcome::list("workers.diff", data, lines, empty).with_notes(&notes))
+    if lines.is_empty() {
+        notes.push("(no file was changed by more than one of them)".to_owned());
+    }
+    Ok(Outcome::report("workers.diff", data, lines).with_notes(&notes))
 }

@@ -35,6 +35,25 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
+/// `approve` of several: what each request was answered with, or why it was not.
+pub(super) fn all_decided(view: &mut View, data: &Value) -> Option<()> {
+    let items = items(data).filter(|items| !items.is_empty())?;
+    let mut table = Table::new(&["REQUEST", "ANSWER", "WORKER"]);
+    for item in items {
+        let (style, answer) = match item["decided"]["optionId"].as_str() {
+            Some(option) => (Style::Good, option),
+            None => (Style::Bad, word(&item["error"], "code")),
+        };
+        table.row([
+            (Style::Strong, word(item, "requestId")),
+            (style, answer),
+            (Style::Dim, word(item, "workerId")),
+        ]);
+    }
+    view.put(&table);
+    Some(())
+}
+
 /// Until when it waits, and what happens then.
 fn until(item: &Value) -> String {
     match (item["deadlineAt"].as_str(), item["onTimeout"].as_str()) {

@@ -14,6 +14,7 @@ mod overview;
 mod questions;
 mod registry;
 mod removal;
+mod schedules;
 mod sentences;
 mod story;
 mod stream;
@@ -36,6 +37,7 @@ use view::View;
 pub use content::Detail;
 pub use failure::failure;
 pub use overview::{answer, doing};
+pub use schedules::{when, work};
 pub use stream::Stream;
 pub use view::{named, now};
 
@@ -103,9 +105,9 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "worker.shown" | "workers.shown" => usual::blocks(view, data, workers::shown),
         "worker.started" => workers::started(view, data),
         "worker.stopped" => workers::stopped(view, data),
-        "workers.stopped" | "workers.restarted" | "worker.restarted" | "turns.canceled" => {
-            usual::each(view, data, workers::changed)
-        }
+        "workers.stopped" | "workers.restarted" | "worker.restarted" | "workers.resumed"
+        | "worker.resumed" | "turns.canceled" => usual::each(view, data, workers::changed),
+        "worker.continued" => workers::started(view, &data["worker"]),
         "worker.set" | "workers.set" => usual::each(view, data, workers::set),
         "workers.waited" => workers::waited(view, data),
         "worker.removed" | "workers.removed" => usual::each(view, data, removal::removed),
@@ -118,6 +120,11 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "worktree.landed" => worktrees::landed(view, data),
         "worktrees.landed" => worktrees::all_landed(view, data),
         "worktree.removed" | "worktree.discarded" => worktrees::removed(view, data),
+        "schedule.listed" => schedules::listed(view, data),
+        "schedule.added" | "schedule.shown" | "schedule.paused" | "schedule.resumed" => {
+            schedules::shown(view, data)
+        }
+        "schedule.removed" => schedules::removed(view, data),
         "budget.shown" => budgets::shown_budget(view, data),
         "budget.set" => budgets::set(view, data),
         "usage.shown" => used::shown(view, data),
@@ -139,6 +146,7 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "event.matched" => turns::matched(view, data),
         "inbox.listed" => inbox::listed(view, data),
         "approval.shown" => inbox::question(view, data),
+        "approvals.decided" => inbox::all_decided(view, data),
         "approval.decided" => turns::decided(view, data),
         "elicitation.answered" => questions::answered(view, data),
         "turn.canceled" => turns::canceled(view, data),

@@ -120,6 +120,19 @@ const LISTS: &[Columns] = &[
         ],
     ),
     (
+        "schedule.log",
+        &[
+            ("FIRED", "at", Time),
+            ("STATE", "status", State),
+            ("WORKER", "workerId", Name),
+            ("ERROR", "error", Text),
+            ("LEFT OUT", "leftOut", Text),
+            ("TURN", "turnId", Id),
+        ],
+    ),
+    ("hook.trust", &[("FILE", "file", Name), ("SINCE", "trustedAt", Time), ("SHA-256", "sha256", Id)]),
+    ("workers.diff", &[("PATH", "path", Name), ("WORKERS", "workers", Text)]),
+    (
         "policy.rules",
         &[
             ("RULE", "ruleId", Name),
@@ -156,6 +169,33 @@ const RESULTS: &[Facts] = &[
         "agent",
         &[("scope", "scope", Text), ("removed", "removed", Text), ("folder", "path", Text)],
     ),
+    ("queue.resumed", "workerId", &[("state", "state", State), ("turn", "turnId", Id)]),
+    ("turn.dropped", "turnId", &[("worker", "workerId", Id)]),
+    ("turn.moved", "turnId", &[("position", "position", Text), ("worker", "workerId", Id)]),
+    (
+        "turn.queued",
+        "turnId",
+        &[("position", "position", Text), ("state", "state", State), ("worker", "workerId", Id)],
+    ),
+    (
+        "policy.rule.removed",
+        "ruleId",
+        &[("action", "action", Text), ("what", "rule", Text), ("scope", "scope", Text)],
+    ),
+    ("session.deleted", "sessionId", &[("launcher", "launcher", Text)]),
+    ("hook.distrusted", "file", &[("removed", "removed", Text)]),
+    (
+        "schedule.fired",
+        "schedule",
+        &[
+            ("state", "status", State),
+            ("worker", "workerId", Id),
+            ("turn", "turnId", Id),
+            ("error", "error", Text),
+        ],
+    ),
+    ("task.cancelled", "name", &[("state", "status", State), ("task", "taskId", Id)]),
+    ("task.messaged", "name", &[("state", "status", State), ("task", "taskId", Id)]),
     ("controller.released", "controllerId", &[("released", "released", Text)]),
     (
         "daemon.shown",

@@ -57,6 +57,10 @@ fn world() -> World {
     let given = sandbox.run(&task).document();
     sandbox.run(&["stop", "Find-the-config"]).data_of("worker.stopped");
     let word = |data: &Value, key: &str| data[key].as_str().unwrap().to_owned();
+    let cron = ["schedule", "add", "nightly", "--every", "5m", "--timezone", "UTC"];
+    let work = ["--send", "demo-1", "--text", "Look at the tests"];
+    sandbox.run(&[&cron[..], &work].concat()).data_of("schedule.added");
+    sandbox.run(&["schedule", "pause", "nightly"]).data_of("schedule.paused");
     sandbox.run(&["worker", "start", "--name", "port"]).data_of("worker.started");
     let form = sandbox.send(sandbox.show("port")["workerId"].as_str().unwrap(), FORM);
     wait_until("the ends and the questions to be notified", Duration::from_secs(30), || {
@@ -108,6 +112,9 @@ const VIEWS: &[View] = &[
     ("ls -a", &["old", "stopped"]),
     ("worker list", &["demo-1", "login", "waiting approval"]),
     ("show demo-1", &["demo-1", "idle", "I have read the file."]),
+    ("show demo-1 login", &["I have read the file.", "rm -rf build && make --jobs 8 everything"]),
+    ("worker show demo-1 login", &["demo-1", "rm -rf build && make --jobs 8 everything"]),
+    ("worker inspect demo-1 port --tail 1", &["demo-1", "Port"]),
     ("show login", &["login", "waiting approval", "rm -rf build && make --jobs 8 everything", "REQUEST"]),
     ("worker show login", &["login", "waiting approval", "rm -rf build && make --jobs 8 everything"]),
     ("worker inspect login --tail 4", &["login", "waiting approval"]),
@@ -156,6 +163,20 @@ const VIEWS: &[View] = &[
     ("task show TASK", &["Find the config", "completed", "explore"]),
     ("daemon start", &["ran already"]),
     ("worktree list", &["No worktrees."]),
+    ("worktree prune", &["nothing to remove"]),
+    ("schedule list", &["nightly", "paused (user)", "every 300s"]),
+    ("schedule show nightly", &["Look at the tests", "subagent schedule resume nightly"]),
+    ("schedule pause nightly", &["paused (user)"]),
+    ("schedule log nightly", &["no firings"]),
+    ("queue resume --worker-id demo-1", &["idle"]),
+    ("worker resume demo-1", &["demo-1", "idle"]),
+    ("worker logs demo-1", &["nothing on standard error"]),
+    ("stop old", &["old", "stopped"]),
+    ("controller recover", &["active"]),
+    ("task prune --dry-run", &["would be removed"]),
+    ("hook trust --list", &["no file is trusted"]),
+    ("diff demo-1 login", &["no file was changed by more than one of them"]),
+    ("notify test desk", &["desk"]),
     ("session list --launcher demo", &[]),
     ("memory list", &[]),
     ("agent validate", &["valid"]),
