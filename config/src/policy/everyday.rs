@@ -8,10 +8,13 @@ use subagent_testkit::say;
 
 use super::*;
 
-/// Rules, and the maximum percentage of everyday lines that may need an approval under them.
+/// The page with the table of prices.
+const PAGE: &str = include_str!("../../../docs/policy.md");
+
+/// Rules by their name in the docs, and the most everyday lines in a hundred that may be asked under them.
 const PRICES: &[(&str, &str, usize)] = &[
     (
-        "all allowed but two commands",
+        "all allowed except `rm -rf` and `git push`",
         "{'*': allow, execute: {'*': allow, 'rm -rf *': deny, 'git push *': deny}}",
         3,
     ),
@@ -26,6 +29,8 @@ fn lines() -> Vec<String> {
 fn everyday_lines_are_seldom_asked() {
     let lines = lines();
     assert!(lines.len() >= 160, "{}", lines.len());
+    let said = format!("Of {} everyday lines", lines.len());
+    assert!(PAGE.contains(&said), "docs/policy.md does not say: {said}");
     for (name, rules, most) in PRICES {
         let layer = Layer {
             kind: LayerKind::Owner,
@@ -44,6 +49,9 @@ fn everyday_lines_are_seldom_asked() {
             })
             .collect();
         say(&format!("{name}: {} of {} everyday lines are asked", asked.len(), lines.len()));
+        let (count, percent) = (asked.len(), 100.0 * asked.len() as f64 / lines.len() as f64);
+        let row = format!("| {name} | {count} ({percent:.1} %) | {most} % |");
+        assert!(PAGE.contains(&row), "docs/policy.md lacks this row: {row}");
         let text = asked.join("\n");
         assert!(
             asked.len() * 100 <= lines.len() * most,
