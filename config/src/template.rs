@@ -98,6 +98,15 @@ mod tests {
     }
 
     #[test]
+    fn the_launcher_in_its_comments_gives_tools_a_prefix() {
+        let (_, block) = TEMPLATE.split_once("  # openhands:\n").unwrap();
+        let keys: Vec<&str> = block.lines().map_while(|line| line.strip_prefix("  # ")).collect();
+        let text = format!("launchers:\n  openhands:\n  {}\n", keys.join("\n  "));
+        let config = file::parse(Path::new("t.yaml"), text.as_bytes()).unwrap();
+        assert!(config.launcher("openhands").unwrap().prefix_tools, "{text}");
+    }
+
+    #[test]
     fn the_examples_in_its_comments_are_valid_too() {
         let uncommented = TEMPLATE.replace(" # | ", " ");
         assert_ne!(uncommented, TEMPLATE);
