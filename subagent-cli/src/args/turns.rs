@@ -288,7 +288,7 @@ Examples:
   subagent wait codex-1 codex-2 --timeout 10m
   subagent wait --worker-id w_0123456789
   subagent wait --worker-id w_0123456789 --from-event-id ev_0000000000ff \\
-      --until turn.completed,turn.failed --timeout-seconds 600 --json
+      --until turn.completed,turn.failed --timeout-seconds 45 --json
   subagent wait --worker-id w_0123456789 --worker-id w_9876543210 --any
   subagent wait -l job=review --all --timeout-seconds 0 --json"
 )]
