@@ -426,6 +426,8 @@ fn what_reads_lists_from_a_pipe_gets_items_alone() {
         (&["approve", "--worker-id", &worker, "--all", "--decision", "allow"], "(nothing is asked)"),
         (&["worker", "list", "-l", "a=b"], "(no workers)"),
         (&["task", "list"], "(no tasks)"),
+        (&["tree"], "(no tasks)"),
+        (&["tree", "--follow"], "(no tasks)"),
         (&["turn", "list", "--worker-id", &worker], "(no turns)"),
         (&["policy", "rules", "list"], "(no rules)"),
     ] {
