@@ -73,13 +73,16 @@ fn history_that_is_told_in_a_resume_is_no_news_and_no_violation() {
     let _ = sandbox.send(&worker, "hello");
     let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
     let _ = sandbox.send(&worker, "hello again");
+    // The same when the session is resumed after a loss.
+    sandbox.kill(&sandbox.runtime(&worker));
+    let _ = sandbox.send(&worker, "hello after a loss");
     let events = sandbox.events(&worker);
     let kinds: Vec<&Value> = events
         .iter()
         .filter(|event| event["type"] == "progress.update" && event["data"]["kind"] == "replayed")
         .map(|event| &event["data"]["update"]["kind"])
         .collect();
-    assert_eq!(kinds, [&json!("message"), &json!("tool_call")]);
+    assert_eq!(kinds, ["message", "tool_call", "message", "tool_call"]);
     assert!(!events.iter().any(|event| event["data"]["text"] == "said long ago"), "{events:?}");
     assert_eq!(of_type(&sandbox, &worker, "policy.violated"), [] as [Value; 0]);
     sandbox.finish();
