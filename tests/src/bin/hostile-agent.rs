@@ -18,6 +18,8 @@
 //!
 //! It shares no code with the peer that it tests.
 
+#[path = "hostile_agent/delegation.rs"]
+mod delegation;
 #[path = "hostile_agent/escapes.rs"]
 mod escapes;
 #[path = "hostile_agent/quirks.rs"]
@@ -115,6 +117,8 @@ struct Hostile {
     history: bool,
     at_initialize: Option<String>,
     at_session_new: Option<String>,
+    /// The MCP servers of the session.
+    servers: Value,
     /// The id of the request being answered, as JSON.
     current: Value,
 }
@@ -139,6 +143,7 @@ fn start() -> io::Result<()> {
         history: false,
         at_initialize: None,
         at_session_new: None,
+        servers: Value::Null,
         current: Value::Null,
     };
     let mut args = std::env::args().skip(1);
@@ -236,6 +241,7 @@ impl Hostile {
                 answer(id, &json!({}))
             }
             "session/new" => {
+                self.servers = message["params"]["mcpServers"].clone();
                 self.turn_hostile(self.at_session_new.clone())?;
                 answer(id, &json!({"sessionId": SESSION}))
             }

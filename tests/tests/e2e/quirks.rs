@@ -1,6 +1,8 @@
 //! Habits of real agents, each reduced to a few lines: rules hold, and an obedient
 //! agent is not blamed.
 
+use std::fs;
+
 use serde_json::{Value, json};
 use subagent_tests::harness::{Launcher, Sandbox};
 
@@ -142,13 +144,48 @@ fn a_question_shows_what_is_known_of_its_call() {
             "Permission requested for edit: write_file: src/b.txt",
             "src/b.txt",
         ),
+        ("request-without-diff src/c.txt", "Permission requested for edit: Write: src/c.txt", "src/c.txt"),
+        (
+            "request-without-address https://example.com/x",
+            "Permission requested for fetch: Fetch: https://example.com/x",
+            "https://example.com/x",
+        ),
     ] {
         let asked = sandbox.send(&worker, &format!("quirk: {quirk}"));
         assert_eq!(asked["matchedEvent"]["data"]["message"], message, "{asked}");
         let listed = sandbox.run(&["approval", "list"]).data_of("inbox.listed");
         assert_eq!(listed["items"][0]["subject"], subject, "{listed}");
+        if quirk.starts_with("request-without-diff") {
+            let content = &asked["matchedEvent"]["data"]["content"];
+            assert_eq!(content[0]["newText"], "two\n", "{asked}");
+        }
         sandbox.approve(&worker, &asked["requestId"], "deny").data_of("approval.decided");
         let _ = sandbox.turn_end(&asked);
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_with_a_task_tool_of_its_own_gives_tasks_with_a_prefix() {
+    let mut sandbox = Sandbox::new();
+    let demo = sandbox.demo_agent(&[]);
+    sandbox.launcher("demo", demo);
+    for (name, prefix) in [("plain", false), ("prefixed", true)] {
+        let agent = sandbox.test_agent("hostile-agent", &[]).key("prefixTools", json!(prefix));
+        sandbox.launcher(name, agent);
+    }
+    let folder = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("scout.md"), "---\ndescription: Finds things\nlauncher: demo\n---\n").unwrap();
+    sandbox.init();
+    for (launcher, expected) in [("plain", "its own tool task was called"), ("prefixed", "subagent_task: ")] {
+        let args = ["worker", "start", "--launcher", launcher, "--delegate"];
+        let started = sandbox.run(&args).data_of("worker.started");
+        let worker = started["workerId"].as_str().unwrap();
+        let sent = sandbox.send(worker, "quirk: task-of-its-own scout found");
+        let text = sent["assistantText"].as_str().unwrap();
+        assert!(text.starts_with(expected), "{launcher}: {text}");
+        assert_eq!(text.contains("found"), launcher == "prefixed", "{text}");
     }
     sandbox.finish();
 }

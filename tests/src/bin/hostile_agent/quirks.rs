@@ -6,7 +6,7 @@ use std::io;
 use serde_json::{Value, json};
 
 use super::wire::{line, say};
-use super::{Answer, Hostile, SESSION};
+use super::{Answer, Hostile, SESSION, delegation};
 
 /// Plays a case. Returns `None` if it makes no request.
 pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Answer>> {
@@ -50,6 +50,26 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Answer>
             let short: String = rest.chars().take(6).collect();
             let input = json!({"command": format!("{short}...")});
             ask(agent, &json!({"toolCallId": "call-1", "title": "Bash", "rawInput": input})).map(Some)
+        }
+        // Only the call shows the change or the address.
+        "request-without-diff" => {
+            let diff = json!({"type": "diff", "path": rest, "oldText": "one\n", "newText": "two\n"});
+            let mut call = edit("call-1", rest);
+            call["content"] = json!([diff]);
+            tell("tool_call", &call)?;
+            ask(agent, &json!({"toolCallId": "call-1", "title": "Write"})).map(Some)
+        }
+        "request-without-address" => {
+            let call = json!({"toolCallId": "call-1", "title": "Fetch", "kind": "fetch",
+                              "rawInput": {"url": rest}});
+            tell("tool_call", &call)?;
+            ask(agent, &json!({"toolCallId": "call-1", "title": "Fetch"})).map(Some)
+        }
+        // It has a tool `task`, and gives the tools of MCP servers no prefix: one of that name is
+        // not called.
+        "task-of-its-own" => {
+            say(&delegation::task(&agent.servers, rest)?)?;
+            Ok(None)
         }
         // The permission request is empty but for a kind, and no call was reported.
         "request-of-a-title" => ask(agent, &confirmation(rest)).map(Some),
