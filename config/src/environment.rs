@@ -87,16 +87,25 @@ pub fn passes_on(name: &OsStr) -> bool {
     !about_caller && !bytes.starts_with(b"SUBAGENT_") && !bytes.starts_with(b"LISTEN_")
 }
 
-/// The variables that configure the daemon. Every process that starts a daemon passes them on.
-pub const DAEMON_SETTINGS: [&str; 7] = [
-    "SUBAGENT_LOG",
-    NO_AUTOSTART,
-    "SUBAGENT_IDLE_EXIT_SECONDS",
-    "SUBAGENT_RETENTION_DAYS",
-    "SUBAGENT_FAILPOINTS",
-    "SUBAGENT_FAILPOINTS_ONCE",
-    "SUBAGENT_SABOTAGE",
-];
+/// Whether a daemon inherits this variable from the process that starts it.
+///
+/// The daemon needs its own settings and the variables that the user's files name in `${NAME}`, whatever they are called.
+/// It needs no owner's handle, no place, and nothing else that is about the caller alone.
+pub fn daemon_inherits(name: &OsStr) -> bool {
+    const ABOUT_CALLER: [&[u8]; 5] = [
+        b"SUBAGENT_CONFIG",
+        b"SUBAGENT_MARKER",
+        b"SUBAGENT_STATE_DIR",
+        b"SUBAGENT_TASK_TOKEN",
+        b"SUBAGENT_WORKTREE_MAIN",
+    ];
+    const PREFIXES: [&[u8]; 2] = [b"SUBAGENT_CTL_", b"SUBAGENT_COMMAND_ENV_"];
+    let bytes = name.as_bytes();
+    let is_own = bytes.starts_with(b"SUBAGENT_");
+    let about_caller =
+        ABOUT_CALLER.contains(&bytes) || PREFIXES.iter().any(|prefix| bytes.starts_with(prefix));
+    if is_own { !about_caller } else { passes_on(name) }
+}
 
 /// Disables the automatic start of the daemon.
 pub const NO_AUTOSTART: &str = "SUBAGENT_NO_AUTOSTART";
@@ -136,6 +145,29 @@ mod tests {
             ("SUBAGENTS", "kept"),
         ]);
         assert_eq!(inherited_environment(caller, &BTreeMap::new(), Path::new("/worker")), expected);
+    }
+
+    #[test]
+    fn a_daemon_inherits_settings_and_secrets_and_nothing_about_its_caller() {
+        let inherits = |name: &&str| daemon_inherits(OsStr::new(name));
+        let kept = ["PATH", "HOOK_URL", "SUBAGENT_LOG", "SUBAGENT_WEBHOOK_SECRET", NO_AUTOSTART, "SUBAGENTS"];
+        assert_eq!(kept.iter().find(|name| !inherits(name)), None);
+        let dropped = [
+            "SUBAGENT_CTL_ID",
+            "SUBAGENT_CTL_TOKEN",
+            "SUBAGENT_COMMAND_ENV_PATH",
+            "SUBAGENT_CONFIG",
+            "SUBAGENT_MARKER",
+            "SUBAGENT_STATE_DIR",
+            "SUBAGENT_TASK_TOKEN",
+            "SUBAGENT_WORKTREE_MAIN",
+            "NOTIFY_SOCKET",
+            "LISTEN_FDS",
+        ];
+        assert_eq!(dropped.iter().find(|name| inherits(name)), None);
+        // An agent has none of ours.
+        let secret = pairs(&[("SUBAGENT_WEBHOOK_SECRET", "s")]);
+        assert_eq!(inherited_environment(secret, &BTreeMap::new(), Path::new("/w")), pairs(&[("PWD", "/w")]));
     }
 
     #[test]

@@ -100,13 +100,13 @@ pub struct RuntimeStart {
 }
 
 /// What a runtime needs to restart the daemon. The program is beside the runtime's own. The rest of
-/// the environment is the runtime's, which is the daemon's without its own settings.
+/// the environment is the runtime's, which is the daemon's without `SUBAGENT_*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonStart {
     /// Absolute path of the state directory.
     pub state_dir: PathBuf,
-    /// The daemon's settings (`SUBAGENT_*`), by name.
+    /// The daemon's variables that this runtime does not inherit (`SUBAGENT_*`), by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<(Bytes64, Bytes64)>,
 }

@@ -13,6 +13,8 @@ use std::process::ExitCode;
 use nix::sys::resource::{Resource, setrlimit};
 use subagent_protocol::webhook::WebhookPost;
 
+pub use signature::sign;
+
 /// Maximum address space of the process, in bytes.
 const MAX_MEMORY: u64 = 1024 * 1024 * 1024;
 /// Maximum size of the request on standard input, in bytes.

@@ -9,7 +9,11 @@ use sha2::Sha256;
 /// of `id.timestamp.body` in base64.
 ///
 /// A secret that begins with `whsec_` is base64; any other is used as it is.
-pub(crate) fn sign(secret: &str, id: &str, timestamp: u64, body: &str) -> Result<String, String> {
+///
+/// # Errors
+///
+/// The secret after `whsec_` is not base64.
+pub fn sign(secret: &str, id: &str, timestamp: u64, body: &str) -> Result<String, String> {
     let key = match secret.strip_prefix("whsec_") {
         Some(encoded) => {
             STANDARD.decode(encoded).map_err(|_| "the secret after whsec_ is not base64".to_owned())?

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use subagent_config::environment::DAEMON_SETTINGS;
+use subagent_config::environment::daemon_inherits;
 use subagent_config::{Environment, proc, state_dir};
 use subagent_protocol::Code;
 use subagent_protocol::api::DaemonInfo;
@@ -51,20 +51,10 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
     }
 }
 
-/// Returns the environment of a new daemon: without variables of the caller or its workspace.
+/// The variables of a command that a daemon inherits.
 pub(super) fn daemon_environment(env: &Environment) -> Vec<(OsString, OsString)> {
-    const DROPPED: [&str; 3] = ["NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM"];
-    let passes = |name: &OsString| {
-        let name = name.to_string_lossy();
-        let about_caller =
-            name.starts_with("SUBAGENT_") || name.starts_with("LISTEN_") || DROPPED.contains(&&*name);
-        DAEMON_SETTINGS.contains(&&*name) || !about_caller
-    };
-    env.vars
-        .iter()
-        .filter(|(name, _)| passes(name))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+    let inherited = env.vars.iter().filter(|(name, _)| daemon_inherits(name));
+    inherited.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Waits until a stopping daemon removes its `daemon.json` or another one replaces it.
@@ -172,24 +162,4 @@ fn unwatchable(folder: &Path, error: &std::io::Error) -> Failure {
     Failure::internal(format!("cannot watch {}: {error}", folder.display()))
         .with("path", folder.to_string_lossy().into_owned())
         .with("error", error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_daemon_inherits_no_owner_and_no_workspace() {
-        let vars = [
-            "PATH",
-            "SUBAGENT_CTL_TOKEN",
-            "SUBAGENT_STATE_DIR",
-            "SUBAGENT_LOG",
-            "NOTIFY_SOCKET",
-            "LISTEN_FDS",
-        ];
-        let env = Environment::new(vars.map(|name| (name.into(), "x".into())), "/");
-        let names: Vec<_> = daemon_environment(&env).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["PATH", "SUBAGENT_LOG"]);
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStringExt as _;
 
-use subagent_config::environment::{DAEMON_SETTINGS, NO_AUTOSTART};
+use subagent_config::environment::{NO_AUTOSTART, daemon_inherits, passes_on};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::start::DaemonStart;
 
@@ -13,9 +13,8 @@ pub(super) fn of(setup: &Setup) -> Option<DaemonStart> {
     if std::env::var_os(NO_AUTOSTART).is_some_and(|value| !value.is_empty() && value != "0") {
         return None;
     }
-    let settings = DAEMON_SETTINGS.iter().filter_map(|name| {
-        let value = std::env::var_os(name)?;
-        Some((Bytes64((*name).into()), Bytes64(value.into_vec())))
-    });
+    // The runtime inherits the others.
+    let own = std::env::vars_os().filter(|(name, _)| daemon_inherits(name) && !passes_on(name));
+    let settings = own.map(|(name, value)| (Bytes64(name.into_vec()), Bytes64(value.into_vec())));
     Some(DaemonStart { state_dir: setup.state_dir.clone(), settings: settings.collect() })
 }

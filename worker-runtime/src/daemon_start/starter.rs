@@ -27,7 +27,7 @@ use crate::spawn::receiver;
 const MAX_READINESS_BYTES: usize = 64 * 1024;
 /// Maximum size of the small files in the state directory; they have some hundred bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
-/// Prefix of our settings. The daemon inherits the rest of this process's environment.
+/// Prefix of our variables. The daemon gets the ones in [`DaemonStart`], and the rest of this process's environment.
 const OWN_VARIABLES: &str = "SUBAGENT_";
 
 /// The time of the last start by a runtime, in milliseconds since 1970, stored in `start.lock`. A

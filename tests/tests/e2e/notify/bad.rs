@@ -137,18 +137,33 @@ fn secrets_are_in_no_argument_log_database_or_output() {
     let mut sandbox = Sandbox::new();
     sandbox.set_env("SSL_CERT_FILE", Server::ca());
     sandbox.set_env("HOOK_URL", server.url());
-    sandbox.set_env("HOOK_SECRET", "very-secret-word");
-    configure(&sandbox, "  - {to: webhook, on: [done], url: '${HOOK_URL}', secret: '${HOOK_SECRET}'}");
+    sandbox.set_env("SUBAGENT_WEBHOOK_SECRET", "very-secret-word");
+    let secret = "secret: '${SUBAGENT_WEBHOOK_SECRET}'";
+    configure(&sandbox, &format!("  - {{to: webhook, on: [done], url: '${{HOOK_URL}}', {secret}}}"));
     sandbox.init();
     let worker = sandbox.start("demo");
     server.answers([Answer::Status(500), Answer::Late]);
     let _ = sandbox.send(&worker, "first");
-    server.wait_for(2);
+    server.wait_for(2).iter().for_each(|request| request.is_signed_with("very-secret-word"));
+    // No process of the worker has it.
+    let runtime = sandbox.runtime(&worker);
+    let guard = sandbox.guard(&runtime);
+    for process in [&runtime, &guard, &sandbox.agent(&guard)] {
+        let variables = fs::read(format!("/proc/{}/environ", process.pid)).unwrap();
+        assert!(!String::from_utf8_lossy(&variables).contains("very-secret-word"), "{process:?}");
+    }
     // While it waits for the response, every user can see the arguments.
     let arguments = arguments();
     assert!(arguments.iter().any(|line| line.contains("subagent-webhook")), "{arguments:?}");
     let secret = |line: &&String| line.contains("very-secret-word") || line.contains(&server.url());
     assert_eq!(arguments.iter().find(secret), None);
+    let sending = sandbox.processes().into_iter().find(|process| {
+        let path = fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
+        path.to_string_lossy().contains("subagent-webhook")
+    });
+    let limits = fs::read_to_string(format!("/proc/{}/limits", sending.unwrap().pid)).unwrap();
+    let memory = limits.lines().find(|line| line.starts_with("Max address space")).unwrap();
+    assert_eq!(memory.split_whitespace().nth(3), Some("1073741824"), "{memory}");
     server.let_go();
     settled(&sandbox, "delivered");
     let outputs = ["list", "log", "test"].map(|command| {

@@ -50,6 +50,14 @@ impl Request {
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
+
+    /// Asserts that this secret signs the request.
+    pub(super) fn is_signed_with(&self, secret: &str) {
+        let time: u64 = self.header("webhook-timestamp").parse().unwrap();
+        assert!(time > 1_700_000_000, "{self:?}");
+        let expected = subagent_webhook::sign(secret, self.header("webhook-id"), time, &self.body).unwrap();
+        assert_eq!(self.header("webhook-signature"), expected, "{self:?}");
+    }
 }
 
 #[derive(Default)]
