@@ -109,6 +109,10 @@ pub struct DaemonStart {
     /// The daemon's variables that this runtime does not inherit (`SUBAGENT_*`), by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<(Bytes64, Bytes64)>,
+    /// Whether to restart only a daemon that was awaited ([`crate::api::Announced`]): this worker
+    /// alone has nothing that could be due.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub if_awaited: bool,
 }
 
 /// The client requests of the agent that need the daemon's permission.

@@ -128,6 +128,19 @@ pub struct DaemonInfo {
     pub started_at: Timestamp,
 }
 
+/// The content of `daemon.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Announced {
+    /// The daemon.
+    #[serde(flatten)]
+    pub info: DaemonInfo,
+    /// Whether sinks of notifications or schedules wait for events and times. If the daemon dies,
+    /// any runtime restarts it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaited: bool,
+}
+
 /// Data of `panel.permitted`: nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -36,7 +36,7 @@ pub use controllers::{
     RecoveredController, RecoveredOwner, ReleaseController,
 };
 pub use daemon::{
-    CheckHealth, DaemonInfo, DaemonShown, NoStateFolder, PanelPermitted, StateFolder, StopDaemon,
+    Announced, CheckHealth, DaemonInfo, DaemonShown, NoStateFolder, PanelPermitted, StateFolder, StopDaemon,
 };
 pub use envelope::{Envelope, header};
 pub use examination::{Examination, ExaminedDatabase, ExaminedWorker};

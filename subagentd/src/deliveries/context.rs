@@ -21,7 +21,9 @@ pub(super) struct Context {
     pub(super) changed: Notify,
     /// Version of the config whose sinks are active.
     pub(super) in_use: watch::Sender<u64>,
-    /// Number of sinks with pending deliveries.
+    /// How many sinks are in use.
+    pub(super) sinks: watch::Sender<usize>,
+    /// How many sinks have something to deliver.
     pub(super) busy: watch::Sender<usize>,
     /// Prefix of message ids, unique to this state dir.
     pub(super) prefix: String,
@@ -41,6 +43,7 @@ impl Context {
             runtime_program,
             changed: Notify::new(),
             in_use: watch::Sender::new(0),
+            sinks: watch::Sender::new(0),
             busy: watch::Sender::new(0),
             prefix: identity.map_or_else(String::new, |identity| identity.folder.id.clone()),
         }

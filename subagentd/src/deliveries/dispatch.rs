@@ -119,6 +119,7 @@ impl Dispatcher {
         };
         if version != *context.in_use.borrow() {
             self.replace(context, sinks, self.newest.unwrap_or(newest)).await?;
+            context.sinks.send_replace(self.sinks.len());
             context.in_use.send_replace(version);
         }
         self.newest = Some(newest);

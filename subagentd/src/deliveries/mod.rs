@@ -58,7 +58,16 @@ impl Deliveries {
         self.0.busy.subscribe()
     }
 
-    /// Returns the sinks of the current config file with their delivery counts.
+    /// How many sinks there are.
+    #[must_use]
+    pub fn sinks_in_use(&self) -> watch::Receiver<usize> {
+        self.0.sinks.subscribe()
+    }
+
+    /// The sinks of the user's config file as it is now.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
     pub async fn sinks(&self) -> Result<Sinks> {
         let standings = self.0.stream.store.read(deliveries::standings).await?;
         let config = self.config().await;

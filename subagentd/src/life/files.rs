@@ -11,7 +11,7 @@ use nix::libc::O_NOFOLLOW;
 use subagent_config::regular;
 use subagent_config::runtime_dir::REMEMBERED;
 use subagent_config::state_identity::announces;
-use subagent_protocol::api::DaemonInfo;
+use subagent_protocol::api::{Announced, DaemonInfo};
 
 /// Lock held by the daemon for its whole life; the only proof that one runs.
 pub const DAEMON_LOCK: &str = "daemon.lock";
@@ -71,6 +71,7 @@ pub(super) fn replace_unless(
 #[derive(Debug)]
 pub(super) struct Announcement {
     state_dir: PathBuf,
+    said: Announced,
     content: Vec<u8>,
 }
 
@@ -80,19 +81,38 @@ impl Announcement {
     /// # Errors
     /// The state dir cannot be written.
     pub(super) fn write(state_dir: &Path, info: &DaemonInfo) -> io::Result<Self> {
-        let content = serde_json::to_vec_pretty(info)?;
+        let said = Announced { info: info.clone(), awaited: false };
+        let content = serde_json::to_vec_pretty(&said)?;
         subagent_failpoint::check("announcement.before_write")?;
         replace(state_dir, DAEMON_INFO, &content)?;
         subagent_failpoint::hit("announcement.after_rename");
-        Ok(Self { state_dir: state_dir.to_owned(), content })
+        Ok(Self { state_dir: state_dir.to_owned(), said, content })
     }
 
-    /// Announces an orderly end. A failure is logged: until the file is removed, the daemon then
-    /// looks crashed.
-    pub(super) fn ending(mut self, info: &DaemonInfo) {
+    /// Says whether something awaits the daemon. Whether that changed the file, which another one is then.
+    pub(super) fn awaited(&mut self, awaited: bool) -> bool {
+        if self.said.awaited == awaited {
+            return false;
+        }
+        self.said.awaited = awaited;
+        let written = self.write_again();
+        if let Err(error) = &written {
+            tracing::warn!(%error, awaited, "daemon.json does not say whether something awaits the daemon");
+        }
+        written.is_ok()
+    }
+
+    fn write_again(&mut self) -> io::Result<()> {
+        self.content = serde_json::to_vec_pretty(&self.said)?;
+        replace(&self.state_dir, DAEMON_INFO, &self.content)
+    }
+
+    /// Says that the daemon ends in order. A failure is told by the log: until the file is removed, it then looks as if
+    /// the daemon died.
+    pub(super) fn ending(mut self) {
         let written = subagent_failpoint::check("announcement.before_ending").and_then(|()| {
-            self.content = serde_json::to_vec_pretty(&DaemonInfo { ending: true, ..info.clone() })?;
-            replace(&self.state_dir, DAEMON_INFO, &self.content)
+            self.said.info.ending = true;
+            self.write_again()
         });
         match written {
             Ok(()) => subagent_failpoint::hit("announcement.after_ending"),

@@ -2,6 +2,7 @@
 //! not know the meaning of requests (`api`) or how workers run (`supervisor`). The program parses
 //! the command line into [`RunOptions`].
 
+mod awaited;
 mod client;
 mod error;
 mod files;

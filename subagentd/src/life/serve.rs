@@ -10,6 +10,7 @@ use subagent_protocol::{Error, OLDEST_PROTOCOL, PROTOCOL, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::awaited::Awaited;
 use super::files::{Announcement, DAEMON_INFO, remember_sockets};
 use super::heartbeat::Heartbeat;
 use super::lock::FileLock;
@@ -108,11 +109,12 @@ pub(super) async fn serve(
         let prepare = || RuntimeDir::prepare(&options.environment, &options.state_dir);
         remake_folder(prepare, &info.socket)
     };
+    let awaited = Awaited { sinks: deliveries.sinks_in_use(), schedules: schedules.waiting() };
     let reason = tokio::select! {
         biased;
         signal = signals.next() => Reason::Signal(signal),
         Some(request) = stops.recv() => Reason::Request(request),
-        reason = surroundings.keep(again, connections.clone()) => reason,
+        reason = surroundings.keep(again, connections.clone(), awaited) => reason,
         ended = &mut serving => Reason::ServerEnded(format!("{ended:?}")),
         () = when_idle(options, &supervisor, (&deliveries, &schedules), &connections) => Reason::Idle,
         never = heartbeat.beat() => match never {},
@@ -123,7 +125,7 @@ pub(super) async fn serve(
     let Surroundings { lock, socket, announcement, .. } = surroundings;
     // Announced before any connection to a runtime ends.
     if lock.is_own() {
-        announcement.ending(&info);
+        announcement.ending();
     }
     let ending = Ending { supervisor, connections, stops, phases, stop_accepting, serving };
     let outcome = tokio::select! {

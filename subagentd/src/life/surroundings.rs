@@ -11,6 +11,7 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::awaited::Awaited;
 use super::files::Announcement;
 use super::inotify::Inotify;
 use super::lock::FileLock;
@@ -56,9 +57,14 @@ impl Surroundings {
         surroundings
     }
 
-    /// Restores the socket when it vanishes. Returns when the daemon must end: the lock is lost, or
-    /// the socket cannot be restored.
-    pub(super) async fn keep(&mut self, remake: impl Fn() -> bool, connections: Connections) -> Reason {
+    /// Keeps the socket in place. Ends when the daemon must end: its lock is not its own any more, or no client can
+    /// find it any more.
+    pub(super) async fn keep(
+        &mut self,
+        remake: impl Fn() -> bool,
+        connections: Connections,
+        mut awaited: Awaited,
+    ) -> Reason {
         let pause = if self.inotify.is_some() { LOOK_PAUSE } else { Duration::ZERO };
         let mut visits = Visits::of(connections, pause);
         loop {
@@ -69,12 +75,13 @@ impl Surroundings {
             if !found {
                 return Reason::SocketLost;
             }
-            if self.announcement.restore() {
+            if self.announcement.awaited(awaited.now()) || self.announcement.restore() {
                 self.watch(&self.announcement.path());
             }
             tokio::select! {
                 () = changed(self.inotify.as_ref()) => {}
                 () = visits.next() => {}
+                () = awaited.changed() => {}
             }
         }
     }
@@ -173,7 +180,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use subagent_protocol::api::DaemonInfo;
+    use subagent_protocol::api::{Announced, DaemonInfo};
     use subagent_protocol::process::ProcessId;
     use subagent_protocol::time::Timestamp;
     use tokio::sync::watch;
@@ -181,11 +188,12 @@ mod tests {
     use super::*;
 
     struct Place {
-        _dir: tempfile::TempDir,
+        dir: tempfile::TempDir,
         lock: PathBuf,
         socket: PathBuf,
         replaced: mpsc::Receiver<UnixListener>,
         count: watch::Sender<usize>,
+        sinks: watch::Sender<usize>,
         keeping: tokio::task::JoinHandle<Reason>,
     }
 
@@ -217,8 +225,11 @@ mod tests {
             if !inotify {
                 surroundings.inotify = None;
             }
-            let keeping = tokio::spawn(async move { surroundings.keep(|| remake, connections).await });
-            Self { _dir: dir, lock, socket, replaced, count, keeping }
+            let sinks = watch::Sender::new(0);
+            let awaited = Awaited { sinks: sinks.subscribe(), schedules: watch::Sender::new(0).subscribe() };
+            let keeping =
+                tokio::spawn(async move { surroundings.keep(|| remake, connections, awaited).await });
+            Self { dir, lock, socket, replaced, count, sinks, keeping }
         }
 
         async fn reason(self) -> Reason {
@@ -262,6 +273,24 @@ mod tests {
             let again = tokio::time::timeout(Duration::from_secs(20), place.replaced.recv());
             let _listener = again.await.expect("a new socket").unwrap();
             UnixStream::connect(&place.socket).unwrap();
+        }
+        fs::remove_file(&place.lock).unwrap();
+        assert!(matches!(place.reason().await, Reason::LockLost));
+    }
+
+    #[tokio::test]
+    async fn the_announcement_says_whether_a_sink_awaits_the_daemon() {
+        let place = Place::start(true, true);
+        let said = place.dir.path().join("daemon.json");
+        for (sinks, awaited) in [(1, true), (2, true), (0, false), (1, true)] {
+            place.sinks.send_replace(sinks);
+            let written = async {
+                let reads = || serde_json::from_slice::<Announced>(&fs::read(&said).ok()?).ok();
+                while reads().is_none_or(|announced| announced.awaited != awaited) {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), written).await.expect("it is written");
         }
         fs::remove_file(&place.lock).unwrap();
         assert!(matches!(place.reason().await, Reason::LockLost));

@@ -52,6 +52,8 @@ pub(super) struct Context {
     pub(super) changed: Notify,
     /// The rounds of the owner.
     pub(super) rounds: watch::Sender<Rounds>,
+    /// How many schedules have a next time or something that runs.
+    pub(super) waiting: watch::Sender<usize>,
     /// Whether the daemon stays for schedules.
     pub(super) busy: watch::Sender<usize>,
 }

@@ -51,6 +51,7 @@ impl Schedules {
             stay,
             changed: Notify::new(),
             rounds: watch::Sender::new(context::Rounds::default()),
+            waiting: watch::Sender::new(0),
             busy: watch::Sender::new(0),
         });
         tokio::spawn(owner::run(Arc::clone(&context)));
@@ -61,6 +62,12 @@ impl Schedules {
     #[must_use]
     pub fn busy(&self) -> watch::Receiver<usize> {
         self.0.busy.subscribe()
+    }
+
+    /// How many schedules have a next time or something that runs.
+    #[must_use]
+    pub fn waiting(&self) -> watch::Receiver<usize> {
+        self.0.waiting.subscribe()
     }
 
     /// Adds a schedule.

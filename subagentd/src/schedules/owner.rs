@@ -81,12 +81,14 @@ async fn round(context: &Arc<Context>, work: &Arc<Work>) -> Result<Outlook> {
     let mut outlook = Outlook::default();
     let now = entropy::now();
     let mut stays = false;
+    let mut waiting = 0;
     for row in store.read(schedules::all).await? {
         if row.paused.is_some() {
             continue;
         }
         if let Some(next) = look_at(context, &row, now).await? {
             outlook.next = Some(outlook.next.map_or(next, |first| first.min(next)));
+            waiting += 1;
             stays |= context.stay.attendant(next, now) != Attendant::Unattended;
         }
     }
@@ -98,6 +100,8 @@ async fn round(context: &Arc<Context>, work: &Arc<Work>) -> Result<Outlook> {
         admit_waiting(context, work, row, &of_it).await?;
     }
     outlook.runs = !open.is_empty();
+    waiting += open.len();
+    context.waiting.send_if_modified(|before| std::mem::replace(before, waiting) != waiting);
     context.busy.send_replace(usize::from(stays || !open.is_empty()));
     Ok(outlook)
 }

@@ -8,13 +8,17 @@ use subagent_protocol::start::DaemonStart;
 
 use super::shared::Setup;
 
-/// Returns the state dir and this process's settings. `None` if automatic starts are disabled.
-pub(super) fn of(setup: &Setup) -> Option<DaemonStart> {
+/// The state dir, and this process's settings. `always`: also if no sink and no schedule awaits the daemon. None where a daemon must not be started without being asked for.
+pub(super) fn of(setup: &Setup, always: bool) -> Option<DaemonStart> {
     if std::env::var_os(NO_AUTOSTART).is_some_and(|value| !value.is_empty() && value != "0") {
         return None;
     }
     // The runtime inherits the others.
     let own = std::env::vars_os().filter(|(name, _)| daemon_inherits(name) && !passes_on(name));
     let settings = own.map(|(name, value)| (Bytes64(name.into_vec()), Bytes64(value.into_vec())));
-    Some(DaemonStart { state_dir: setup.state_dir.clone(), settings: settings.collect() })
+    Some(DaemonStart {
+        state_dir: setup.state_dir.clone(),
+        settings: settings.collect(),
+        if_awaited: !always,
+    })
 }

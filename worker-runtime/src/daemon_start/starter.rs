@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use serde::{Deserialize, Serialize};
-use subagent_protocol::api::DaemonInfo;
+use subagent_protocol::api::{Announced, DaemonInfo};
 use subagent_protocol::start::DaemonStart;
 use tokio::net::unix::pipe::Receiver;
 
@@ -150,7 +150,8 @@ impl Starter {
         open(&self.start.state_dir.join("daemon.json"), OpenOptions::new().read(true))
             .and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut text))
             .map_err(|_| "it ended in order")?;
-        let info: DaemonInfo = serde_json::from_slice(&text).map_err(|_| "its daemon.json cannot be read")?;
+        let Announced { info, awaited } =
+            serde_json::from_slice(&text).map_err(|_| "its daemon.json cannot be read")?;
         if !info.state_folder.as_ref().is_some_and(|named| named.is(folder.dev(), folder.ino())) {
             return Err("its daemon.json is about another state dir");
         }
@@ -159,6 +160,9 @@ impl Starter {
         }
         if info.mode != "background" {
             return Err("it ran in the foreground, so its service manager or a person starts it");
+        }
+        if self.start.if_awaited && !awaited {
+            return Err("nothing awaits it");
         }
         Ok(info)
     }
@@ -306,7 +310,7 @@ mod tests {
         let dir = tempfile::tempdir_in("/tmp").unwrap();
         fs::write(dir.path().join("start.lock"), "").unwrap();
         fs::write(dir.path().join("state.db"), "").unwrap();
-        let start = DaemonStart { state_dir: dir.path().to_owned(), settings: Vec::new() };
+        let start = DaemonStart { state_dir: dir.path().to_owned(), settings: Vec::new(), if_awaited: false };
         let mut starter = Starter::new(start).unwrap();
         starter.program = "/no/such/program".into();
         let fixture = StateDirFixture { dir, starter };
@@ -316,12 +320,16 @@ mod tests {
 
     impl StateDirFixture {
         fn announce(&self, mode: &str, ending: bool) {
+            self.announce_awaited(mode, ending, false);
+        }
+
+        fn announce_awaited(&self, mode: &str, ending: bool, awaited: bool) {
             let folder = fs::metadata(self.dir.path()).unwrap();
             let info = serde_json::json!({
                 "protocol": 1, "oldestProtocol": 1, "version": "", "generation": 1, "mode": mode,
                 "process": {"pid": 1, "startTime": 1}, "socket": self.dir.path().join("s"),
                 "stateDir": self.dir.path(), "startedAt": "2026-11-21T20:29:42+00:00", "ending": ending,
-                "stateFolder": {"device": folder.dev(), "inode": folder.ino(), "id": ""},
+                "awaited": awaited, "stateFolder": {"device": folder.dev(), "inode": folder.ino(), "id": ""},
             });
             fs::write(self.dir.path().join("daemon.json"), info.to_string()).unwrap();
         }
@@ -383,6 +391,19 @@ mod tests {
         assert!(matches!(fixture.found_when_free(), Found::NotWanted(_)));
         fs::rename(fixture.dir.path().join("other"), fixture.dir.path().join("state.db")).unwrap();
         assert!(matches!(fixture.found_when_free(), Found::NotWanted(_)));
+    }
+
+    #[test]
+    fn a_worker_without_tasks_starts_only_a_daemon_that_is_awaited() {
+        let mut fixture = fixture();
+        fixture.starter.start.if_awaited = true;
+        assert_eq!(fixture.found_when_free(), Found::NotWanted("nothing awaits it"));
+        for (mode, ending) in [("foreground", false), ("background", true)] {
+            fixture.announce_awaited(mode, ending, true);
+            assert!(matches!(fixture.found_when_free(), Found::NotWanted(_)), "{mode} {ending}");
+        }
+        fixture.announce_awaited("background", false, true);
+        assert_eq!(fixture.found_when_free(), Found::Started);
     }
 
     #[test]

@@ -363,10 +363,10 @@ impl Actor {
                 .as_ref()
                 .map(|agent| definition::instructions(agent, told, self.spec.agent_since.is_some())),
             login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },
-            // Other workers need no daemon while they run.
-            daemon: (self.tasks.is_task() || self.spec.delegation.is_some())
-                .then(|| daemon_start::of(&self.shared.setup))
-                .flatten(),
+            daemon: daemon_start::of(
+                &self.shared.setup,
+                self.tasks.is_task() || self.spec.delegation.is_some() || !self.spec.hooks.is_empty(),
+            ),
             client_rules: self.client_rules(),
         })
     }

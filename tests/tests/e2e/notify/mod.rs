@@ -1,6 +1,7 @@
 //! Notifications: their targets and order, and the handling of failed ones.
 
 mod bad;
+mod comes_back;
 mod deliver;
 mod desktop;
 mod look;
