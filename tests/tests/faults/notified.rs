@@ -12,8 +12,8 @@ use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
 use super::a_moment;
 use super::deaths::Death;
 
-/// Number of deaths in an ordinary run.
-const DEATHS: usize = 16;
+/// Number of deaths in an ordinary run: each step once.
+const DEATHS: usize = 2 * STEPS.len();
 /// Number of concurrent cases, which mostly wait.
 const WIDTH: usize = 4;
 /// Time limit for all notifications.
@@ -33,6 +33,8 @@ const STEPS: &[&str] = &[
     "command.after_start",
     "command.before_spawn",
     "command.after_spawn",
+    "decision.before_commit",
+    "decision.after_commit",
 ];
 
 #[test]
@@ -47,7 +49,10 @@ fn run(death: &Death) {
     let config = sandbox.file("home/.config/subagent");
     fs::create_dir_all(&config).unwrap();
     // One write per notification, so lines are complete.
-    let notify = "notify:\n  - {to: command, on: [question, done, failed], command: 'cat >> ~/told'}\n";
+    let sink =
+        |command: &str| format!("  - {{to: command, on: [question, done, failed], command: '{command}'}}\n");
+    // The other sink hangs.
+    let notify = format!("notify:\n{}{}", sink("cat >> ~/told"), sink("cat > /dev/null; sleep 1000"));
     let hook = |line: &str| json!([{"hooks": [{"type": "command", "command": line}]}]);
     let hooks = json!({
         "Stop": hook("awk 1 >> ~/stopped"),
