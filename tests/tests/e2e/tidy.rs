@@ -43,6 +43,15 @@ fn files(endings: &[&str]) -> Vec<(String, String)> {
     found.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
 }
 
+#[test]
+fn windows_is_refused_in_one_sentence() {
+    let source = fs::read_to_string(root().join("protocol/src/lib.rs")).unwrap();
+    let (_, refusal) = source.split_once("#[cfg(windows)]\ncompile_error!(").unwrap();
+    let sentence = refusal.split('"').nth(1).unwrap();
+    assert!(sentence.starts_with("subagent does not build for Windows: "), "{sentence}");
+    assert!(sentence.ends_with("use WSL 2 or Linux") && !sentence.contains('\n'), "{sentence}");
+}
+
 /// Returns the dependencies of a crate, without those of its tests.
 fn dependencies(folder: &str, section: &str) -> BTreeSet<String> {
     let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
