@@ -123,6 +123,16 @@ mod hooks {
         fs::write(&file, format!("{launchers}hooks: {hooks}\n")).unwrap();
     }
 
+    /// Asserts that the documented schema describes the input of a hook.
+    #[track_caller]
+    fn fits_the_schema(input: &Value) {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hooks.schema.json");
+        let schema: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        if let Err(error) = jsonschema::validate(&schema, input) {
+            panic!("{error}: {input}");
+        }
+    }
+
     /// Returns the hook group of one command.
     fn command(line: &str) -> Value {
         json!([{"hooks": [{"type": "command", "command": line}]}])

@@ -32,6 +32,7 @@ fn sandbox() -> Sandbox {
     define("scout", "");
     define("counter", "resultMaxTokens: 60\nresultSchema: {type: array}\n");
     define("teller", "resultMaxTokens: 60\n");
+    define("cleaner", "permission: {execute: {'*': allow, 'rm *': deny}}\n");
     sandbox
 }
 
@@ -344,6 +345,20 @@ fn an_agent_gives_tasks_with_the_token_of_its_server_and_not_without() {
     // A client may have this server in its own configuration, also below a worker.
     let said = sandbox.send(&worker, &shell(""))["assistantText"].as_str().unwrap().to_owned();
     assert!(said.contains(r#""name":"get_subagents""#) && !said.contains("start_worker"), "{said}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_caller_reads_why_a_task_that_broke_a_rule_ended() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let prompt = "so far\n!tool execute rm -rf x\n!sleep 600000";
+    let task = json!({"agent": "cleaner", "description": "Clean up", "prompt": prompt});
+    let (text, is_error) = client.called("task", task);
+    assert!(is_error && text.starts_with("<task_error"), "{text}");
+    assert!(inside(&text).starts_with("POLICY_VIOLATION: "), "{text}");
+    assert!(text.contains("execute(rm *)"), "{text}");
+    client.end();
     sandbox.finish();
 }
 

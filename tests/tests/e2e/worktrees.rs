@@ -331,6 +331,28 @@ fn a_definition_can_ask_for_a_worktree() {
 }
 
 #[test]
+fn a_definition_of_claude_code_can_have_hooks_memory_and_a_worktree() {
+    let sandbox = repository();
+    let hook = "PreToolUse:\n    - matcher: Bash\n      hooks:\n        - type: command\n          command: echo 'no shell' >&2; exit 2";
+    let definition = format!(
+        "---\nname: writer\ndescription: writes\nmemory: project\nisolation: worktree\nhooks:\n  {hook}\n---\nWrite.\n"
+    );
+    write(&sandbox.workspace(), ".claude/agents/writer.md", &definition);
+    sandbox.run(&["hook", "trust", ".claude/agents/writer.md", "--yes"]).data_of("hook.trusted");
+    let prompt = "!ask execute make\n!edit create t.txt t";
+    let given = ["task", "run", "--agent", "writer", "--launcher", "demo", "--text", prompt];
+    let task = sandbox.run(&given).data();
+    let worker = task["task"]["taskId"].as_str().or(task["taskId"].as_str()).unwrap().to_owned();
+    let events = sandbox.events(&worker);
+    let decided = events.iter().find(|event| event["type"] == "approval.decided").unwrap();
+    assert_eq!((&decided["data"]["by"], &decided["data"]["note"]), (&json!("hook"), &json!("no shell")));
+    assert!(task.to_string().contains("agent-memory/writer"), "its instructions name its notes: {task}");
+    let shown = sandbox.run(&["worktree", "show", &worker]).data_of("worktree.shown");
+    assert_eq!(shown["contents"]["files"], 1, "{shown}");
+    sandbox.finish();
+}
+
+#[test]
 fn who_goes_on_from_a_worker_has_its_worktree() {
     let sandbox = repository();
     let started = start(&sandbox, "auth", &[]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-use super::{command, define, own_config, project_hooks};
+use super::{command, define, fits_the_schema, own_config, project_hooks};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -27,6 +27,7 @@ fn inputs(file: &Path, count: usize) -> Vec<Value> {
     wait_until("hooks", LIMIT, || {
         let text = fs::read_to_string(file).unwrap_or_default();
         let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        lines.iter().for_each(fits_the_schema);
         (lines.len() >= count).then_some(lines)
     })
 }
@@ -103,6 +104,8 @@ fn the_hooks_of_a_worker_hear_of_its_tasks() {
         (&json!("SubagentStop"), &json!("completed"))
     );
     assert_eq!(read[1]["path"], json!(["Root", "Kid"]));
+    let task = sandbox.run(&["task", "show", "Kid"]).data_of("task.shown")["taskId"].take();
+    assert_eq!((&read[0]["agent_id"], &read[1]["agent_id"]), (&task, &task));
     assert!(read[1]["last_assistant_message"].as_str().unwrap().contains("it works"), "{}", read[1]);
     sandbox.finish();
 }
@@ -182,6 +185,26 @@ fn a_hook_that_was_cut_off_by_the_daemons_death_runs_again_with_the_same_event()
     let _ = sandbox.send(&worker, "once more");
     let read = inputs(&file, 3);
     assert_ne!(read[2]["eventId"], read[1]["eventId"]);
+    sandbox.finish();
+}
+
+#[test]
+fn a_hook_of_a_stopped_worker_that_the_daemons_death_cut_off_runs_again() {
+    let sandbox = Sandbox::new();
+    let (file, gate) = (sandbox.file("read"), sandbox.file("gate"));
+    let line = format!("{}; until [ -e {} ]; do sleep 0.05; done", appends(&file), gate.display());
+    own_hooks(&sandbox, &json!({"Stop": command(&line)}));
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let _ = sandbox.send(&worker, "hello");
+    assert_eq!(inputs(&file, 1).len(), 1);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.kill_daemon();
+    fs::write(&gate, "").unwrap();
+    // No request names the worker.
+    sandbox.run(&["notify", "list"]).data_of("notify.listed");
+    let read = inputs(&file, 2);
+    assert_eq!(read[0], read[1], "the same event");
     sandbox.finish();
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
-use super::{own_config, project_hooks};
+use super::{define, fits_the_schema, own_config, project_hooks};
 
 /// Upper limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -87,6 +87,12 @@ fn exit_2_denies_what_a_rule_allows_and_says_why() {
     );
     assert_eq!((&read["worker"], &read["turnId"]), (&json!(worker), &waited["turnId"]));
     assert_eq!(read["requestId"], decided["requestId"]);
+    let workspace = sandbox.workspace();
+    assert_eq!(read["cwd"].as_str(), workspace.to_str(), "{read}");
+    assert_eq!(read["session_id"], sandbox.show(&worker)["sessionId"], "{read}");
+    let asked = of_type(&sandbox, &worker, "approval.requested").remove(0);
+    assert_eq!(read["tool_use_id"], asked["toolCallId"], "{read} {asked}");
+    fits_the_schema(&read);
     assert_eq!(of_type(&sandbox, &worker, "approval.requested").len(), 1);
     sandbox.finish();
 }
@@ -157,6 +163,11 @@ fn a_hook_that_fails_asks() {
         ("(setsid sleep 1000 &); sleep 1000", 1, "before its deadline"),
         ("echo '{'; yes", 1, "before its deadline"),
         ("no-such-program", 20, "it exited with 127"),
+        (
+            "printf '{\"decision\": \"approve\", \"reason\": \"'; head -c 100000 /dev/zero | tr '\\0' x; printf '\"}'",
+            20,
+            "longer than the limit",
+        ),
     ] {
         let hook = json!({"type": "command", "command": line, "timeout": timeout});
         let hooks = json!({"PreToolUse": [{"hooks": [hook]}]});
@@ -179,6 +190,46 @@ fn the_hooks_of_a_question_answer_for_the_owner_where_he_would_be_asked() {
     sandbox.finish();
     let (sandbox, worker) = with_hooks(&hook("PermissionRequest", "exit 2"), &["--allow", "execute(make)"]);
     assert_eq!(ask(&sandbox, &worker)["assistantText"], "permission: allow-once", "nothing is asked");
+    sandbox.finish();
+    // What the first hooks want to have asked is a question too.
+    for before in ["true".to_owned(), says("ask")] {
+        let mut hooks = hook("PermissionRequest", "echo 'ask me first' >&2; exit 2");
+        hooks["PreToolUse"] = hook("PreToolUse", &before)["PreToolUse"].take();
+        let flags = if before == "true" { &[][..] } else { &["--allow", "execute(make)"] };
+        let (sandbox, worker) = with_hooks(&hooks, flags);
+        assert_eq!(ask(&sandbox, &worker)["assistantText"], "permission: reject-once", "{before}");
+        let decided = of_type(&sandbox, &worker, "approval.decided").remove(0);
+        assert_eq!((&decided["note"], &decided["by"]), (&json!("ask me first"), &json!("hook")));
+        assert_eq!(decided["hook"]["event"], "ApprovalRequested", "{decided}");
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn a_question_that_an_untrusted_hook_would_answer_is_asked() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    project_hooks(&sandbox, &hook("PermissionRequest", "exit 2"));
+    let worker = start(&sandbox, &[]);
+    let waited = ask(&sandbox, &worker);
+    assert_asked(&sandbox, &worker, &waited);
+    let failed = of_type(&sandbox, &worker, "hook.failed").remove(0);
+    assert!(failed["reason"].as_str().unwrap().contains("subagent hook trust"), "{failed}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_trusted_definition_may_not_allow() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let hooks = hook("PreToolUse", &says("allow"));
+    let file = define(&sandbox, "builder", &format!("hooks: {hooks}\n"));
+    let _ = sandbox.run(&["hook", "trust", file.to_str().unwrap(), "--yes"]).data_of("hook.trusted");
+    let worker = start(&sandbox, &["--agent", "builder"]);
+    let waited = ask(&sandbox, &worker);
+    assert_asked(&sandbox, &worker, &waited);
+    let failed = of_type(&sandbox, &worker, "hook.failed").remove(0);
+    assert!(failed["reason"].as_str().unwrap().contains("user's config"), "{failed}");
     sandbox.finish();
 }
 
@@ -262,6 +313,7 @@ fn a_message_that_a_hook_refuses_is_not_stored() {
     for (line, code, reason) in [
         ("grep -q secret && { echo 'no secrets' >&2; exit 2; }; exit 0", "HOOK_DENIED", "no secrets"),
         ("echo '{\"decision\": \"block\", \"reason\": \"no\"}'", "HOOK_DENIED", "no"),
+        (&says("deny"), "HOOK_DENIED", "because"),
         ("exit 1", "HOOK_FAILED", "it exited with 1"),
         ("sleep 1000", "HOOK_FAILED", "before its deadline"),
     ] {

@@ -4,12 +4,19 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
 use super::{command, define, own_config};
 
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// The variables of an owner's handle.
+const HANDLE: [&str; 3] = ["SUBAGENT_CTL_ID", "SUBAGENT_CTL_TOKEN", "SUBAGENT_CTL_EPOCH"];
+/// Prints the numbers of the processes above a shell.
+const ABOVE: &str =
+    r"p=$$; while [ $p -gt 1 ]; do echo ABOVE=$p; p=$(sed 's/.*) . \([0-9]*\) .*/\1/' /proc/$p/stat); done";
 
 fn lines(file: &Path, count: usize) -> Vec<Value> {
     wait_until("hooks", LIMIT, || {
@@ -71,7 +78,7 @@ fn a_hook_runs_in_the_main_workspace_without_the_owners_handle() {
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     sandbox.set_env("OF_THE_OWNER", "kept");
     let file = sandbox.file_name("ran");
-    let line = format!("(pwd; env) > {file}.new && mv {file}.new {file}");
+    let line = format!("(pwd; env; {ABOVE}) > {file}.new && mv {file}.new {file}");
     own_config(&sandbox, &format!("hooks: {}\n", json!({"Stop": command(&line)})));
     let git = |args: &[&str]| {
         let run = sandbox.command("git").args(args.iter().copied()).cwd(sandbox.workspace()).run();
@@ -89,6 +96,13 @@ fn a_hook_runs_in_the_main_workspace_without_the_owners_handle() {
         "-m",
         "x",
     ]);
+    // The handle of an owner in the environment of a daemon.
+    for name in HANDLE {
+        sandbox.set_env(name, "of-an-owner");
+    }
+    let daemon = sandbox.command("subagentd").args(["run"]).deadline(2 * LIMIT).spawn();
+    wait_until("the daemon", LIMIT, || sandbox.daemon_info());
+    HANDLE.iter().for_each(|name| sandbox.remove_env(name));
     sandbox.init();
     for flags in [&[][..], &["--worktree"]] {
         let started = sandbox.run(&[&["worker", "start", "demo"], flags].concat()).data_of("worker.started");
@@ -101,10 +115,18 @@ fn a_hook_runs_in_the_main_workspace_without_the_owners_handle() {
         assert_eq!(lines.next(), folder.to_str(), "{flags:?}");
         let environment: Vec<&str> = lines.collect();
         assert!(environment.contains(&"OF_THE_OWNER=kept"), "{environment:?}");
-        let handles = ["SUBAGENT_CONTROLLER_HANDLE", "SUBAGENT_OWNER"];
-        let has = |name: &str| environment.iter().any(|line| line.starts_with(name));
-        assert!(!handles.into_iter().any(has), "{environment:?}");
+        assert!(!environment.iter().any(|line| line.contains("of-an-owner")), "{environment:?}");
+        // It runs below the daemon, and not in the worker's group or under its guard.
+        let above: Vec<i32> =
+            environment.iter().filter_map(|line| line.strip_prefix("ABOVE=")?.parse().ok()).collect();
+        assert!(above.contains(&daemon.pid()), "{above:?}");
+        let runtime = sandbox.runtime(worker);
+        let guard = sandbox.guard(&runtime);
+        assert!(!above.contains(&runtime.pid) && !above.contains(&guard.pid), "{above:?}");
     }
+    daemon.signal(Signal::SIGTERM);
+    let ended = daemon.output();
+    assert!(ended.status.success(), "{ended}");
     sandbox.finish();
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-use super::{command, own_config};
+use super::{command, fits_the_schema, own_config, project_hooks};
 
 /// Keeps its input, and refuses messages that contain the word.
 fn hook(sandbox: &Sandbox) -> String {
@@ -21,7 +21,24 @@ fn set(sandbox: &Sandbox) {
 
 fn read(sandbox: &Sandbox) -> Vec<Value> {
     let text = fs::read_to_string(sandbox.file("read")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let inputs: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    inputs.iter().for_each(fits_the_schema);
+    inputs
+}
+
+#[test]
+fn a_message_waits_until_the_file_of_its_hook_is_trusted() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    project_hooks(&sandbox, &json!({"UserPromptSubmit": command("exit 0")}));
+    let worker = sandbox.start("demo");
+    let error = sandbox.sending(&worker, "hello").run().error("HOOK_FAILED");
+    assert!(error["message"].as_str().unwrap().contains("subagent hook trust"), "{error}");
+    assert!(!sandbox.events(&worker).iter().any(|event| event["type"] == "message.sent"));
+    let file = sandbox.config_file();
+    let _ = sandbox.run(&["hook", "trust", file.to_str().unwrap(), "--yes"]).data_of("hook.trusted");
+    assert_eq!(sandbox.send(&worker, "hello")["matchedEvent"]["type"], "turn.completed");
+    sandbox.finish();
 }
 
 #[test]
