@@ -32,6 +32,10 @@ fn a_hook_denies_a_command_of_a_real_agent() {
             (&json!("hook"), &json!("no rm here")),
             "{agent}: {decided}"
         );
+        // The refusal of ACP has no field for a reason: the agent knows only that it was refused.
+        let requests = world.models.requests();
+        let told = requests.iter().find(|request| request.body.to_string().contains("no rm here"));
+        assert!(told.is_none(), "{agent}: docs/hooks.md says that it gets no reason: {told:?}");
         // Actions that the hook does not mention continue as before.
         let asked = world.question("RUN: touch made", "touch made");
         world.decide(&asked, "allow");
