@@ -11,12 +11,12 @@ use crate::mcp::expand;
 use crate::policy::Position;
 use crate::webhook_url;
 
-/// The default occasions; detached turns add `done`.
-const DEFAULT: [Occasion; 4] =
-    [Occasion::Question, Occasion::Failed, Occasion::Lost, Occasion::SchedulePaused];
+/// The occasions of an entry without `on`.
+const DEFAULT: [Occasion; 5] =
+    [Occasion::Question, Occasion::Failed, Occasion::Lost, Occasion::SchedulePaused, Occasion::TriggerPaused];
 
-/// The valid occasions in `on`.
-const OCCASIONS: [Occasion; 8] = [
+/// What can be in `on`.
+const OCCASIONS: [Occasion; 9] = [
     Occasion::Question,
     Occasion::Done,
     Occasion::Failed,
@@ -25,6 +25,7 @@ const OCCASIONS: [Occasion; 8] = [
     Occasion::QueuePaused,
     Occasion::Parked,
     Occasion::SchedulePaused,
+    Occasion::TriggerPaused,
 ];
 
 /// One entry of `notify`. Texts of `to` may contain `${NAME}` and `${NAME:-default}`.

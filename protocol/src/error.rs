@@ -188,6 +188,10 @@ words! {
         WorktreeNotFound = "WORKTREE_NOT_FOUND",
         /// No schedule has this name.
         ScheduleNotFound = "SCHEDULE_NOT_FOUND",
+        /// No trigger has this name.
+        TriggerNotFound = "TRIGGER_NOT_FOUND",
+        /// The trigger is paused: the occurrence does not fire it.
+        TriggerPaused = "TRIGGER_PAUSED",
         /// No daemon would be running to fire the schedule.
         ScheduleUnattended = "SCHEDULE_UNATTENDED",
         /// Another git, an open turn, a merge or a rebase uses the worktree or the repository.

@@ -81,6 +81,10 @@ words! {
         ScheduleFired = "schedule.fired",
         /// The schedule that last started the worker was paused.
         SchedulePaused = "schedule.paused",
+        /// A trigger gave the worker its task or a message.
+        TriggerFired = "trigger.fired",
+        /// The trigger that last started the worker was paused.
+        TriggerPaused = "trigger.paused",
         /// A turn ended with success.
         TurnCompleted = "turn.completed",
         /// A turn ended with a failure.

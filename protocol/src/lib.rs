@@ -60,6 +60,7 @@ pub mod task_result;
 pub mod task_terms;
 pub mod time;
 pub mod tool_calls;
+pub mod trigger;
 pub mod until;
 pub mod update;
 pub mod webhook;

@@ -25,6 +25,8 @@ words! {
         Parked = "parked",
         /// A schedule was paused.
         SchedulePaused = "schedule_paused",
+        /// A trigger was paused.
+        TriggerPaused = "trigger_paused",
         /// A test requested by the user.
         Test = "test",
     }

@@ -21,6 +21,7 @@ mod schedules;
 mod task_prune;
 mod tasks;
 mod transcripts;
+mod triggers;
 mod turns;
 mod usage;
 mod waits;
@@ -68,6 +69,10 @@ pub use tasks::{
     TaskOverrides, TaskPlace, TaskShown, TaskStatus, TaskTranscript, TaskView, WaitTask,
 };
 pub use transcripts::{StoryItem, StoryKind, TranscriptShown};
+pub use triggers::{
+    AddTrigger, ChangeTrigger, FireTrigger, TriggerFired, TriggerPaused, TriggerRemoved, TriggerView,
+    Triggers,
+};
 pub use turns::{
     CancelChildSession, CancelTurn, ChildSessionCanceled, LatestEvent, LatestOfAll, SendTurn, Simulation,
     TurnAccepted, TurnCanceled, WaitRequest, Waited,

@@ -46,11 +46,11 @@ const fn once() -> Missed {
     Missed::Once
 }
 
-const fn queue() -> Overlap {
+pub(super) const fn queue() -> Overlap {
     Overlap::Queue
 }
 
-const fn max_failures() -> u32 {
+pub(super) const fn max_failures() -> u32 {
     MAX_FAILURES
 }
 
@@ -140,15 +140,18 @@ pub struct Schedules {
     pub count: usize,
 }
 
-/// The result of one time of a schedule.
+/// The result of one time of a schedule, or of one occurrence of a trigger.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FiringView {
-    /// Name of the schedule.
+    /// Name of the schedule or the trigger.
     pub schedule: String,
     /// The time for which it fired.
     pub at: Timestamp,
+    /// Identifier of the occurrence, if a trigger fired for one that has an identifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occurrence: Option<String>,
     /// Whether a user requested it.
     pub manual: bool,
     /// Number of missed times before it that do not fire, at most 1000.

@@ -493,8 +493,8 @@ pub(super) mod of {
         SubagentSpawned,
     };
     use crate::api::{
-        ScheduleFired, SchedulePaused, WorkerParked, WorkerUnparked, WorktreeConflict, WorktreeLanded,
-        WorktreeMerged, WorktreeRemoved, WorktreeView,
+        ScheduleFired, SchedulePaused, TriggerFired, TriggerPaused, WorkerParked, WorkerUnparked,
+        WorktreeConflict, WorktreeLanded, WorktreeRemoved, WorktreeView,
     };
     use crate::event::EventType;
     use crate::hook::HookFailed;
@@ -518,6 +518,8 @@ pub(super) mod of {
             EventType::WorktreeMerged => named::<WorktreeMerged>(),
             EventType::ScheduleFired => named::<ScheduleFired>(),
             EventType::SchedulePaused => named::<SchedulePaused>(),
+            EventType::TriggerFired => named::<TriggerFired>(),
+            EventType::TriggerPaused => named::<TriggerPaused>(),
             EventType::ApprovalLost | EventType::ApprovalExpired | EventType::ApprovalCanceled => {
                 named::<super::ApprovalOver>()
             }

@@ -6,6 +6,7 @@
 use clap::{Args, Command, Subcommand};
 
 use super::schedules::ScheduleCommand;
+use super::triggers::TriggerCommand;
 use super::worktrees::WorktreeCommand;
 use super::{
     AgentCommand, ApprovalCommand, ConfigCommand, ControllerCommand, DaemonCommand, LauncherCommand,
@@ -49,6 +50,7 @@ group! {
     ScheduleCommand,
     SessionCommand,
     TaskCommand,
+    TriggerCommand,
     TurnCommand,
     WorkerCommand,
     WorktreeCommand,

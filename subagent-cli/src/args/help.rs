@@ -33,6 +33,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
             "session",
             "hook",
             "schedule",
+            "trigger",
             "notify",
             "mcp",
             "prompt",

@@ -33,9 +33,11 @@ pub mod removal;
 pub mod roles;
 pub mod run;
 pub mod schedules;
+pub mod starts;
 pub mod state;
 pub mod tasks;
 pub mod top;
+pub mod triggers;
 pub mod turns;
 mod usage;
 pub mod used;
@@ -180,6 +182,8 @@ pub enum Command {
     Summary(Summary),
     /// Start tasks and send messages at certain times
     Schedule(schedules::ScheduleCommand),
+    /// Start tasks and send messages at certain occurrences
+    Trigger(triggers::TriggerCommand),
     /// List, test and trace notifications
     Notify(notify::NotifyCommand),
     Mcp(Mcp),

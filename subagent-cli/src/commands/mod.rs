@@ -72,6 +72,7 @@ mod session_list;
 mod several;
 mod show;
 mod start_notes;
+mod starts;
 mod status;
 mod summary;
 mod task;
@@ -79,6 +80,7 @@ mod text_risk;
 mod text_source;
 pub(crate) mod top;
 mod tree;
+mod trigger;
 mod turn;
 mod turn_result;
 mod usage;
@@ -191,6 +193,7 @@ pub fn format(command: &Command) -> Format {
         Command::Tree(args) => args.json.json,
         Command::Summary(args) => args.json.json,
         Command::Schedule(command) => command.json(),
+        Command::Trigger(command) => command.json(),
         Command::Notify(command) => command.json(),
         Command::Mcp(_) | Command::Panel(_) => false,
         Command::Daemon(command) => command.json(),
@@ -274,6 +277,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Tree(args) => tree::run(&args, context),
         Command::Summary(args) => summary::run(args, context),
         Command::Schedule(command) => schedule::run(command, context),
+        Command::Trigger(command) => trigger::run(command, context),
         Command::Notify(command) => notify::run(command, context),
         Command::Mcp(args) => mcp::run(args, context),
         Command::Panel(args) => panel::run(&args, context),

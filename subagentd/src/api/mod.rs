@@ -33,6 +33,7 @@ mod sse;
 mod state;
 mod status;
 mod tasks;
+mod triggers;
 mod turns;
 mod usage;
 mod waited;
@@ -129,6 +130,14 @@ pub fn router(api: Api) -> Router {
         .route("/v1/schedules/{schedule}/resume", post(schedules::resume))
         .route("/v1/schedules/{schedule}/run", post(schedules::run))
         .route("/v1/schedules/{schedule}/remove", post(schedules::remove))
+        .route("/v1/triggers", get(triggers::list).post(triggers::add))
+        .route("/v1/triggers/{trigger}", get(triggers::show))
+        .route("/v1/triggers/{trigger}/log", get(triggers::log))
+        .route("/v1/triggers/{trigger}/pause", post(triggers::pause))
+        .route("/v1/triggers/{trigger}/resume", post(triggers::resume))
+        .route("/v1/triggers/{trigger}/run", post(triggers::run))
+        .route("/v1/triggers/{trigger}/fire", post(triggers::fire))
+        .route("/v1/triggers/{trigger}/remove", post(triggers::remove))
         .route("/v1/notifications", get(notifications::list))
         .route("/v1/notifications/log", get(notifications::log))
         .route("/v1/notifications/test", post(notifications::test))

@@ -10,7 +10,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
     approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, panel,
-    queue, removal, schedules, tasks, turns, usage, waits, workers, worktrees,
+    queue, removal, schedules, tasks, triggers, turns, usage, waits, workers, worktrees,
 };
 
 #[derive(OpenApi)]
@@ -98,6 +98,15 @@ use super::{
         schedules::resume,
         schedules::run,
         schedules::remove,
+        triggers::list,
+        triggers::add,
+        triggers::show,
+        triggers::log,
+        triggers::pause,
+        triggers::resume,
+        triggers::run,
+        triggers::fire,
+        triggers::remove,
         notifications::list,
         notifications::log,
         notifications::test,

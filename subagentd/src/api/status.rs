@@ -34,6 +34,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::MemoryNotFound
         | Code::WorktreeNotFound
         | Code::ScheduleNotFound
+        | Code::TriggerNotFound
         | Code::TaskNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
@@ -82,6 +83,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::WorktreeNeedsGit
         | Code::WorktreeExists
         | Code::ScheduleUnattended
+        | Code::TriggerPaused
         | Code::WorktreeBusy
         | Code::WorktreeHasWork
         | Code::WorktreeSetupFailed

@@ -13,8 +13,8 @@ use crate::store::deliveries::{Candidate, Pending};
 use crate::store::{Connection, events, inbox, workers};
 use crate::supervisor::{listed, pending_approval};
 
-/// Event types that may cause a notification.
-pub(super) const TYPES: [EventType; 11] = [
+/// The events that may be worth a notification.
+pub(super) const TYPES: [EventType; 12] = [
     EventType::ApprovalRequested,
     EventType::ElicitationRequested,
     EventType::TurnCompleted,
@@ -26,6 +26,7 @@ pub(super) const TYPES: [EventType; 11] = [
     EventType::QueuePaused,
     EventType::WorkerParked,
     EventType::SchedulePaused,
+    EventType::TriggerPaused,
 ];
 
 /// Classifies an event for people. The end of a task is reported to its caller, so only its
@@ -34,6 +35,7 @@ pub(super) fn occasion(event: &Candidate) -> Option<Occasion> {
     match event.event_type {
         EventType::ApprovalRequested | EventType::ElicitationRequested => Some(Occasion::Question),
         EventType::SchedulePaused => Some(Occasion::SchedulePaused),
+        EventType::TriggerPaused => Some(Occasion::TriggerPaused),
         _ if event.is_task => None,
         EventType::TurnCompleted => Some(Occasion::Done),
         EventType::TurnFailed | EventType::PolicyViolated => Some(Occasion::Failed),

@@ -121,6 +121,7 @@ impl Notification {
                     Occasion::QueuePaused => format!("the queue of {name} is paused"),
                     Occasion::Parked => format!("{name} is parked"),
                     Occasion::SchedulePaused => format!("the schedule of {name} is paused"),
+                    Occasion::TriggerPaused => format!("the trigger of {name} is paused"),
                     Occasion::Question | Occasion::Test => name,
                 }
             }
@@ -178,10 +179,9 @@ impl Notification {
                 [] => String::new(),
             },
             Self::Happened(Happened { occasion, worker, .. }) => {
-                if *occasion == Occasion::SchedulePaused {
-                    return format!("subagent schedule list {}", worker.place());
-                }
                 let command = match occasion {
+                    Occasion::SchedulePaused => return format!("subagent schedule list {}", worker.place()),
+                    Occasion::TriggerPaused => return format!("subagent trigger list {}", worker.place()),
                     Occasion::QueuePaused => "queue resume --worker-id",
                     Occasion::Parked => "worker resume",
                     Occasion::Budget => "budget show --worker-id",

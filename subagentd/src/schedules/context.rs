@@ -4,13 +4,14 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use jiff::tz::TimeZone;
 use subagent_config::Environment;
-use subagent_protocol::api::{Attendant, RunTask};
+use subagent_protocol::api::{Attendant, RunTask, ScheduledWork};
 use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::schedule::Missed;
 use subagent_protocol::time::Timestamp;
 use tokio::sync::{Notify, watch};
 
-use crate::schedule::Times;
-use crate::store::schedules::ScheduleRow;
+use crate::schedule::{Times, template};
+use crate::store::schedules::{ScheduleRow, Starter};
 use crate::supervisor::{Stream, Supervisor};
 
 /// For how long this daemon is there.
@@ -71,12 +72,30 @@ impl Context {
     }
 }
 
-/// The times of a schedule.
+/// The work of a firing: a trigger's payload is in its text.
+pub(super) fn work(row: &ScheduleRow, payload: Option<&str>) -> ScheduledWork {
+    let mut work = row.work.clone();
+    if let Starter::Trigger { .. } = row.times.starter {
+        let text = match &mut work {
+            ScheduledWork::Task(task) => &mut task.prompt,
+            ScheduledWork::Send(message) => &mut message.text,
+        };
+        *text = template::render(text, &row.name, payload.unwrap_or_default());
+    }
+    work
+}
+
+/// The times of a schedule; `None` of a trigger.
 ///
 /// # Errors
 /// A sentence about what is wrong.
-pub(super) fn times(row: &ScheduleRow) -> Result<Times, String> {
-    Times::of(&row.times.when, zone(&row.times.timezone)?, row.anchor)
+pub(super) fn times(row: &ScheduleRow) -> Result<Option<(Times, Missed)>, String> {
+    match &row.times.starter {
+        Starter::Times { when, timezone, missed } => {
+            Ok(Some((Times::of(when, zone(timezone)?, row.anchor)?, *missed)))
+        }
+        Starter::Trigger { .. } => Ok(None),
+    }
 }
 
 /// A time zone of the system's database.

@@ -1,10 +1,11 @@
-//! Schedules: one owner waits for the next time, stores what is due, and starts it.
+//! Schedules and triggers: one owner waits for the next time or event, stores what is due, and starts it.
 //!
 //! A firing is stored before it is started, and becomes running in the transaction that stores its task or its turn. So a
 //! daemon that dies anywhere loses none and starts none twice.
 
 mod context;
 mod owner;
+mod triggers;
 mod view;
 
 use std::sync::Arc;
@@ -21,22 +22,22 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{timeout, timeout_at};
 
 use crate::schedule::Times;
-use crate::store::schedules::{self, ScheduleRow};
-use crate::supervisor::{Caller, ScheduleChange, Supervisor, entropy};
+use crate::store::schedules::{self, Kind, NewFiring, ScheduleRow, Starter, StoredTimes};
+use crate::supervisor::{Caller, NewSchedule, ScheduleChange, Supervisor, entropy};
 use context::{Context, zone};
 
 pub use context::Stay;
 
 /// Firings that the log shows.
 const MAX_LOG: u32 = 200;
-/// Schedules of a state dir.
+/// Schedules and triggers of a state dir.
 const MAX_SCHEDULES: usize = 1000;
 /// Maximum length of a name, in bytes.
 const MAX_NAME: usize = 64;
 /// How long to wait until a change is carried out.
 const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(5);
 
-/// The schedules of a daemon. Cheap to clone.
+/// The schedules and triggers of a daemon. Cheap to clone.
 #[derive(Clone)]
 pub struct Schedules(Arc<Context>);
 
@@ -75,13 +76,14 @@ impl Schedules {
     /// # Errors
     /// `INVALID_ARGUMENT{field}` for a name, a time zone or times that cannot be used, or that never come;
     /// `SCHEDULE_UNATTENDED`, `NAME_TAKEN`, those of giving its task, `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
-    pub async fn add(&self, caller: Caller, mut request: AddSchedule) -> Result<ScheduleView> {
+    pub async fn add(&self, caller: Caller, request: AddSchedule) -> Result<ScheduleView> {
+        let AddSchedule { choice, name, when, timezone, missed, overlap, max_failures, mut work } = request;
         let now = entropy::now();
-        check_name(&request.name)?;
-        let zone = zone(&request.timezone).map_err(|problem| wrong("timezone", problem))?;
-        let times = Times::of(&request.when, zone, now).map_err(|problem| wrong("when", problem))?;
+        check_name(Kind::Schedule, &name)?;
+        let zone = zone(&timezone).map_err(|problem| wrong("timezone", problem))?;
+        let times = Times::of(&when, zone, now).map_err(|problem| wrong("when", problem))?;
         let next = times.next(now).ok_or_else(|| wrong("when", "this time never comes".to_owned()))?;
-        self.check_work(&mut request.work).await?;
+        self.check_work(&mut work).await?;
         if self.0.stay.attendant(next, now) == Attendant::Unattended {
             let message =
                 format!("it fires next at {next}, and the daemon in the background ends before that");
@@ -91,19 +93,28 @@ impl Schedules {
                     "run `subagent daemon install`, or keep `subagentd run` running, then add it again",
                 ));
         }
+        let starter = Starter::Times { when, timezone, missed };
+        let rules = StoredTimes { starter, overlap, max_failures };
+        self.store(caller, NewSchedule { choice, name: name.clone(), rules, work }).await?;
+        self.show(&name).await
+    }
+
+    /// Stores a new schedule or trigger, if there is room for it.
+    async fn store(&self, caller: Caller, new: NewSchedule) -> Result<()> {
         let count = self.0.stream.store.read(|connection| Ok(schedules::all(connection)?.len())).await?;
         if count >= MAX_SCHEDULES {
             return Err(Error::new(
                 Code::InvalidArgument,
-                format!("there are {MAX_SCHEDULES} schedules already"),
+                format!("there are {MAX_SCHEDULES} schedules and triggers already"),
             )
             .with("limit", MAX_SCHEDULES)
-            .recommend("remove one that is not needed any more with `subagent schedule rm`"));
+            .recommend(
+                "remove one that is not needed any more with `subagent schedule rm` or `subagent trigger rm`",
+            ));
         }
-        let name = request.name.clone();
-        self.0.supervisor.add_schedule(caller, request).await?;
+        self.0.supervisor.add_schedule(caller, new).await?;
         self.carried_out().await;
-        self.show(&name).await
+        Ok(())
     }
 
     /// What would be started has to exist now.
@@ -128,10 +139,9 @@ impl Schedules {
     /// # Errors
     /// `STORAGE_ERROR`.
     pub async fn list(&self) -> Result<Listed> {
-        let rows = self.0.stream.store.read(schedules::all).await?;
-        let mut items = Vec::with_capacity(rows.len());
-        for row in rows {
-            items.push(view::schedule(&self.0, row).await?);
+        let mut items = Vec::new();
+        for row in self.rows(Kind::Schedule).await? {
+            items.extend(view::schedule(&self.0, row).await?);
         }
         Ok(Listed { count: items.len(), items })
     }
@@ -141,7 +151,8 @@ impl Schedules {
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`.
     pub async fn show(&self, name: &str) -> Result<ScheduleView> {
-        view::schedule(&self.0, self.row(name).await?).await
+        let shown = view::schedule(&self.0, self.row(Kind::Schedule, name).await?).await?;
+        shown.ok_or_else(|| Kind::Schedule.not_found(name))
     }
 
     /// What became of its newest times.
@@ -149,15 +160,25 @@ impl Schedules {
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`.
     pub async fn log(&self, name: &str) -> Result<Firings> {
-        let row = self.row(name).await?;
+        self.firings(Kind::Schedule, name).await
+    }
+
+    async fn firings(&self, kind: Kind, name: &str) -> Result<Firings> {
+        let row = self.row(kind, name).await?;
         let items =
             self.0.stream.store.read(move |connection| schedules::log(connection, &row, MAX_LOG)).await?;
         Ok(Firings { count: items.len(), items })
     }
 
-    async fn row(&self, name: &str) -> Result<ScheduleRow> {
+    async fn row(&self, kind: Kind, name: &str) -> Result<ScheduleRow> {
         let name = name.to_owned();
-        self.0.stream.store.read(move |connection| schedules::named(connection, &name)).await
+        self.0.stream.store.read(move |connection| schedules::named(connection, kind, &name)).await
+    }
+
+    async fn rows(&self, kind: Kind) -> Result<Vec<ScheduleRow>> {
+        let mut rows = self.0.stream.store.read(schedules::all).await?;
+        rows.retain(|row| row.times.starter.kind() == kind);
+        Ok(rows)
     }
 
     /// Keeps it from firing. What it has started goes on.
@@ -165,7 +186,7 @@ impl Schedules {
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
     pub async fn pause(&self, caller: Caller, name: &str) -> Result<ScheduleView> {
-        self.change(caller, name, ScheduleChange::Pause).await?;
+        self.change(caller, Kind::Schedule, name, ScheduleChange::Pause).await?;
         self.show(name).await
     }
 
@@ -174,7 +195,7 @@ impl Schedules {
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
     pub async fn resume(&self, caller: Caller, name: &str) -> Result<ScheduleView> {
-        self.change(caller, name, ScheduleChange::Resume).await?;
+        self.change(caller, Kind::Schedule, name, ScheduleChange::Resume).await?;
         self.show(name).await
     }
 
@@ -183,8 +204,20 @@ impl Schedules {
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
     pub async fn run(&self, caller: Caller, name: &str) -> Result<FiringView> {
+        let firing = NewFiring { manual: true, ..NewFiring::default() };
+        self.fire(caller, Kind::Schedule, name, ScheduleChange::Run(firing)).await
+    }
+
+    /// Stores a firing, and waits for a short time until it is started.
+    async fn fire(
+        &self,
+        caller: Caller,
+        kind: Kind,
+        name: &str,
+        firing: ScheduleChange,
+    ) -> Result<FiringView> {
         let mut rounds = self.0.rounds.subscribe();
-        let firing = self.change(caller, name, ScheduleChange::Run).await?;
+        let firing = self.change(caller, kind, name, firing).await?;
         let end = tokio::time::Instant::now() + CARRIED_OUT_WITHIN;
         loop {
             rounds.borrow_and_update();
@@ -193,8 +226,7 @@ impl Schedules {
                 Some(firing) => schedules::firing(connection, &of, firing),
                 None => Ok(None),
             });
-            let removed = || Error::new(Code::ScheduleNotFound, "the schedule was removed meanwhile");
-            let shown = found.await?.ok_or_else(removed)?;
+            let shown = found.await?.ok_or_else(|| kind.not_found(name))?;
             // One that waits for an earlier one is shown as such.
             let waits = shown.status == FiringStatus::Waiting;
             if !waits || !matches!(timeout_at(end, rounds.changed()).await, Ok(Ok(()))) {
@@ -208,17 +240,18 @@ impl Schedules {
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
     pub async fn remove(&self, caller: Caller, name: &str) -> Result<ScheduleRemoved> {
-        self.change(caller, name, ScheduleChange::Remove).await?;
+        self.change(caller, Kind::Schedule, name, ScheduleChange::Remove).await?;
         Ok(ScheduleRemoved { name: name.to_owned() })
     }
 
     async fn change(
         &self,
         caller: Caller,
+        kind: Kind,
         name: &str,
         change: ScheduleChange,
     ) -> Result<Option<crate::store::RowId>> {
-        let changed = self.0.supervisor.change_schedule(caller, name, change).await?;
+        let changed = self.0.supervisor.change_schedule(caller, kind, name, change).await?;
         self.carried_out().await;
         Ok(changed)
     }
@@ -231,7 +264,7 @@ impl Schedules {
         self.0.changed.notify_one();
         let is_over = timeout(CARRIED_OUT_WITHIN, rounds.wait_for(|rounds| rounds.ended >= after)).await;
         if is_over.is_err() {
-            tracing::warn!("a change of a schedule is stored, and is not carried out yet");
+            tracing::warn!("a change of a schedule or a trigger is stored, and is not carried out yet");
         }
     }
 }
@@ -240,7 +273,7 @@ fn wrong(field: &str, problem: String) -> Error {
     Error::new(Code::InvalidArgument, problem).with("field", field)
 }
 
-fn check_name(name: &str) -> Result<()> {
+fn check_name(kind: Kind, name: &str) -> Result<()> {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
     if name.is_empty()
         || name.len() > MAX_NAME
@@ -248,7 +281,8 @@ fn check_name(name: &str) -> Result<()> {
         || name.starts_with(['-', '_', '.'])
     {
         let message = format!(
-            "a schedule's name has 1 to {MAX_NAME} letters, digits, `-`, `_` and `.`, and begins with none of the last three"
+            "a {}'s name has 1 to {MAX_NAME} letters, digits, `-`, `_` and `.`, and begins with none of the last three",
+            kind.word()
         );
         return Err(wrong("name", message));
     }

@@ -1,4 +1,5 @@
-//! The one owner of all schedules: stores what is due, starts what waits, notices ends, and waits for the next time.
+//! The one owner of all schedules and triggers: stores what is due, starts what waits, notices ends, and waits for the
+//! next time or event.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,14 +8,16 @@ use std::time::Duration;
 use subagent_protocol::api::{Attendant, ScheduledWork};
 use subagent_protocol::schedule::{FiringStatus, SchedulePause};
 use subagent_protocol::time::Timestamp;
+use subagent_protocol::trigger::{EndStatus, TriggerSource};
 use subagent_protocol::{Code, Error, Result};
 
-use super::context::{Context, times};
+use super::context::{Context, times, work};
 use crate::alarm;
 use crate::schedule::{Admission, State, admit, look};
 use crate::store::schedule_ends::{self, FiringEnd};
-use crate::store::schedules::{self, OpenFiring, ScheduleRow};
-use crate::store::{Durability, RowId};
+use crate::store::schedules::{self, OpenFiring, ScheduleRow, Starter};
+use crate::store::trigger_ends::{self, Ends};
+use crate::store::{Connection, Durability, RowId};
 use crate::supervisor::entropy;
 
 /// The shortest time between two looks because of events.
@@ -35,8 +38,8 @@ struct Work {
 #[derive(Debug, Default)]
 struct Outlook {
     next: Option<Timestamp>,
-    /// Whether ends are awaited.
-    runs: bool,
+    /// Whether ends are awaited: of what was started, or by triggers.
+    listens: bool,
     /// Whether something could not be stored.
     again: bool,
 }
@@ -65,7 +68,7 @@ pub(super) async fn run(context: Arc<Context>) {
                 tokio::time::sleep(STORE_RETRY).await;
             },
             () = tokio::time::sleep(STORE_RETRY), if outlook.again => {}
-            changed = news.changed(), if outlook.runs => match changed {
+            changed = news.changed(), if outlook.listens => match changed {
                 Ok(()) => tokio::time::sleep(BETWEEN_LOOKS).await,
                 Err(_) => return,
             },
@@ -86,7 +89,10 @@ async fn round(context: &Arc<Context>, work: &Arc<Work>) -> Result<Outlook> {
         if row.paused.is_some() {
             continue;
         }
-        if let Some(next) = look_at(context, &row, now).await? {
+        if let Starter::Trigger { source: TriggerSource::After { worker, status } } = &row.times.starter {
+            outlook.listens = true;
+            look_at_ends(context, &row, worker, *status).await?;
+        } else if let Some(next) = look_at(context, &row, now).await? {
             outlook.next = Some(outlook.next.map_or(next, |first| first.min(next)));
             waiting += 1;
             stays |= context.stay.attendant(next, now) != Attendant::Unattended;
@@ -99,17 +105,16 @@ async fn round(context: &Arc<Context>, work: &Arc<Work>) -> Result<Outlook> {
         let of_it: Vec<&OpenFiring> = open.iter().filter(|firing| firing.schedule == row.id).collect();
         admit_waiting(context, work, row, &of_it).await?;
     }
-    outlook.runs = !open.is_empty();
-    waiting += open.len();
-    context.waiting.send_if_modified(|before| std::mem::replace(before, waiting) != waiting);
+    outlook.listens |= !open.is_empty();
     context.busy.send_replace(usize::from(stays || !open.is_empty()));
     Ok(outlook)
 }
 
 /// Stores what is due. Gives the next time.
 async fn look_at(context: &Context, row: &ScheduleRow, now: Timestamp) -> Result<Option<Timestamp>> {
-    let times = match times(row) {
-        Ok(times) => times,
+    let (times, missed) = match times(row) {
+        Ok(Some(times)) => times,
+        Ok(None) => return Ok(None),
         Err(problem) => {
             let error = Error::new(Code::InvalidArgument, problem);
             pause(context, row.id, SchedulePause::Unusable, error).await?;
@@ -118,7 +123,7 @@ async fn look_at(context: &Context, row: &ScheduleRow, now: Timestamp) -> Result
     };
     let (id, since) = (row.id, row.cursor.min(now));
     let fired = context.stream.store.read(move |connection| schedules::fired(connection, id, since)).await?;
-    let found = look(&times, row.times.missed, &State { cursor: row.cursor, fired }, now);
+    let found = look(&times, missed, &State { cursor: row.cursor, fired }, now);
     let next = found.next;
     if !found.fire.is_empty() || found.skip.is_some() {
         subagent_failpoint::hit("schedule.before_store");
@@ -127,6 +132,30 @@ async fn look_at(context: &Context, row: &ScheduleRow, now: Timestamp) -> Result
         subagent_failpoint::hit("schedule.after_store");
     }
     Ok(next)
+}
+
+/// Stores the ends of a worker's turns, or of a task, that fire a trigger.
+async fn look_at_ends(
+    context: &Context,
+    row: &ScheduleRow,
+    worker: &str,
+    status: Option<EndStatus>,
+) -> Result<()> {
+    let (trigger, worker) = (row.clone(), worker.to_owned());
+    let read = move |connection: &Connection| trigger_ends::ends(connection, &trigger, &worker, status);
+    let Ends { firings, seen, more } = context.stream.store.read(read).await?;
+    // The cursor alone is not worth a commit: what was looked at in vain is looked at again.
+    if !firings.is_empty() || more {
+        let (id, now) = (row.id, entropy::now());
+        subagent_failpoint::hit("schedule.before_store");
+        let write = move |tx: &mut crate::store::Tx<'_>| tx.store_ends(id, &firings, seen, now);
+        context.stream.store.write(Durability::Full, 1, write).await?;
+        subagent_failpoint::hit("schedule.after_store");
+    }
+    if more {
+        context.changed.notify_one();
+    }
+    Ok(())
 }
 
 /// Starts, or leaves out, what waits for its turn.
@@ -172,14 +201,7 @@ fn start(context: &Arc<Context>, work: &Arc<Work>, row: &ScheduleRow, firing: Ro
     let (context, work, row) = (Arc::clone(context), Arc::clone(work), row.clone());
     tokio::spawn(async move {
         subagent_failpoint::hit("firing.before_start");
-        let started = match &row.work {
-            ScheduledWork::Task(task) => {
-                context.supervisor.fire_task(firing, context.with_environment(task)).await
-            }
-            ScheduledWork::Send(message) => {
-                context.supervisor.fire_message(firing, &message.worker, &message.text).await
-            }
-        };
+        let started = begin(&context, &row, firing).await;
         subagent_failpoint::hit("firing.after_start");
         let failed = match started {
             // It still waits: the next round tries again.
@@ -203,6 +225,18 @@ fn start(context: &Arc<Context>, work: &Arc<Work>, row: &ScheduleRow, firing: Ro
         work.starting.lock().unwrap_or_else(PoisonError::into_inner).remove(&firing);
         context.changed.notify_one();
     });
+}
+
+async fn begin(context: &Context, row: &ScheduleRow, firing: RowId) -> Result<()> {
+    let payload = context.stream.store.read(move |connection| schedules::payload(connection, firing)).await?;
+    match work(row, payload.as_deref()) {
+        ScheduledWork::Task(task) => {
+            context.supervisor.fire_task(firing, context.with_environment(&task)).await
+        }
+        ScheduledWork::Send(message) => {
+            context.supervisor.fire_message(firing, &message.worker, &message.text).await
+        }
+    }
 }
 
 /// Cancels what runs, once.

@@ -44,8 +44,11 @@ pub(crate) struct Candidates {
     pub(crate) end: bool,
 }
 
-/// Returns events of these types after `after`. It leaves out closed questions, the end of a turn
-/// that already has a policy violation, and pauses of schedules that the owner requested.
+/// The events of these types after another one. Questions that are not open are left out, what became of a turn in which
+/// a violation was noticed before, and the pause of a schedule or a trigger that its owner wanted.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
 pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType]) -> Result<Candidates> {
     let newest = super::all_events::last_seq(connection)?;
     let types: Vec<String> = types.iter().map(|event_type| format!("'{}'", event_type.as_str())).collect();
@@ -61,7 +64,7 @@ pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType
            AND (e.type NOT IN ('policy.violated', 'turn.completed', 'turn.failed', 'turn.canceled') OR NOT EXISTS (
              SELECT 1 FROM events v WHERE v.worker = e.worker AND v.type = 'policy.violated' AND v.internal = 0
                AND v.kind IS NULL AND v.seq < e.seq AND v.turn = e.turn))
-           AND (e.type <> 'schedule.paused' OR e.payload ->> '$.reason' <> 'user')
+           AND (e.type NOT IN ('schedule.paused', 'trigger.paused') OR e.payload ->> '$.reason' <> 'user')
          ORDER BY e.seq LIMIT {MAX_PAGE}",
         types.join(", ")
     );

@@ -50,6 +50,7 @@ mod tasks_below;
 mod tests;
 pub(crate) mod tool_calls;
 pub(crate) mod transcripts;
+pub(crate) mod trigger_ends;
 mod tx;
 mod unfinished;
 pub(crate) mod usage;

@@ -1,7 +1,7 @@
 //! Ends of firings, and the pauses of schedules that follow.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use subagent_protocol::api::{SchedulePaused, TaskStatus};
+use subagent_protocol::api::{SchedulePaused, TaskStatus, TriggerPaused};
 use subagent_protocol::event::EventType;
 use subagent_protocol::schedule::{FiringStatus, SchedulePause};
 use subagent_protocol::state::TurnStatus;
@@ -72,7 +72,7 @@ impl Tx<'_> {
         let before = if end.started { FiringStatus::Running } else { FiringStatus::Waiting };
         let error = end.error.as_ref().map(text).transpose()?;
         let ended = self.execute(
-            "UPDATE firings SET status = ?2, error = ?3, ended_at = ?4
+            "UPDATE firings SET status = ?2, error = ?3, ended_at = ?4, payload = NULL
              WHERE id = ?1 AND status = ?5",
             params![end.firing.0, end.status.as_str(), error, now.0, before.as_str()],
         )?;
@@ -111,25 +111,34 @@ impl Tx<'_> {
         if paused != 1 {
             return Ok(None);
         }
-        let why = Error::new(Code::QueuePaused, "the schedule was paused before it could start");
+        let why = Error::new(Code::QueuePaused, "it was paused before this firing could start");
         self.execute(
-            "UPDATE firings SET status = 'skipped', error = ?2, ended_at = ?3
+            "UPDATE firings SET status = 'skipped', error = ?2, ended_at = ?3, payload = NULL
              WHERE schedule = ?1 AND status = 'waiting' AND manual = 0",
             params![id.0, text(&why)?, now.0],
         )?;
         let sql = "SELECT s.name, (SELECT f.worker_id FROM firings f WHERE f.schedule = s.id AND f.worker_id IS NOT NULL
-                                   ORDER BY f.at DESC LIMIT 1) FROM schedules s WHERE s.id = ?1";
+                                   ORDER BY f.at DESC LIMIT 1), s.times ->> '$.source' IS NOT NULL FROM schedules s WHERE s.id = ?1";
         let found = rows::one(self.connection, sql, [id.0], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
+            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?))
         });
-        let Some((schedule, Some(worker))) = found.optional().map_err(StoreError::from)? else {
+        let Some((name, Some(worker), is_trigger)) = found.optional().map_err(StoreError::from)? else {
             return Ok(None);
         };
         let Some(worker) = workers::get(self.connection, &worker)? else { return Ok(None) };
-        let data = SchedulePaused { schedule, reason, error: error.cloned() };
-        let data =
-            serde_json::to_value(data).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-        let fact = Fact::Event { event_type: EventType::SchedulePaused, data, turn: None };
+        let error = error.cloned();
+        let (event_type, data) = match is_trigger {
+            true => {
+                let data = TriggerPaused { trigger: name, reason, error };
+                (EventType::TriggerPaused, serde_json::to_value(data))
+            }
+            false => {
+                let data = SchedulePaused { schedule: name, reason, error };
+                (EventType::SchedulePaused, serde_json::to_value(data))
+            }
+        };
+        let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+        let fact = Fact::Event { event_type, data, turn: None };
         let added = self.store_facts(worker.id, &[fact], None, now)?;
         Ok(added.last().map(|(_, seq)| (worker.id, *seq)))
     }

@@ -1,17 +1,20 @@
-//! Rows of schedules and of their firings.
-//! It must not decide what is due: `schedule` does. Ends of firings are in `schedule_ends`.
+//! Rows of schedules and triggers, and of what became of each of their times and occurrences.
+//!
+//! Must not decide what is due or what starts: that is `schedule`'s. How a firing ends is in `schedule_ends`.
 
 use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::{Deserialize, Serialize};
-use subagent_protocol::api::{FiringView, ScheduleFired, ScheduledWork};
+use subagent_protocol::api::{FiringView, ScheduleFired, ScheduledWork, TriggerFired};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{ControllerId, TurnId, WorkerId};
 use subagent_protocol::schedule::{FiringStatus, Missed, Overlap, SchedulePause, When};
 use subagent_protocol::time::Timestamp;
+use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
+use super::all_events;
 use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
@@ -21,18 +24,72 @@ use crate::schedule::{Due, Look};
 /// Number of firings that are kept per schedule.
 const MAX_KEPT: i64 = 1000;
 
-/// Stored times at which a schedule fires.
+/// What has rows here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Schedule,
+    Trigger,
+}
+
+impl Kind {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Schedule => "schedule",
+            Self::Trigger => "trigger",
+        }
+    }
+
+    /// The error for a name that none of this kind has.
+    pub(crate) fn not_found(self, name: &str) -> Error {
+        let code = match self {
+            Self::Schedule => Code::ScheduleNotFound,
+            Self::Trigger => Code::TriggerNotFound,
+        };
+        let word = self.word();
+        Error::new(code, format!("there is no {word} {name:?}"))
+            .with(word, name)
+            .recommend(format!("`subagent {word} list` shows all"))
+    }
+}
+
+/// What fires it, as it is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Starter {
+    Times { when: When, timezone: String, missed: Missed },
+    Trigger { source: TriggerSource },
+}
+
+impl Starter {
+    pub(crate) const fn kind(&self) -> Kind {
+        match self {
+            Self::Times { .. } => Kind::Schedule,
+            Self::Trigger { .. } => Kind::Trigger,
+        }
+    }
+}
+
+/// When a schedule fires, as it is stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StoredTimes {
-    pub(crate) when: When,
-    pub(crate) timezone: String,
-    pub(crate) missed: Missed,
+    #[serde(flatten)]
+    pub(crate) starter: Starter,
     pub(crate) overlap: Overlap,
     pub(crate) max_failures: u32,
 }
 
-/// A schedule as stored.
+/// A firing that is not due at a time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NewFiring {
+    /// Whether a person asked for it.
+    pub(crate) manual: bool,
+    /// No other firing is for this occurrence.
+    pub(crate) occurrence: Option<String>,
+    pub(crate) payload: Option<String>,
+}
+
+/// A schedule or a trigger.
 #[derive(Debug, Clone)]
 pub(crate) struct ScheduleRow {
     pub(crate) id: RowId,
@@ -112,18 +169,24 @@ pub(crate) fn all(connection: &Connection) -> Result<Vec<ScheduleRow>> {
     Ok(found.map_err(StoreError::from)?)
 }
 
-/// Finds a schedule by name.
+/// The one of this kind with this name.
 ///
 /// # Errors
-/// `SCHEDULE_NOT_FOUND{schedule}`, `STORAGE_ERROR`.
-pub(crate) fn named(connection: &Connection, name: &str) -> Result<ScheduleRow> {
+/// `SCHEDULE_NOT_FOUND{schedule}`, `TRIGGER_NOT_FOUND{trigger}`, `STORAGE_ERROR`.
+pub(crate) fn named(connection: &Connection, kind: Kind, name: &str) -> Result<ScheduleRow> {
     let sql = format!("SELECT {COLUMNS} FROM schedules WHERE name = ?1");
     let found = rows::one(connection, &sql, [name], read).optional().map_err(StoreError::from)?;
-    found.ok_or_else(|| {
-        Error::new(Code::ScheduleNotFound, format!("there is no schedule {name:?}"))
-            .with("schedule", name)
-            .recommend("`subagent schedule list` shows all")
-    })
+    found.filter(|row| row.times.starter.kind() == kind).ok_or_else(|| kind.not_found(name))
+}
+
+/// The payload of a firing.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn payload(connection: &Connection, firing: RowId) -> Result<Option<String>> {
+    let sql = "SELECT payload FROM firings WHERE id = ?1";
+    let found = rows::one(connection, sql, [firing.0], |row| row.get(0)).optional();
+    Ok(found.map_err(StoreError::from)?.flatten())
 }
 
 /// Returns the scheduled times after `after` that have a firing in any status.
@@ -173,7 +236,7 @@ fn firings(
     params: impl rusqlite::Params,
 ) -> Result<Vec<FiringView>> {
     let sql = format!(
-        "SELECT at, manual, left_out, status, worker_id, turn_id, error, created_at, started_at, ended_at
+        "SELECT at, manual, left_out, status, worker_id, turn_id, error, created_at, started_at, ended_at, occurrence
          FROM firings WHERE {which}"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
@@ -184,6 +247,7 @@ fn firings(
         Ok(FiringView {
             schedule: schedule.to_owned(),
             at: Timestamp(row.get(0)?),
+            occurrence: row.get(10)?,
             manual: row.get(1)?,
             left_out: rows::unsigned(row, 2)?,
             status: rows::word(row, 3, FiringStatus::parse)?,
@@ -199,7 +263,7 @@ fn firings(
 }
 
 impl Tx<'_> {
-    /// Stores a new schedule.
+    /// Adds a schedule or a trigger.
     ///
     /// # Errors
     /// `NAME_TAKEN{name}`, `STORAGE_ERROR`.
@@ -211,32 +275,49 @@ impl Tx<'_> {
         work: &ScheduledWork,
         now: Timestamp,
     ) -> Result<()> {
+        let cursor = self.first_cursor(&times.starter, now)?;
         let inserted = self.execute(
             "INSERT OR IGNORE INTO schedules (name, controller_id, times, work, anchor, cursor, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?5)",
-            params![name, controller.as_str(), text(times)?, text(work)?, now.0],
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?5)",
+            params![name, controller.as_str(), text(times)?, text(work)?, now.0, cursor],
         )?;
         if inserted == 0 {
-            return Err(Error::new(Code::NameTaken, format!("a schedule is called {name} already"))
-                .with("name", name)
-                .recommend("choose another name, or remove that one with `subagent schedule rm`"));
+            let message = format!("a schedule or a trigger is called {name} already");
+            return Err(Error::new(Code::NameTaken, message).with("name", name).recommend(
+                "choose another name, or remove that one with `subagent schedule rm` or `subagent trigger rm`",
+            ));
         }
         Ok(())
     }
 
-    /// Removes a schedule and its firings. Tasks and turns that it started continue.
+    /// Where one begins that fires from now on.
+    fn first_cursor(&self, starter: &Starter, now: Timestamp) -> Result<i64> {
+        match starter {
+            Starter::Times { .. } => Ok(now.0),
+            Starter::Trigger { .. } => all_events::last_seq(self.connection),
+        }
+    }
+
+    /// Removes a schedule and what is kept of its firings. What they have started goes on.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
     pub(crate) fn delete_schedule(&self, id: RowId) -> Result<()> {
         self.execute("DELETE FROM firings WHERE schedule = ?1", [id.0])?;
         self.execute("DELETE FROM schedules WHERE id = ?1", [id.0])?;
         Ok(())
     }
 
-    /// Resumes a paused schedule. It fires only at later times.
-    pub(crate) fn resume_schedule(&self, id: RowId, now: Timestamp) -> Result<()> {
+    /// Lets a schedule fire again, from now on.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn resume_schedule(&self, row: &ScheduleRow, now: Timestamp) -> Result<()> {
+        let cursor = self.first_cursor(&row.times.starter, now)?;
         self.execute(
             "UPDATE schedules SET paused = NULL, error = NULL, failures = 0, cursor = ?2
              WHERE id = ?1 AND paused IS NOT NULL",
-            params![id.0, now.0],
+            params![row.id.0, cursor],
         )?;
         Ok(())
     }
@@ -251,6 +332,11 @@ impl Tx<'_> {
             self.insert_firing(id, due, FiringStatus::Skipped, Some(&why), now)?;
         }
         self.execute("UPDATE schedules SET cursor = ?2 WHERE id = ?1", params![id.0, look.cursor.0])?;
+        self.prune_firings(id)
+    }
+
+    /// Deletes the oldest firings that are over.
+    fn prune_firings(&self, id: RowId) -> Result<()> {
         self.execute(
             "DELETE FROM firings WHERE schedule = ?1 AND status NOT IN ('waiting', 'running') AND id NOT IN
                (SELECT id FROM firings WHERE schedule = ?1 ORDER BY at DESC LIMIT ?2)",
@@ -283,16 +369,42 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds a firing that a person requested, at the first time from `now` without a firing (in
-    /// milliseconds).
-    pub(crate) fn insert_manual_firing(&self, id: RowId, now: Timestamp) -> Result<RowId> {
+    /// Adds a firing that is not due at a time. It gets the first time from now on that no other firing has. Gives the
+    /// earlier one of an occurrence that has one.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn insert_firing_now(&self, id: RowId, firing: &NewFiring, now: Timestamp) -> Result<RowId> {
+        if let Some(occurrence) = &firing.occurrence {
+            let sql = "SELECT id FROM firings WHERE schedule = ?1 AND occurrence = ?2";
+            let earlier =
+                rows::one(self.connection, sql, params![id.0, occurrence], |row| row.get(0)).optional();
+            if let Some(earlier) = earlier.map_err(StoreError::from)? {
+                return Ok(RowId(earlier));
+            }
+        }
         let mut at = now.0;
-        let sql = "INSERT OR IGNORE INTO firings (schedule, at, manual, left_out, status, created_at)
-                   VALUES (?1, ?2, 1, 0, 'waiting', ?3)";
-        while self.execute(sql, params![id.0, at, now.0])? == 0 {
+        let sql = "INSERT OR IGNORE INTO firings
+                     (schedule, at, manual, left_out, status, created_at, occurrence, payload)
+                   VALUES (?1, ?2, ?4, 0, 'waiting', ?3, ?5, ?6)";
+        let NewFiring { manual, occurrence, payload } = firing;
+        while self.execute(sql, params![id.0, at, now.0, manual, occurrence, payload])? == 0 {
             at += 1;
         }
-        Ok(RowId(self.connection.last_insert_rowid()))
+        let added = RowId(self.connection.last_insert_rowid());
+        self.prune_firings(id)?;
+        Ok(added)
+    }
+
+    /// Stores the firings for ends of a worker, and that all events up to `seen` were looked at.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn store_ends(&self, id: RowId, ends: &[NewFiring], seen: i64, now: Timestamp) -> Result<()> {
+        for end in ends {
+            self.insert_firing_now(id, end, now)?;
+        }
+        self.execute("UPDATE schedules SET cursor = ?2 WHERE id = ?1", params![id.0, seen]).map(drop)
     }
 
     /// Stores the task or turn of a firing, in the transaction that stores that task or turn.
@@ -314,18 +426,20 @@ impl Tx<'_> {
         if started != 1 {
             return Err(Error::new(Code::InvalidWorkerState, "the firing does not wait any more"));
         }
-        let sql = "SELECT s.name, f.at, f.left_out FROM firings f JOIN schedules s ON s.id = f.schedule
-                   WHERE f.id = ?1";
+        let sql = "SELECT s.name, f.at, f.left_out, f.occurrence, s.times ->> '$.source' IS NOT NULL
+                   FROM firings f JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";
         let fired = rows::one(self.connection, sql, [firing.0], |row| {
-            Ok(ScheduleFired {
-                schedule: row.get(0)?,
-                at: Timestamp(row.get(1)?),
-                left_out: rows::unsigned(row, 2)?,
-            })
+            let (name, at) = (row.get(0)?, Timestamp(row.get(1)?));
+            if row.get(4)? {
+                let fired = TriggerFired { trigger: name, at, occurrence: row.get(3)? };
+                return Ok((EventType::TriggerFired, serde_json::to_value(fired)));
+            }
+            let fired = ScheduleFired { schedule: name, at, left_out: rows::unsigned(row, 2)? };
+            Ok((EventType::ScheduleFired, serde_json::to_value(fired)))
         });
-        let data = serde_json::to_value(fired.map_err(StoreError::from)?)
-            .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-        let fact = Fact::Event { event_type: EventType::ScheduleFired, data, turn: None };
+        let (event_type, data) = fired.map_err(StoreError::from)?;
+        let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+        let fact = Fact::Event { event_type, data, turn: None };
         self.store_facts(worker.0, &[fact], None, now).map(drop)
     }
 }

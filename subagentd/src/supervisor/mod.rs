@@ -102,7 +102,7 @@ pub(crate) use journal::JournalReader;
 #[cfg(feature = "testing")]
 pub use link::frames_of_runtime;
 pub use overview::OverviewFilter;
-pub(crate) use scheduled::ScheduleChange;
+pub(crate) use scheduled::{NewSchedule, ScheduleChange};
 pub use shared::Setup;
 pub(crate) use stream::Stream;
 pub use tasks::{TaskCaller, TaskFilter};

@@ -2,8 +2,9 @@
 //!
 //! Must not decide when something is due: that is `schedules`'.
 
+use serde::Serialize;
 use serde_json::{Value, json};
-use subagent_protocol::api::{AddSchedule, CancelTask, RunTask, ScheduledWork};
+use subagent_protocol::api::{CancelTask, ControllerChoice, RunTask, ScheduledWork};
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::schedule::SchedulePause;
 use subagent_protocol::{Code, Error, Result};
@@ -15,16 +16,27 @@ use super::{Caller, Supervisor, controllers, entropy, hooks, spec, turns};
 use crate::core::Input;
 use crate::core::queue::{Queued, Urgency};
 use crate::core::worker::stopped_for_good;
-use crate::store::schedules::{self, StoredTimes};
+use crate::store::schedules::{self, Kind, NewFiring, ScheduleRow, StoredTimes};
 use crate::store::{Durability, OwnerCheck, RowId, Tx, controllers as stored_controllers};
 
-/// A change of a schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A schedule or a trigger to be stored.
+#[derive(Debug, Serialize)]
+pub(crate) struct NewSchedule {
+    pub(crate) choice: ControllerChoice,
+    pub(crate) name: String,
+    pub(crate) rules: StoredTimes,
+    pub(crate) work: ScheduledWork,
+}
+
+/// A change of a schedule or a trigger.
+#[derive(Debug, Clone)]
 pub(crate) enum ScheduleChange {
     Pause,
     Resume,
     /// Fires it once, now.
-    Run,
+    Run(NewFiring),
+    /// The same, unless it is paused.
+    Fire(NewFiring),
     Remove,
 }
 
@@ -32,15 +44,14 @@ pub(crate) enum ScheduleChange {
 const REPLACED: &str = "the next firing of its schedule takes its place";
 
 impl Supervisor {
-    /// Adds a schedule for the controller that the request means.
+    /// Adds a schedule or a trigger for the controller that the request means.
     ///
     /// # Errors
     /// `NAME_TAKEN`, `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
-    pub(crate) async fn add_schedule(&self, caller: Caller, request: AddSchedule) -> Result<()> {
-        let (owner, key) = self.guarded(caller, "add schedule", &request)?;
+    pub(crate) async fn add_schedule(&self, caller: Caller, new: NewSchedule) -> Result<()> {
+        let (owner, key) = self.guarded(caller, "add schedule", &new)?;
         let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
-        let AddSchedule { choice, name, when, timezone, missed, overlap, max_failures, mut work } = request;
-        let times = StoredTimes { when, timezone, missed, overlap, max_failures };
+        let NewSchedule { choice, name, rules, mut work } = new;
         let add = move |tx: &mut Tx<'_>| {
             let row = controllers::of_new_worker(tx.connection(), &choice, &owner, &state_db)?;
             if let ScheduledWork::Task(task) = &mut work
@@ -49,26 +60,27 @@ impl Supervisor {
                 place.choice.controller_id = Some(row.controller_id.as_str().to_owned());
                 place.env.clear();
             }
-            tx.insert_schedule(&name, &row.controller_id, &times, &work, now)
+            tx.insert_schedule(&name, &row.controller_id, &rules, &work, now)
         };
         let write = move |tx: &mut Tx<'_>| tx.once(key.as_ref(), now, add);
         self.shared.store.write(Durability::Full, 1, write).await.map(drop)
     }
 
-    /// Changes a schedule. Gives the firing of [`ScheduleChange::Run`].
+    /// Changes a schedule or a trigger. Gives the firing of [`ScheduleChange::Run`] and [`ScheduleChange::Fire`].
     ///
     /// # Errors
-    /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+    /// `SCHEDULE_NOT_FOUND`, `TRIGGER_NOT_FOUND`, `TRIGGER_PAUSED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
     pub(crate) async fn change_schedule(
         &self,
         caller: Caller,
+        kind: Kind,
         name: &str,
         change: ScheduleChange,
     ) -> Result<Option<RowId>> {
-        let (owner, key) = self.guarded(caller, &format!("{change:?} schedule {name}"), &())?;
+        let (owner, key) = self.guarded(caller, &format!("{change:?} {} {name}", kind.word()), &())?;
         let (name, now) = (name.to_owned(), entropy::now());
         let carry_out = move |tx: &mut Tx<'_>| {
-            let row = schedules::named(tx.connection(), &name)?;
+            let row = schedules::named(tx.connection(), kind, &name)?;
             if let Some(controller) = stored_controllers::by_id(tx.connection(), row.controller_id.as_str())?
             {
                 tx.check_owner(&owner, &controller)?;
@@ -77,8 +89,11 @@ impl Supervisor {
                 ScheduleChange::Pause => {
                     tx.pause_schedule(row.id, SchedulePause::User, None, now).map(|_| None)
                 }
-                ScheduleChange::Resume => tx.resume_schedule(row.id, now).map(|()| None),
-                ScheduleChange::Run => tx.insert_manual_firing(row.id, now).map(|firing| Some(firing.0)),
+                ScheduleChange::Resume => tx.resume_schedule(&row, now).map(|()| None),
+                ScheduleChange::Fire(_) if row.paused.is_some() => Err(paused(&row)),
+                ScheduleChange::Run(firing) | ScheduleChange::Fire(firing) => {
+                    tx.insert_firing_now(row.id, &firing, now).map(|firing| Some(firing.0))
+                }
                 ScheduleChange::Remove => tx.delete_schedule(row.id).map(|()| None),
             }
         };
@@ -147,6 +162,13 @@ impl Supervisor {
         };
         self.order(&handle, None, None, input, nothing()).await.map(drop)
     }
+}
+
+fn paused(row: &ScheduleRow) -> Error {
+    let reason = row.paused.map_or("", SchedulePause::as_str);
+    Error::new(Code::TriggerPaused, format!("the trigger {} is paused ({reason})", row.name))
+        .with("trigger", row.name.as_str())
+        .recommend("`subagent trigger resume` lets it fire again, `subagent trigger run` fires it once")
 }
 
 fn nothing() -> Respond {

@@ -91,6 +91,11 @@ fn the_schedules() {
 }
 
 #[test]
+fn the_triggers() {
+    run("docs/triggers.md", "triggered");
+}
+
+#[test]
 fn the_rules() {
     run("docs/policy.md", "team");
 }

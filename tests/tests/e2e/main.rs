@@ -77,6 +77,7 @@ mod systemd;
 mod tidy;
 mod titles;
 mod trees;
+mod triggers;
 mod usage;
 mod views;
 mod worktrees;

@@ -80,6 +80,13 @@ impl Scene<'_> {
         name
     }
 
+    /// Returns a trigger that only requests fire.
+    fn trigger(&self) -> String {
+        let name = format!("trigger-{}", self.number);
+        self.sandbox.run(&["trigger", "add", &name, "demo", "hello"]).data_of("trigger.added");
+        name
+    }
+
     fn backup(&self) -> String {
         let file = self.sandbox.file_name(&format!("backup-{}", self.number));
         self.sandbox.run(&["backup", &file]).data_of("state.backed_up");
@@ -182,6 +189,14 @@ impl Scene<'_> {
                 let args = [&key, "--every", "20m", "demo", "hello"];
                 (words(&args), &["NAME_TAKEN"])
             }
+            "subagent trigger add" => (words(&[&key, "demo", "hello"]), &["NAME_TAKEN"]),
+            "subagent trigger rm" => (vec![self.trigger()], &["TRIGGER_NOT_FOUND"]),
+            "subagent trigger show"
+            | "subagent trigger log"
+            | "subagent trigger pause"
+            | "subagent trigger resume"
+            | "subagent trigger run"
+            | "subagent trigger fire" => (vec![self.trigger()], &[]),
             "subagent schedule rm" => (vec![self.schedule()], &["SCHEDULE_NOT_FOUND"]),
             "subagent schedule show"
             | "subagent schedule log"
@@ -214,6 +229,7 @@ impl Scene<'_> {
             | "subagent approval list"
             | "subagent hook list"
             | "subagent schedule list"
+            | "subagent trigger list"
             | "subagent notify list"
             | "subagent notify test"
             | "subagent notify log"

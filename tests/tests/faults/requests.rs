@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Response, Sandbox, try_request, wait_until};
 
 mod schedules;
+mod triggers;
 mod worktrees;
 
 /// `POST` requests without an effect on an owner's data, or not of an owner, with the reason.
@@ -418,6 +419,7 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             )
         }
         path if path.starts_with("/v1/schedules") => schedules::prepare(sandbox, path, number),
+        path if path.starts_with("/v1/triggers") => triggers::prepare(sandbox, path, number),
         path if path.starts_with("/v1/worktrees/") => worktrees::prepare(sandbox, path, number),
         path => panic!("{path} has an effect and is not tested: add its request"),
     }

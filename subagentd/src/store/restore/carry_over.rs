@@ -92,8 +92,10 @@ pub(super) fn settle(
     )?;
     // The backup does not know which times have fired since.
     connection.execute("UPDATE schedules SET paused = 'restored' WHERE paused IS NULL", [])?;
-    connection
-        .execute("UPDATE firings SET status = 'skipped', ended_at = ?1 WHERE status = 'waiting'", [now.0])?;
+    connection.execute(
+        "UPDATE firings SET status = 'skipped', ended_at = ?1, payload = NULL WHERE status = 'waiting'",
+        [now.0],
+    )?;
     connection.execute_batch(
         "UPDATE delivery_cursor SET seq = max(seq, (SELECT coalesce(max(seq), 0) FROM events));
          UPDATE hook_cursors SET seq = max(seq, (SELECT coalesce(max(seq), 0) FROM events));",

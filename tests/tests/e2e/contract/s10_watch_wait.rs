@@ -37,6 +37,8 @@ const KNOWN: &[&str] = &[
     "subagent.failed",
     "subagent.progress",
     "subagent.spawned",
+    "trigger.fired",
+    "trigger.paused",
     "turn.canceled",
     "turn.completed",
     "turn.dropped",

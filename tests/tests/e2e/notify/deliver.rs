@@ -85,7 +85,10 @@ fn a_sink_without_occasions_hears_the_end_of_a_detached_run_alone() {
     assert_eq!((&done["type"], &done["data"]["worker"]["label"]), (&json!("done"), &json!("run")), "{done}");
     assert_eq!(log(&sandbox).len(), 1);
     let shown = sandbox.command("subagent").args(["notify", "list"]).run();
-    assert!(shown.text().contains("question,failed,lost,schedule_paused,done of run -d"), "{shown}");
+    assert!(
+        shown.text().contains("question,failed,lost,schedule_paused,trigger_paused,done of run -d"),
+        "{shown}"
+    );
     sandbox.finish();
 }
 

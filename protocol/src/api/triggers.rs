@@ -1,0 +1,132 @@
+//! Triggers: work at certain occurrences, and the result of each of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::controllers::ControllerChoice;
+use super::schedules::{Attendant, FiringView, ScheduledWork, max_failures, queue};
+use crate::error::Error;
+use crate::ids::ControllerId;
+use crate::schedule::{Overlap, SchedulePause};
+use crate::time::Timestamp;
+use crate::trigger::TriggerSource;
+
+/// `POST /v1/triggers`: adds a trigger.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AddTrigger {
+    /// The controller that owns the trigger.
+    #[serde(flatten)]
+    pub choice: ControllerChoice,
+    /// Name, unique among the triggers and schedules of the state directory.
+    pub name: String,
+    /// The occurrences that fire it.
+    pub source: TriggerSource,
+    /// Handling of occurrences at which an earlier firing is still running.
+    #[serde(default = "queue")]
+    pub overlap: Overlap,
+    /// Number of consecutive failures after which it is paused; zero: never.
+    #[serde(default = "max_failures")]
+    pub max_failures: u32,
+    /// The work to start. `{{payload}}` in its text is replaced by the payload, marked as data.
+    pub work: ScheduledWork,
+}
+
+/// A trigger. It is the data of `trigger.added`, `trigger.shown`, `trigger.paused` and
+/// `trigger.resumed`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TriggerView {
+    /// Name of the trigger.
+    pub name: String,
+    /// The controller that owns it.
+    pub controller_id: ControllerId,
+    /// The occurrences that fire it.
+    pub source: TriggerSource,
+    /// Handling of occurrences at which an earlier firing is still running.
+    pub overlap: Overlap,
+    /// Number of consecutive failures after which it is paused; zero: never.
+    pub max_failures: u32,
+    /// The work it starts.
+    pub work: ScheduledWork,
+    /// What notices the occurrences; null if it is paused, or if its source needs no observer.
+    pub attendant: Option<Attendant>,
+    /// Number of consecutive failed firings.
+    pub failures: u32,
+    /// Why it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<SchedulePause>,
+    /// The error that paused it, or that keeps it from firing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Error>,
+    /// The newest firing of the trigger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_firing: Option<FiringView>,
+    /// Time when it was added.
+    pub created_at: Timestamp,
+}
+
+/// `GET /v1/triggers`: all triggers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Triggers {
+    /// The triggers, sorted by name.
+    pub items: Vec<TriggerView>,
+    /// Number of the triggers.
+    pub count: usize,
+}
+
+/// `POST /v1/triggers/{trigger}/fire`: fires a trigger with a payload.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct FireTrigger {
+    /// The payload: at most 65,536 bytes, without NUL characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<String>,
+    /// Identifier of the occurrence, 1 to 200 bytes. A trigger fires at most once for each: a
+    /// second request returns the first firing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occurrence: Option<String>,
+}
+
+/// `POST /v1/triggers/{trigger}/pause` and the other changes of a trigger.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ChangeTrigger {}
+
+/// Data of the response `trigger.removed`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TriggerRemoved {
+    /// Name of the trigger.
+    pub name: String,
+}
+
+/// Data of the event `trigger.fired`, of the worker that got a task or a message from a trigger.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TriggerFired {
+    /// Name of the trigger.
+    pub trigger: String,
+    /// The time of the firing.
+    pub at: Timestamp,
+    /// Identifier of the occurrence, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occurrence: Option<String>,
+}
+
+/// Data of the event `trigger.paused`, of the worker of the newest firing.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TriggerPaused {
+    /// Name of the trigger.
+    pub trigger: String,
+    /// Why it no longer fires.
+    pub reason: SchedulePause,
+    /// The last error, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Error>,
+}

@@ -1,0 +1,200 @@
+//! Flags of `trigger`.
+
+use clap::{Args, Subcommand};
+use subagent_protocol::trigger::EndStatus;
+
+use super::starts::StartFlags;
+use super::{CwdFlag, JsonFlag};
+
+/// `subagent trigger ...`
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub enum TriggerCommand {
+    Add(Box<TriggerAdd>),
+    List(TriggerList),
+    Show(TriggerShow),
+    Log(TriggerLog),
+    Pause(TriggerPause),
+    Resume(TriggerResume),
+    Run(TriggerRun),
+    Fire(TriggerFire),
+    Rm(TriggerRm),
+}
+
+impl TriggerCommand {
+    /// Whether it was given `--json`.
+    #[must_use]
+    pub const fn json(&self) -> bool {
+        match self {
+            Self::Add(args) => args.json.json,
+            Self::List(args) => args.json.json,
+            Self::Show(TriggerShow { one })
+            | Self::Log(TriggerLog { one })
+            | Self::Pause(TriggerPause { one })
+            | Self::Resume(TriggerResume { one })
+            | Self::Run(TriggerRun { one })
+            | Self::Fire(TriggerFire { one, .. })
+            | Self::Rm(TriggerRm { one }) => one.json.json,
+        }
+    }
+}
+
+/// Add a trigger: start a task, or send a message, at certain occurrences
+///
+/// AGENT is a launcher or a definition of an agent. Each firing starts a task for it, with the rules, budgets, sandbox and
+/// worktree that hold then, and with the environment in which the daemon was started. With --send the trigger sends a
+/// message to a worker instead.
+///
+/// `subagent trigger fire` fires any trigger; without --after nothing else does. {{payload}} in the text is replaced by the
+/// payload of the occurrence, marked as data.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent trigger add pushed codex 'Review the commits of this push: {{payload}}'
+  subagent trigger add fixer --after nightly-build --status failed \\
+      codex 'Find out why this task failed, and fix it: {{payload}}'
+  subagent trigger add sum-up --after codex-1 --send claude-1 \\
+      --text 'Check this result: {{payload}}'")]
+pub struct TriggerAdd {
+    /// Its name: letters, digits, `-`, `_` and `.`
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// What it starts.
+    #[command(flatten)]
+    pub start: StartFlags,
+    /// Fire at the end of a task, or of each turn of a worker
+    #[arg(long, value_name = "WORKER")]
+    pub after: Option<String>,
+    /// Fire only for ends with this status
+    #[arg(long = "status", value_name = "STATUS", requires = "after", value_parser = ["completed", "failed", "canceled"])]
+    pub end_status: Option<String>,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+impl TriggerAdd {
+    /// The only ends that count.
+    #[must_use]
+    pub fn end_status(&self) -> Option<EndStatus> {
+        self.end_status.as_deref().and_then(EndStatus::parse)
+    }
+}
+
+/// List triggers with their newest firing
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent trigger list")]
+pub struct TriggerList {
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// One trigger, and where it is.
+#[derive(Debug, Args)]
+pub struct OneTrigger {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Show one trigger
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent trigger show pushed")]
+pub struct TriggerShow {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneTrigger,
+}
+
+/// Show what became of the newest occurrences, newest first
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent trigger log pushed")]
+pub struct TriggerLog {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneTrigger,
+}
+
+/// Keep a trigger from firing
+///
+/// What it has started goes on. What waits for an earlier firing is left out.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent trigger pause pushed")]
+pub struct TriggerPause {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneTrigger,
+}
+
+/// Let a paused trigger fire again, from now on
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent trigger resume pushed")]
+pub struct TriggerResume {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneTrigger,
+}
+
+/// Fire a trigger once, now, without a payload
+///
+/// Its rule for overlaps holds. A trigger that is paused fires as well, and stays paused.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent trigger run pushed")]
+pub struct TriggerRun {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneTrigger,
+}
+
+/// Fire a trigger, with the payload that stdin holds
+///
+/// A payload is text of at most 64 KiB. A trigger that is paused does not fire.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  git log --oneline -5 | subagent trigger fire pushed
+  subagent trigger fire pushed --occurrence \"$CI_JOB_ID\" < job.json")]
+pub struct TriggerFire {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneTrigger,
+    /// Identifier of the occurrence: the trigger fires once for each
+    #[arg(long, value_name = "ID")]
+    pub occurrence: Option<String>,
+}
+
+/// Remove a trigger, and the log of its firings
+///
+/// What it has started goes on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent trigger rm pushed")]
+pub struct TriggerRm {
+    /// Which one.
+    #[command(flatten)]
+    pub one: OneTrigger,
+}

@@ -1,0 +1,101 @@
+//! Triggers. From below a worker all of it is refused.
+
+use axum::extract::State;
+use subagent_protocol::api::{
+    AddTrigger, ChangeTrigger, FireTrigger, FiringView, Firings, TriggerRemoved, TriggerView, Triggers,
+};
+
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
+use super::body::{Body, Names};
+use super::caller::Owner;
+use super::reply::{Outcome, Reply};
+use super::state::Api;
+
+/// `GET /v1/triggers`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/triggers", responses((status = 200, description = "`trigger.listed`: all triggers, by name", body = Envelope<Triggers>))))]
+pub(super) async fn list(State(api): State<Api>, _: Owner) -> Outcome<Triggers> {
+    Ok(Reply("trigger.listed", api.schedules.list_triggers().await?))
+}
+
+/// `POST /v1/triggers`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers", request_body = AddTrigger, responses((status = 200, description = "`trigger.added`", body = Envelope<TriggerView>))))]
+pub(super) async fn add(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Body(request): Body<AddTrigger>,
+) -> Outcome<TriggerView> {
+    Ok(Reply("trigger.added", api.schedules.add_trigger(caller, request).await?))
+}
+
+/// `GET /v1/triggers/{trigger}`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/triggers/{trigger}", params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.shown`", body = Envelope<TriggerView>))))]
+pub(super) async fn show(
+    State(api): State<Api>,
+    _: Owner,
+    Names(trigger): Names<String>,
+) -> Outcome<TriggerView> {
+    Ok(Reply("trigger.shown", api.schedules.show_trigger(&trigger).await?))
+}
+
+/// `GET /v1/triggers/{trigger}/log`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/triggers/{trigger}/log", params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.log`: its newest firings", body = Envelope<Firings>))))]
+pub(super) async fn log(State(api): State<Api>, _: Owner, Names(trigger): Names<String>) -> Outcome<Firings> {
+    Ok(Reply("trigger.log", api.schedules.trigger_log(&trigger).await?))
+}
+
+/// `POST /v1/triggers/{trigger}/pause`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/pause", request_body = ChangeTrigger, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.paused`", body = Envelope<TriggerView>))))]
+pub(super) async fn pause(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(trigger): Names<String>,
+    Body(ChangeTrigger {}): Body<ChangeTrigger>,
+) -> Outcome<TriggerView> {
+    Ok(Reply("trigger.paused", api.schedules.pause_trigger(caller, &trigger).await?))
+}
+
+/// `POST /v1/triggers/{trigger}/resume`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/resume", request_body = ChangeTrigger, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.resumed`", body = Envelope<TriggerView>))))]
+pub(super) async fn resume(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(trigger): Names<String>,
+    Body(ChangeTrigger {}): Body<ChangeTrigger>,
+) -> Outcome<TriggerView> {
+    Ok(Reply("trigger.resumed", api.schedules.resume_trigger(caller, &trigger).await?))
+}
+
+/// `POST /v1/triggers/{trigger}/run`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/run", request_body = ChangeTrigger, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.fired`", body = Envelope<FiringView>))))]
+pub(super) async fn run(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(trigger): Names<String>,
+    Body(ChangeTrigger {}): Body<ChangeTrigger>,
+) -> Outcome<FiringView> {
+    Ok(Reply("trigger.fired", api.schedules.run_trigger(caller, &trigger).await?))
+}
+
+/// `POST /v1/triggers/{trigger}/fire`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/fire", request_body = FireTrigger, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.fired`", body = Envelope<FiringView>))))]
+pub(super) async fn fire(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(trigger): Names<String>,
+    Body(request): Body<FireTrigger>,
+) -> Outcome<FiringView> {
+    Ok(Reply("trigger.fired", api.schedules.fire_trigger(caller, &trigger, request).await?))
+}
+
+/// `POST /v1/triggers/{trigger}/remove`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/remove", request_body = ChangeTrigger, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.removed`", body = Envelope<TriggerRemoved>))))]
+pub(super) async fn remove(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(trigger): Names<String>,
+    Body(ChangeTrigger {}): Body<ChangeTrigger>,
+) -> Outcome<TriggerRemoved> {
+    Ok(Reply("trigger.removed", api.schedules.remove_trigger(caller, &trigger).await?))
+}

@@ -1,0 +1,163 @@
+//! Requests about triggers. After the firing they share everything with schedules.
+
+use subagent_protocol::api::{
+    AddTrigger, FireTrigger, FiringView, Firings, ScheduledWork, TriggerRemoved, TriggerView, Triggers,
+};
+use subagent_protocol::trigger::{MAX_PAYLOAD_BYTES, TriggerSource};
+use subagent_protocol::{Code, Error, Result};
+
+use super::{Schedules, view, wrong};
+use crate::schedule::template;
+use crate::store::schedules::{Kind, NewFiring, Starter, StoredTimes};
+use crate::store::tasks;
+use crate::supervisor::{Caller, NewSchedule, ScheduleChange};
+
+/// Maximum length of the identifier of an occurrence, in bytes.
+const MAX_OCCURRENCE: usize = 200;
+
+impl Schedules {
+    /// Adds a trigger.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{field}` for a name, a source or a template that cannot be used; `NAME_TAKEN`, those of giving its
+    /// task, `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
+    pub async fn add_trigger(&self, caller: Caller, request: AddTrigger) -> Result<TriggerView> {
+        let AddTrigger { choice, name, mut source, overlap, max_failures, mut work } = request;
+        super::check_name(Kind::Trigger, &name)?;
+        template::check(text_of(&work)).map_err(|problem| wrong("text", problem))?;
+        self.check_source(&mut source).await?;
+        self.check_work(&mut work).await?;
+        let rules = StoredTimes { starter: Starter::Trigger { source }, overlap, max_failures };
+        self.store(caller, NewSchedule { choice, name: name.clone(), rules, work }).await?;
+        self.show_trigger(&name).await
+    }
+
+    /// What a trigger waits for has to exist now.
+    async fn check_source(&self, source: &mut TriggerSource) -> Result<()> {
+        match source {
+            TriggerSource::Request {} => Ok(()),
+            TriggerSource::After { worker, .. } => {
+                *worker = self.0.supervisor.find_worker(worker).await?;
+                if let Some(error) = view::source_trouble(&self.0.stream, worker).await? {
+                    return Err(error);
+                }
+                let id = worker.clone();
+                let task =
+                    self.0.stream.store.read(move |connection| tasks::of_worker(connection, &id)).await?;
+                match task.and_then(|task| task.outcome) {
+                    Some(outcome) => {
+                        let message = format!("the task {worker} has ended already ({outcome})");
+                        Err(wrong("source", message).with("workerId", worker.as_str()))
+                    }
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// All triggers.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub async fn list_triggers(&self) -> Result<Triggers> {
+        let mut items = Vec::new();
+        for row in self.rows(Kind::Trigger).await? {
+            items.extend(view::trigger(&self.0, row).await?);
+        }
+        Ok(Triggers { count: items.len(), items })
+    }
+
+    /// One trigger.
+    ///
+    /// # Errors
+    /// `TRIGGER_NOT_FOUND`.
+    pub async fn show_trigger(&self, name: &str) -> Result<TriggerView> {
+        let shown = view::trigger(&self.0, self.row(Kind::Trigger, name).await?).await?;
+        shown.ok_or_else(|| Kind::Trigger.not_found(name))
+    }
+
+    /// What became of its newest occurrences.
+    ///
+    /// # Errors
+    /// `TRIGGER_NOT_FOUND`.
+    pub async fn trigger_log(&self, name: &str) -> Result<Firings> {
+        self.firings(Kind::Trigger, name).await
+    }
+
+    /// Keeps it from firing. What it has started goes on.
+    ///
+    /// # Errors
+    /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
+    pub async fn pause_trigger(&self, caller: Caller, name: &str) -> Result<TriggerView> {
+        self.change(caller, Kind::Trigger, name, ScheduleChange::Pause).await?;
+        self.show_trigger(name).await
+    }
+
+    /// Lets it fire again, for occurrences from now on.
+    ///
+    /// # Errors
+    /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
+    pub async fn resume_trigger(&self, caller: Caller, name: &str) -> Result<TriggerView> {
+        self.change(caller, Kind::Trigger, name, ScheduleChange::Resume).await?;
+        self.show_trigger(name).await
+    }
+
+    /// Fires it once, now, without a payload, whether it is paused or not.
+    ///
+    /// # Errors
+    /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
+    pub async fn run_trigger(&self, caller: Caller, name: &str) -> Result<FiringView> {
+        let firing = NewFiring { manual: true, ..NewFiring::default() };
+        self.fire(caller, Kind::Trigger, name, ScheduleChange::Run(firing)).await
+    }
+
+    /// Fires it for an occurrence, once.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{field}` for a payload that is binary, and for an occurrence that is empty or too long;
+    /// `PAYLOAD_TOO_LARGE`, `TRIGGER_NOT_FOUND`, `TRIGGER_PAUSED`, `INVALID_CONTROLLER_HANDLE`.
+    pub async fn fire_trigger(&self, caller: Caller, name: &str, request: FireTrigger) -> Result<FiringView> {
+        let FireTrigger { payload, occurrence } = request;
+        if let Some(payload) = &payload {
+            check_payload(payload)?;
+        }
+        if occurrence.as_ref().is_some_and(|id| id.trim().is_empty() || id.len() > MAX_OCCURRENCE) {
+            let message = format!("the identifier of an occurrence has 1 to {MAX_OCCURRENCE} bytes");
+            return Err(wrong("occurrence", message));
+        }
+        let firing = NewFiring { manual: false, occurrence, payload };
+        self.fire(caller, Kind::Trigger, name, ScheduleChange::Fire(firing)).await
+    }
+
+    /// Removes it. What it has started goes on.
+    ///
+    /// # Errors
+    /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
+    pub async fn remove_trigger(&self, caller: Caller, name: &str) -> Result<TriggerRemoved> {
+        self.change(caller, Kind::Trigger, name, ScheduleChange::Remove).await?;
+        Ok(TriggerRemoved { name: name.to_owned() })
+    }
+}
+
+fn text_of(work: &ScheduledWork) -> &str {
+    match work {
+        ScheduledWork::Task(task) => &task.prompt,
+        ScheduledWork::Send(message) => &message.text,
+    }
+}
+
+fn check_payload(payload: &str) -> Result<()> {
+    if payload.len() > MAX_PAYLOAD_BYTES {
+        let message =
+            format!("the payload has {} bytes; a trigger takes at most {MAX_PAYLOAD_BYTES}", payload.len());
+        return Err(Error::new(Code::PayloadTooLarge, message)
+            .with("field", "payload")
+            .with("limitBytes", MAX_PAYLOAD_BYTES)
+            .recommend("pass the name of a file, or the part that matters"));
+    }
+    if payload.contains('\0') {
+        return Err(wrong("payload", "the payload is binary: it has a NUL character".to_owned())
+            .recommend("pass the name of a file, or text"));
+    }
+    Ok(())
+}
