@@ -494,7 +494,7 @@ pub(super) mod of {
     };
     use crate::api::{
         ScheduleFired, SchedulePaused, TriggerFired, TriggerPaused, WorkerParked, WorkerUnparked,
-        WorktreeConflict, WorktreeLanded, WorktreeRemoved, WorktreeView,
+        WorktreeConflict, WorktreeLanded, WorktreeMerged, WorktreeRemoved, WorktreeView,
     };
     use crate::event::EventType;
     use crate::hook::HookFailed;

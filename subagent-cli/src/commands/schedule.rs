@@ -10,7 +10,7 @@ use crate::args::schedules::{OneSchedule, ScheduleAdd, ScheduleCommand, Schedule
 use crate::client::{Ask, Query, segment};
 use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::{Outcome, human, text};
 
 /// What people see of one schedule.
 const FIELDS: [&str; 12] = [

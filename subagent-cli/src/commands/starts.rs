@@ -10,6 +10,7 @@ use crate::args::starts::StartFlags;
 use crate::client::{Ask, Client, block_on};
 use crate::context::{Context, present, present_path};
 use crate::failure::{Failure, Result};
+use crate::output::human;
 use crate::tasks::{Giver, Wish};
 
 /// Reads what is to be started, and sends the request that `request` makes of it. `kind` is `schedule` or `trigger`.
@@ -82,14 +83,7 @@ pub(super) fn ask(cwd: Option<&std::path::Path>, ask: &Ask, context: &Context) -
 
 /// Makes one text of what has several parts.
 pub(super) fn readable(item: &mut Value) {
-    let (task, send) = (&item["work"]["task"], &item["work"]["send"]);
-    let agent = task["agent"].as_str().or_else(|| task["manager"]["launcher"].as_str()).unwrap_or("default");
-    let shown = match (task["prompt"].as_str(), send["worker"].as_str()) {
-        (Some(prompt), _) => Some(format!("task for {agent}: {prompt}")),
-        (_, Some(worker)) => Some(format!("to {worker}: {}", send["text"].as_str().unwrap_or_default())),
-        _ => None,
-    };
-    if let Some(shown) = shown {
+    if let Some(shown) = human::work(&item["work"]) {
         item["work"] = shown.into();
     }
     if let Some(message) = item["error"]["message"].as_str().map(str::to_owned) {

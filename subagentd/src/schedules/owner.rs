@@ -91,6 +91,7 @@ async fn round(context: &Arc<Context>, work: &Arc<Work>) -> Result<Outlook> {
         }
         if let Starter::Trigger { source: TriggerSource::After { worker, status } } = &row.times.starter {
             outlook.listens = true;
+            waiting += 1;
             look_at_ends(context, &row, worker, *status).await?;
         } else if let Some(next) = look_at(context, &row, now).await? {
             outlook.next = Some(outlook.next.map_or(next, |first| first.min(next)));
@@ -106,6 +107,8 @@ async fn round(context: &Arc<Context>, work: &Arc<Work>) -> Result<Outlook> {
         admit_waiting(context, work, row, &of_it).await?;
     }
     outlook.listens |= !open.is_empty();
+    waiting += open.len();
+    context.waiting.send_if_modified(|before| std::mem::replace(before, waiting) != waiting);
     context.busy.send_replace(usize::from(stays || !open.is_empty()));
     Ok(outlook)
 }
