@@ -204,6 +204,9 @@ fn no_more_wait_than_the_launcher_allows() {
     let error = sandbox.sending(&worker, "b").args(["--queue"]).run().error("QUEUE_FULL");
     let details = json!({"limit": 1, "length": 1, "workerId": worker});
     assert_eq!(error["details"], details);
+    let refused = sandbox.command("subagent").args(["send", &worker, "b", "--queue"]).run();
+    let next = format!("Try: subagent turn list --worker-id {worker}");
+    assert!(refused.stderr.contains("subagent turn drop") && refused.stderr.contains(&next), "{refused}");
     gate.open();
     rest(&sandbox, &worker);
     sandbox.finish();

@@ -68,6 +68,11 @@ fn a_first_change_is_landed_with_little_typing() {
     assert!(typist.typed <= MAX_TYPED, "{} characters", typist.typed);
     let log = git(&sandbox, &["log", "--format=%s"]);
     assert_eq!(log.lines().count(), 2, "{log}");
+    let watched = sandbox.command("subagent").args(["watch", "codex-1"]).on_screen().text();
+    for sentence in [" created, branch ", "landed on ", ": 1 file +1 -0"] {
+        assert!(watched.contains(sentence), "{sentence}: {watched}");
+    }
+    assert!(!watched.contains('{'), "{watched}");
     let _ = typist.types("subagent stop codex-1", 0);
     sandbox.finish();
 }
