@@ -225,6 +225,11 @@ fn the_events_of_all_workers_come_in_one_order() {
     let listed = sandbox.run(&["watch", "--all"]).data_of("events.watched");
     assert_eq!((&listed["workerId"], &listed["count"]), (&Value::Null, &json!(all.len())));
     sandbox.run(&["watch", "--all", "--from-event-id", "x"]).error("EVENT_NOT_FOUND");
+    let screen = sandbox.command("subagent").args(["watch", "--all"]).on_screen();
+    for (name, worker) in [("demo-1", &one), ("demo-2", &two)] {
+        let heading = format!("== {name}  {worker}");
+        assert!(screen.lines().iter().any(|line| line.trim_end() == heading), "{heading}: {screen:?}");
+    }
     let none = sandbox.command("subagent").args(["watch"]).run();
     assert_eq!(none.status.code(), Some(2), "{none}");
     sandbox.finish();
