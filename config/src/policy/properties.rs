@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::*;
 
+mod lines;
 mod trees;
 
 fn real(path: &Path) -> PathBuf {
