@@ -214,6 +214,12 @@ impl Running {
         self.stdout.text()
     }
 
+    /// Returns its error output so far.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
     /// Whether it is still running.
     ///
     /// # Panics

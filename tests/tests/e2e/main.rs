@@ -157,6 +157,7 @@ mod skew {
 
 mod tasks {
     //! Tasks and delegation to agents.
+    mod asked_below;
     mod basics;
     mod budgets;
     mod causes;

@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
 /// Time limit for asynchronous results.
-const SOON: Duration = Duration::from_secs(30);
+pub(super) const SOON: Duration = Duration::from_secs(30);
 
-struct World {
-    sandbox: Sandbox,
-    root: String,
+pub(super) struct World {
+    pub(super) sandbox: Sandbox,
+    pub(super) root: String,
 }
 
 /// A worker `Release` that can delegate, and an agent `lead` that can too and asks before commands.
-fn world(flags: &[&str]) -> World {
+pub(super) fn world(flags: &[&str]) -> World {
     let sandbox = defined();
     sandbox.init();
     let start = ["worker", "start", "--launcher", "demo", "--delegate", "--label", "Release"];
@@ -23,7 +23,7 @@ fn world(flags: &[&str]) -> World {
     World { root: started["workerId"].as_str().unwrap().to_owned(), sandbox }
 }
 
-fn defined() -> Sandbox {
+pub(super) fn defined() -> Sandbox {
     let mut sandbox = Sandbox::new();
     let demo = sandbox.demo_agent(&[]);
     sandbox.launcher("demo", demo);
@@ -37,18 +37,18 @@ fn defined() -> Sandbox {
     sandbox
 }
 
-fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
 impl World {
     /// Returns the directive by which an agent delegates this task to a `lead`.
-    fn gives(&self, name: &str, mode: &str, prompt: &str) -> String {
+    pub(super) fn gives(&self, name: &str, mode: &str, prompt: &str) -> String {
         self.sandbox.gives(&self.sandbox.task_file("lead", name, mode, prompt))
     }
 
     /// Returns a foreground task of a foreground task, which asks.
-    fn two_below(&self, prompt: &str) -> String {
+    pub(super) fn two_below(&self, prompt: &str) -> String {
         self.gives("Tests", "foreground", &self.gives("Unit", "foreground", prompt))
     }
 
@@ -63,7 +63,7 @@ impl World {
     }
 
     /// Returns the questions, once there are `count` of them.
-    fn asked(&self, count: usize) -> Vec<Value> {
+    pub(super) fn asked(&self, count: usize) -> Vec<Value> {
         wait_until("questions", SOON, || Some(self.inbox(&[])).filter(|asked| asked.len() == count))
     }
 }
@@ -291,7 +291,7 @@ fn a_command_that_waits_for_a_task_says_how_to_answer_its_question() {
 }
 
 /// Returns the arguments of the command that a line on stderr suggests.
-fn answer_of(stderr: &str) -> Vec<String> {
+pub(super) fn answer_of(stderr: &str) -> Vec<String> {
     let (_, command) = stderr.split_once("answer with: subagent ").unwrap_or_else(|| panic!("{stderr}"));
     command.lines().next().unwrap().split(' ').map(str::to_owned).collect()
 }
