@@ -393,8 +393,8 @@ mod tests {
         assert!(matches!(fixture.found_when_free(), Found::NotWanted(_)));
     }
 
-    #[test]
-    fn a_worker_without_tasks_starts_only_a_daemon_that_is_awaited() {
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_worker_without_tasks_starts_only_a_daemon_that_is_awaited() {
         let mut fixture = fixture();
         fixture.starter.start.if_awaited = true;
         assert_eq!(fixture.found_when_free(), Found::NotWanted("nothing awaits it"));
