@@ -114,6 +114,33 @@ fn a_firing_takes_the_place_of_the_one_before_it() {
     sandbox.finish();
 }
 
+/// Adds a schedule whose firings take long, and fires it twice. Returns both firings, oldest first.
+fn fired_twice(sandbox: &Sandbox, name: &str, overlap: &str) -> Vec<Value> {
+    let _ = add(sandbox, &[name, "--every", "20m", "--overlap", overlap, "demo", "!sleep 60000"]);
+    for _ in 0..2 {
+        sandbox.run(&["schedule", "run", name]).data_of("schedule.fired");
+    }
+    let all = log(sandbox, name);
+    sandbox.run(&["schedule", "rm", name]).data_of("schedule.removed");
+    for firing in all.iter().filter(|firing| firing["status"] == "running") {
+        sandbox.run(&["worker", "stop", firing["workerId"].as_str().unwrap()]).data_of("worker.stopped");
+    }
+    all
+}
+
+#[test]
+fn a_firing_is_left_out_or_starts_beside_the_one_before_it() {
+    let sandbox = world();
+    let skipped = fired_twice(&sandbox, "skips", "skip");
+    assert_eq!((&skipped[0]["status"], &skipped[1]["status"]), (&json!("running"), &json!("skipped")));
+    assert_eq!(skipped[1]["error"]["message"], "an earlier firing was running (overlap: skip)");
+    assert!(skipped[1]["workerId"].is_null(), "{skipped:?}");
+    let both = fired_twice(&sandbox, "both", "parallel");
+    assert_eq!((&both[0]["status"], &both[1]["status"]), (&json!("running"), &json!("running")));
+    assert_ne!(both[0]["workerId"], both[1]["workerId"]);
+    sandbox.finish();
+}
+
 /// The daemon dies at the point during a firing; the next one continues.
 fn fires_once_although_the_daemon_dies_at(point: &str) {
     let mut sandbox = Sandbox::new();
