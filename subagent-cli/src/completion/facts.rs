@@ -175,6 +175,18 @@ impl Facts {
         rules.iter().map(rule).collect()
     }
 
+    /// The schedules or triggers of a list, with what keeps them from firing.
+    pub(super) fn starters(&self, list: &str) -> Vec<Candidate> {
+        let one = |starter: &Value| {
+            let about = match starter["paused"].as_str() {
+                Some(reason) => format!("paused: {reason}"),
+                None => word(starter, "nextAt").to_owned(),
+            };
+            Candidate::new(word(starter, "name"), &about)
+        };
+        self.listed(list).iter().map(one).collect()
+    }
+
     fn open(&self, of: Asked) -> Vec<Value> {
         let mut open = self.listed("/v1/approvals");
         open.retain(|asked| match of {

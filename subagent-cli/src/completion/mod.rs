@@ -137,6 +137,8 @@ fn values(line: &Line, arg: &Arg, typed: &str) -> Found {
         Kind::HookEvent => HookEvent::ALL.iter().map(|event| Candidate::new(event.as_str(), "")).collect(),
         Kind::Sink => facts().sinks(),
         Kind::OwnerRule => facts().owner_rules(),
+        Kind::Schedule => facts().starters("/v1/schedules"),
+        Kind::Trigger => facts().starters("/v1/triggers"),
     })
 }
 

@@ -190,6 +190,21 @@ fn turns_tags_sinks_and_rules_are_offered_where_they_are_taken() {
 }
 
 #[test]
+fn schedules_and_triggers_are_offered_where_they_are_taken() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["schedule", "add", "nightly", "--every", "20m", "demo", "hello"]).data_of("schedule.added");
+    sandbox.run(&["trigger", "add", "pushed", "demo", "hello"]).data_of("trigger.added");
+    sandbox.run(&["trigger", "pause", "pushed"]).data_of("trigger.paused");
+    for command in ["show", "log", "pause", "resume", "run", "rm"] {
+        assert_eq!(offered(&sandbox, "bash", &["schedule", command, ""]), ["nightly"]);
+        assert_eq!(offered(&sandbox, "zsh", &["trigger", command, "p"]), ["pushed\tpaused: user"]);
+    }
+    assert_eq!(offered(&sandbox, "bash", &["trigger", "fire", ""]), ["pushed"]);
+    assert!(offered(&sandbox, "bash", &["trigger", "add", "x", "de"]).contains(&"demo".to_owned()));
+    sandbox.finish();
+}
+
+#[test]
 fn a_daemon_that_does_not_answer_costs_no_time() {
     let (sandbox, _) = Sandbox::with_worker();
     let daemon = sandbox.daemon();
