@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use subagent_config::{Environment, RuntimeDir, regular};
 use subagent_protocol::Code;
-use subagent_protocol::api::{DaemonShown, Examination};
+use subagent_protocol::api::{DaemonShown, Examination, Schedules, Triggers};
 use subagent_protocol::notification::Sinks;
 
 use super::finding::{Finding, Group};
@@ -103,7 +103,11 @@ pub(super) struct Facts {
     pub(super) unexamined: Option<Failure>,
     /// The notification targets of the daemon.
     pub(super) sinks: Option<Sinks>,
-    /// The existing socket folders.
+    /// What starts work at certain times.
+    pub(super) schedules: Option<Schedules>,
+    /// What starts work at certain occurrences.
+    pub(super) triggers: Option<Triggers>,
+    /// The folders of the sockets that exist.
     pub(super) runtime_dirs: Vec<RuntimeDir>,
 }
 
@@ -126,6 +130,8 @@ impl Facts {
             examination: None,
             unexamined: None,
             sinks: None,
+            schedules: None,
+            triggers: None,
         };
         if facts.state == State::Absent {
             return facts;
@@ -192,8 +198,10 @@ impl Facts {
             Ok(examination) => self.examination = Some(examination),
             Err(failure) => self.unexamined = Some(failure),
         }
-        // An older daemon has no such endpoint.
-        self.sinks = answered(state_dir, "/v1/notifications").ok();
+        // An older daemon has none.
+        self.sinks = answered(state_dir.clone(), "/v1/notifications").ok();
+        self.schedules = answered(state_dir.clone(), "/v1/schedules").ok();
+        self.triggers = answered(state_dir, "/v1/triggers").ok();
     }
 
     /// Returns the examination if it contains all workers.

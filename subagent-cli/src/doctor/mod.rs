@@ -16,6 +16,7 @@ mod notifications;
 mod permissions;
 mod processes;
 mod repair;
+mod schedules;
 mod unseen;
 mod versions;
 
@@ -39,7 +40,7 @@ const GATHER: Duration = Duration::from_secs(40);
 
 type Look = fn(&Facts) -> Vec<Finding>;
 
-const LOOKS: [(Group, &str, Look); 9] = [
+const LOOKS: [(Group, &str, Look); 10] = [
     (Group::Processes, "processes.look", processes::look),
     (Group::Database, "database.look", database::look),
     (Group::Journals, "journals.look", journals::look),
@@ -48,6 +49,7 @@ const LOOKS: [(Group, &str, Look); 9] = [
     (Group::Disk, "disk.look", disk::look),
     (Group::Config, "config.look", config::look),
     (Group::Config, "config.notify", notifications::look),
+    (Group::Config, "config.schedules", schedules::look),
     (Group::Machine, "machine.look", machine::look),
 ];
 

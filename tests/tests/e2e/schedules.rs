@@ -141,6 +141,33 @@ fn a_firing_is_left_out_or_starts_beside_the_one_before_it() {
     sandbox.finish();
 }
 
+#[test]
+fn doctor_says_which_schedules_and_triggers_do_not_fire() {
+    let sandbox = world();
+    let found = || {
+        let all = sandbox.run(&["doctor"]).document()["data"]["findings"].as_array().unwrap().clone();
+        all.into_iter().filter(|finding| finding["id"] == "config.schedules").collect::<Vec<Value>>()
+    };
+    let _ = add(&sandbox, &["calm", "--every", "20m", "demo", "!say done"]);
+    sandbox.run(&["schedule", "pause", "calm"]).data_of("schedule.paused");
+    let calm = found();
+    assert_eq!((calm.len(), &calm[0]["status"]), (1, &json!("ok")), "{calm:?}");
+    let worker = sandbox.start("demo");
+    let args = ["trigger", "add", "after", "--after", &worker, "demo", "!say done"];
+    sandbox.run(&args).data_of("trigger.added");
+    let args = ["bad", "--every", "20m", "--max-failures", "1", "demo", "!error -32603 no luck"];
+    let _ = add(&sandbox, &args);
+    sandbox.run(&["schedule", "run", "bad"]).data_of("schedule.fired");
+    let _ = wait_for(&sandbox, "bad", "failed", 1);
+    sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    let said: Vec<String> =
+        found().iter().map(|finding| finding["seen"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].starts_with("the schedule bad is paused (failures): "), "{said:?}");
+    assert!(said[1].starts_with("the trigger after cannot fire: "), "{said:?}");
+    sandbox.finish();
+}
+
 /// The daemon dies at the point during a firing; the next one continues.
 fn fires_once_although_the_daemon_dies_at(point: &str) {
     let mut sandbox = Sandbox::new();

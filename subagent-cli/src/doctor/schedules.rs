@@ -1,0 +1,86 @@
+//! Schedules and triggers: whether they fire, and whether a daemon is there when they do.
+
+use subagent_protocol::Error;
+use subagent_protocol::api::{Attendant, ScheduleView, TriggerView};
+use subagent_protocol::schedule::SchedulePause;
+
+use super::facts::Facts;
+use super::finding::{Finding, Group};
+
+const GROUP: Group = Group::Config;
+const ID: &str = "config.schedules";
+
+pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+    // Without a daemon nothing is known of them.
+    let schedules = facts.schedules.iter().flat_map(|all| &all.items);
+    let triggers = facts.triggers.iter().flat_map(|all| &all.items);
+    let count = schedules.clone().count() + triggers.clone().count();
+    let mut found: Vec<Finding> = schedules.filter_map(schedule).collect();
+    found.extend(triggers.filter_map(trigger));
+    if found.is_empty() && count > 0 {
+        found.push(Finding::ok(GROUP, ID, format!("{count} schedules and triggers can fire")));
+    }
+    found
+}
+
+fn schedule(schedule: &ScheduleView) -> Option<Finding> {
+    let ScheduleView { name, paused, error, next_at, attendant, .. } = schedule;
+    let at = next_at.map(|at| at.to_string()).unwrap_or_default();
+    does_not_fire("schedule", name, *paused, error.as_ref()).or_else(|| {
+        (*attendant == Some(Attendant::Unattended)).then(|| {
+            let seen = format!("the schedule {name} fires next at {at}, and no daemon stays until then");
+            Finding::warning(GROUP, ID, seen)
+                .advise("run `subagent daemon install`, or keep `subagentd run` running")
+        })
+    })
+}
+
+fn trigger(trigger: &TriggerView) -> Option<Finding> {
+    does_not_fire("trigger", &trigger.name, trigger.paused, trigger.error.as_ref())
+}
+
+/// What keeps one from firing, unless its owner wanted that.
+fn does_not_fire(
+    kind: &str,
+    name: &str,
+    paused: Option<SchedulePause>,
+    error: Option<&Error>,
+) -> Option<Finding> {
+    let why = error.map(|error| format!(": {}", error.message)).unwrap_or_default();
+    let (seen, advice) = match (paused, error) {
+        (Some(SchedulePause::User), _) | (None, None) => return None,
+        (Some(reason), _) => (
+            format!("the {kind} {name} is paused ({reason}){why}"),
+            format!("see `subagent {kind} log {name}`; then `subagent {kind} resume {name}`, or remove it"),
+        ),
+        (None, Some(_)) => (
+            format!("the {kind} {name} cannot fire{why}"),
+            format!("remove it with `subagent {kind} rm {name}`, or add it again for another worker"),
+        ),
+    };
+    Some(Finding::warning(GROUP, ID, seen).advise(advice))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schedule_without_a_daemon_that_stays_is_a_warning() {
+        let with = |attendant: &str| -> ScheduleView {
+            let view = json!({
+                "name": "nightly", "controllerId": "ctl_0123456789", "when": {"cron": "@daily"},
+                "timezone": "UTC", "missed": "once", "overlap": "queue", "maxFailures": 3,
+                "work": {"send": {"worker": "w_1", "text": "x"}}, "nextAt": "2026-12-01T00:00:00+00:00",
+                "attendant": attendant, "failures": 0, "createdAt": "2026-11-01T00:00:00+00:00",
+            });
+            serde_json::from_value(view).unwrap()
+        };
+        let found = schedule(&with("unattended")).unwrap();
+        assert!(found.seen.contains("2026-12-01T00:00:00") && !found.is_well(), "{found:?}");
+        assert!(found.action.unwrap().contains("daemon install"));
+        assert_eq!(schedule(&with("service")), None);
+    }
+}
