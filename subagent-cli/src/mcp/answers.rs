@@ -64,7 +64,7 @@ pub(super) fn one(shown: &TaskShown) -> CallToolResult {
         (Ok(result), error) => (shown.result.is_some().then_some(result), error.clone()),
         (Err(too_large), _) => (None, Some(too_large)),
     };
-    data(&json!({
+    let mut one = json!({
         "id": task.task_id,
         "name": task.name,
         "task": task.prompt,
@@ -73,8 +73,12 @@ pub(super) fn one(shown: &TaskShown) -> CallToolResult {
         "error": error.map(|error| json!({"code": error.code, "message": error.message})),
         "iterations": task.steps,
         "tools_used": task.tool_calls,
-        "merge": shown.merge.as_ref().map(merge),
-    }))
+    });
+    // The published form has no such key.
+    if let Some(merge) = &shown.merge {
+        one["merge"] = self::merge(merge);
+    }
+    data(&one)
 }
 
 /// The last merge of a task's files.
