@@ -9,7 +9,7 @@ use crate::error::Place;
 
 /// The action when an answer does not arrive in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum TimeoutAction {
     /// Deny the permission request.
     Deny,
     /// Cancel the turn that asks.
@@ -22,7 +22,7 @@ pub struct Approvals {
     /// The timeout; `None` waits without limit.
     pub timeout: Option<Duration>,
     /// The action on timeout; `None` uses the default.
-    pub on_timeout: Option<Unanswered>,
+    pub on_timeout: Option<TimeoutAction>,
 }
 
 pub(crate) fn approvals(root: &Map<String, Value>) -> Checked<Approvals> {
@@ -32,8 +32,8 @@ pub(crate) fn approvals(root: &Map<String, Value>) -> Checked<Approvals> {
     let place = || Place::Field("approvals.onTimeout".to_owned());
     let on_timeout = match string(given.get("onTimeout"), place)? {
         None => None,
-        Some("deny") => Some(Unanswered::Deny),
-        Some("cancel") => Some(Unanswered::Cancel),
+        Some("deny") => Some(TimeoutAction::Deny),
+        Some("cancel") => Some(TimeoutAction::Cancel),
         Some(word) => return refuse(place(), format!("says `{word}`; write deny or cancel")),
     };
     Ok(Approvals {
@@ -57,7 +57,7 @@ mod tests {
     fn a_time_and_what_happens_then() {
         let all = read(json!({"timeoutSeconds": 600, "onTimeout": "cancel"})).unwrap();
         let expected =
-            Approvals { timeout: Some(Duration::from_secs(600)), on_timeout: Some(Unanswered::Cancel) };
+            Approvals { timeout: Some(Duration::from_secs(600)), on_timeout: Some(TimeoutAction::Cancel) };
         assert_eq!(all, expected);
         assert_eq!(read(json!(null)).unwrap(), Approvals::default());
         assert_eq!(read(json!({"onTimeout": null})).unwrap(), Approvals::default());

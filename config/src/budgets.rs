@@ -21,7 +21,7 @@ pub const ON_LIMIT: [&str; 3] = ["refuse", "cancel", "warn"];
 /// The actions if the usage is unknown.
 pub const ON_UNKNOWN: [&str; 2] = ["refuse", "warn"];
 /// Maximum count. The sum of two counts must not overflow.
-const MOST_COUNT: u64 = 1_000_000_000_000_000;
+const MAX_COUNT: u64 = 1_000_000_000_000_000;
 const MAX_COST: f64 = 1_000_000_000.0;
 
 /// Usage limits; an absent one is unlimited.
@@ -77,9 +77,9 @@ fn limits(budgets: &Map<String, Value>, scope: &str) -> Checked<Limits> {
     let count = |key: &str| match given.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_u64() {
-            Some(count @ 1..=MOST_COUNT) => Ok(Some(count)),
+            Some(count @ 1..=MAX_COUNT) => Ok(Some(count)),
             _ if value.is_number() => {
-                refuse(place(key), format!("must be a whole number from 1 to {MOST_COUNT}"))
+                refuse(place(key), format!("must be a whole number from 1 to {MAX_COUNT}"))
             }
             _ => mismatch(place(key), "a whole number", value),
         },

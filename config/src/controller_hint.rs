@@ -15,7 +15,7 @@ use crate::markers::{CONTROLLER_FILE, DOT_SUBAGENT};
 use crate::write::{self, Replace};
 
 /// Maximum size of a hint in bytes. A real one has a few hundred.
-const MOST_BYTES: u64 = 64 * 1024;
+const MAX_BYTES: u64 = 64 * 1024;
 
 /// The content of the hint file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +47,8 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
     let mut bytes = Vec::new();
     match file.metadata()? {
-        about if about.is_file() && about.len() <= MOST_BYTES => {
-            file.take(MOST_BYTES).read_to_end(&mut bytes)?
+        about if about.is_file() && about.len() <= MAX_BYTES => {
+            file.take(MAX_BYTES).read_to_end(&mut bytes)?
         }
         _ => return Err(io::ErrorKind::InvalidData.into()),
     };

@@ -25,7 +25,7 @@ pub const MAX_BYTES: u64 = 1024 * 1024;
 const PIPE_SECONDS: u16 = 10;
 
 /// Maximum length of quoted file content in bytes.
-const MOST_QUOTED: usize = 400;
+const MAX_QUOTED: usize = 400;
 
 pub(crate) struct Written {
     pub(crate) text: String,
@@ -135,8 +135,8 @@ fn located<T>(path: &Path, text: &str, checked: Checked<T>) -> Result<T, ConfigE
 
 /// Truncates text from a file, which can have any length.
 fn brief(mut text: String) -> String {
-    if text.len() > MOST_QUOTED {
-        text.truncate(text.floor_char_boundary(MOST_QUOTED));
+    if text.len() > MAX_QUOTED {
+        text.truncate(text.floor_char_boundary(MAX_QUOTED));
         text.push('…');
     }
     text

@@ -16,14 +16,14 @@ use crate::write::{self, Replace};
 /// The folder in the state dir.
 pub const FOLDER: &str = "launchers";
 /// Maximum size of a cached handshake in bytes; `launcher list` reads all of them.
-const MOST_BYTES: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 /// Maximum length of a launcher name in bytes; longer names are not cached.
-const MOST_NAME_BYTES: usize = 100;
+const MAX_NAME_BYTES: usize = 100;
 
 /// Returns the path of a launcher's cached handshake; `None` if the name is unsuitable for a file.
 #[must_use]
 pub fn path(state_dir: &Path, name: &str) -> Option<PathBuf> {
-    if name.is_empty() || name.len() > MOST_NAME_BYTES {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
         return None;
     }
     // Names are free text. Characters that could leave the folder or hide the file are escaped.
@@ -62,7 +62,7 @@ pub fn write(state_dir: &Path, name: &str, launcher: &Launcher, handshake: &Valu
         "handshake": handshake,
     });
     let text = format!("{note}\n");
-    if text.len() > MOST_BYTES {
+    if text.len() > MAX_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     match DirBuilder::new().mode(0o700).create(state_dir.join(FOLDER)) {
@@ -98,7 +98,7 @@ mod tests {
         let path = path(dir.path(), "one").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(dir.path().join(FOLDER)).unwrap().permissions().mode() & 0o777, 0o700);
-        let error = write(dir.path(), "one", &launcher, &json!("x".repeat(MOST_BYTES))).unwrap_err();
+        let error = write(dir.path(), "one", &launcher, &json!("x".repeat(MAX_BYTES))).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         let other = Launcher { args: vec!["--x".to_owned()], ..launcher.clone() };
         assert_eq!(read(dir.path(), "one", &other), None);

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use crate::environment::Environment;
 
 /// Maximum number of links to follow, as in the kernel.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Expands `~` and `~/x` to the caller's home. `~user` and other paths are unchanged.
 pub(crate) fn expand_home(path: &Path, env: &Environment) -> PathBuf {
@@ -52,7 +52,7 @@ pub(crate) fn resolve_absolute(path: &Path) -> PathBuf {
 /// Returns the target of an absolute path that names a link, even a dangling one.
 pub(crate) fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut end = resolve_absolute(path);
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         match (end.read_link(), end.parent()) {
             (Ok(next), Some(folder)) => end = resolve_absolute(&folder.join(next)),
             _ => return Ok(end),

@@ -13,13 +13,13 @@ use std::path::Path;
 const STAT_BYTES: usize = 1024;
 
 /// Maximum length of a chain of parents; a longer chain is an error, since an attacker could extend it.
-const MOST_ANCESTORS: usize = 4096;
+const MAX_ANCESTORS: usize = 4096;
 
 /// The name of every guard process.
 const GUARD_NAME: &str = "subagent-guard";
 
 /// Maximum number of walks that are repeated because a process exited.
-const MOST_WALKS: usize = 16;
+const MAX_WALKS: usize = 16;
 
 /// The state of one process at the time of reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +134,7 @@ fn ancestors_of(
     process: &mut impl FnMut(i32) -> io::Result<Process>,
 ) -> io::Result<Vec<Process>> {
     let pid = first.pid;
-    for _ in 0..MOST_WALKS {
+    for _ in 0..MAX_WALKS {
         if let Some(chain) = walk(first, process)? {
             return Ok(chain);
         }
@@ -168,11 +168,11 @@ fn walk(
                 .is_ok_and(|again| (again.start_time, again.parent) == (child.start_time, child.parent));
         match parent {
             _ if !unchanged => return Ok(None),
-            Some(parent) if chain.len() < MOST_ANCESTORS => chain.push(parent),
+            Some(parent) if chain.len() < MAX_ANCESTORS => chain.push(parent),
             Some(_) => {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
-                    format!("process {pid} has more than {MOST_ANCESTORS} ancestors"),
+                    format!("process {pid} has more than {MAX_ANCESTORS} ancestors"),
                 ));
             }
             None => break,

@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::libc::{ENXIO, O_NOCTTY, O_NONBLOCK};
 
 /// Maximum size of a file that is read as a whole, in bytes. Real ones have a few hundred.
-const MOST_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Opens a regular file without blocking. `flags` are added to those of the options.
 ///
@@ -43,12 +43,12 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
 /// Those of [`open`]; `FileTooLarge`.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let (file, metadata) = opened(path, OpenOptions::new().read(true), 0)?;
-    if metadata.len() > MOST_BYTES {
+    if metadata.len() > MAX_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     // Avoids repeated growth of the buffer.
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
-    file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

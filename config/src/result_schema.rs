@@ -7,16 +7,16 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::{Value, json};
 
 /// Maximum size of a definition's schema as JSON in bytes, and its maximum nesting.
-pub const MOST_SCHEMA_BYTES: usize = 32 * 1024;
-const MOST_SCHEMA_DEPTH: usize = 64;
+pub const MAX_SCHEMA_BYTES: usize = 32 * 1024;
+const MAX_SCHEMA_DEPTH: usize = 64;
 /// Maximum memory of a compiled pattern in a definition's schema, in bytes.
-const MOST_PATTERN_MEMORY: usize = 64 * 1024;
+const MAX_PATTERN_MEMORY: usize = 64 * 1024;
 /// Enough stack for the deepest schema, with references, and the deepest JSON.
 pub const STACK_BYTES: usize = 256 * 1024 * 1024;
 /// Maximum number of reported errors.
-const MOST_ERRORS: usize = 20;
+const MAX_ERRORS: usize = 20;
 /// Maximum length of a reported error in characters.
-const MOST_ERROR_CHARS: usize = 500;
+const MAX_ERROR_CHARS: usize = 500;
 
 /// References. With `unevaluated*`, the time doubles with each reference.
 const LEADS: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
@@ -27,14 +27,14 @@ pub struct ResultSchema(Validator);
 
 /// The reason why a value is not a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoSchema {
+pub struct SchemaError {
     /// The place as a JSON pointer; empty for the root.
     pub at: String,
     /// Description of the problem.
     pub error: String,
 }
 
-impl std::fmt::Display for NoSchema {
+impl std::fmt::Display for SchemaError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let at = if self.at.is_empty() { "its top" } else { &self.at };
         write!(f, "is no JSON Schema at {at}: {}", self.error)
@@ -55,18 +55,18 @@ impl ResultSchema {
     ///
     /// # Errors
     /// The value is not a schema, or refers to another document.
-    pub fn of(schema: &Value) -> Result<Self, NoSchema> {
-        jsonschema::options().offline().build(schema).map(Self).map_err(NoSchema::of)
+    pub fn of(schema: &Value) -> Result<Self, SchemaError> {
+        jsonschema::options().offline().build(schema).map(Self).map_err(SchemaError::of)
     }
 
     /// Compiles an untrusted schema.
     ///
     /// # Errors
     /// Those of [`ResultSchema::of`], a schema that is too large, or a pattern without a linear time bound.
-    pub fn bounded(schema: &Value) -> Result<Self, NoSchema> {
-        let too = |error: String| NoSchema { at: String::new(), error };
-        if is_deeper(schema, MOST_SCHEMA_DEPTH) {
-            return Err(too(format!("its parts lie more than {MOST_SCHEMA_DEPTH} deep in each other")));
+    pub fn bounded(schema: &Value) -> Result<Self, SchemaError> {
+        let too = |error: String| SchemaError { at: String::new(), error };
+        if is_deeper(schema, MAX_SCHEMA_DEPTH) {
+            return Err(too(format!("its parts lie more than {MAX_SCHEMA_DEPTH} deep in each other")));
         }
         if has_key(schema, &["unevaluatedItems", "unevaluatedProperties"]) && has_key(schema, &LEADS) {
             let advice = "say what may be there with `items`, `properties` and `additionalProperties`";
@@ -75,13 +75,13 @@ impl ResultSchema {
             )));
         }
         let bytes = schema.to_string().len();
-        if bytes > MOST_SCHEMA_BYTES {
-            return Err(too(format!("it has {bytes} bytes as JSON; at most {MOST_SCHEMA_BYTES} are read")));
+        if bytes > MAX_SCHEMA_BYTES {
+            return Err(too(format!("it has {bytes} bytes as JSON; at most {MAX_SCHEMA_BYTES} are read")));
         }
         let patterns =
-            PatternOptions::regex().size_limit(MOST_PATTERN_MEMORY).dfa_size_limit(MOST_PATTERN_MEMORY);
+            PatternOptions::regex().size_limit(MAX_PATTERN_MEMORY).dfa_size_limit(MAX_PATTERN_MEMORY);
         let options = jsonschema::options().offline().with_pattern_options(patterns);
-        with_stack(|| options.build(schema).map(Self).map_err(NoSchema::of))
+        with_stack(|| options.build(schema).map(Self).map_err(SchemaError::of))
             .unwrap_or_else(|why| Err(too(why)))
     }
 
@@ -102,18 +102,18 @@ impl ResultSchema {
             return Checked { result, errors: Vec::new() };
         }
         let error = |error: jsonschema::ValidationError<'_>| {
-            let message: String = error.masked().to_string().chars().take(MOST_ERROR_CHARS).collect();
-            let path: String = error.instance_path().to_string().chars().take(MOST_ERROR_CHARS).collect();
+            let message: String = error.masked().to_string().chars().take(MAX_ERROR_CHARS).collect();
+            let path: String = error.instance_path().to_string().chars().take(MAX_ERROR_CHARS).collect();
             json!({"message": message, "path": path})
         };
-        let errors = self.0.iter_errors(&result).take(MOST_ERRORS).map(error).collect();
+        let errors = self.0.iter_errors(&result).take(MAX_ERRORS).map(error).collect();
         Checked { result, errors }
     }
 }
 
-impl NoSchema {
+impl SchemaError {
     fn of(error: jsonschema::ValidationError<'_>) -> Self {
-        let text: String = error.to_string().chars().take(MOST_ERROR_CHARS).collect();
+        let text: String = error.to_string().chars().take(MAX_ERROR_CHARS).collect();
         Self { at: error.instance_path().to_string(), error: text }
     }
 }

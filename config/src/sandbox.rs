@@ -24,7 +24,7 @@ pub struct Profile {
     /// Paths that are hidden.
     pub hide: Option<Vec<String>>,
     /// The permitted network access.
-    pub network: Option<Reach>,
+    pub network: Option<NetworkAccess>,
 }
 
 impl Profile {
@@ -38,7 +38,7 @@ impl Profile {
 
 /// The permitted network access.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reach {
+pub enum NetworkAccess {
     /// A mode of network access.
     Of(Network),
     /// Only these hosts and ports.
@@ -121,15 +121,15 @@ fn paths(value: Option<&Value>, field: &str) -> Checked<Option<Vec<String>>> {
     checked.collect::<Checked<_>>().map(Some)
 }
 
-fn network(value: Option<&Value>, field: &str) -> Checked<Option<Reach>> {
+fn network(value: Option<&Value>, field: &str) -> Checked<Option<NetworkAccess>> {
     let place = || Place::Field(field.to_owned());
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(word)) => match Network::parse(word.trim()) {
-            Some(network) => Ok(Some(Reach::Of(network))),
+            Some(network) => Ok(Some(NetworkAccess::Of(network))),
             None => refuse(place(), "must be all, loopback, none, or a list of host:port"),
         },
-        Some(value @ Value::Array(_)) => Ok(paths(Some(value), field)?.map(Reach::Hosts)),
+        Some(value @ Value::Array(_)) => Ok(paths(Some(value), field)?.map(NetworkAccess::Hosts)),
         Some(other) => mismatch(place(), "all, loopback, none, or a list of host:port", other),
     }
 }
@@ -151,12 +151,12 @@ mod tests {
             write: Some(vec!["./target".to_owned()]),
             read: Some(Vec::new()),
             hide: Some(vec!["~".to_owned()]),
-            network: Some(Reach::Of(Network::None)),
+            network: Some(NetworkAccess::Of(Network::None)),
         };
         assert_eq!(read.unwrap(), expected);
         assert_eq!(profile(&json!({"write": null}), "s").unwrap(), Profile::default());
         let hosts = profile(&json!({"network": ["api.example:443"]}), "s").unwrap().network;
-        assert_eq!(hosts, Some(Reach::Hosts(vec!["api.example:443".to_owned()])));
+        assert_eq!(hosts, Some(NetworkAccess::Hosts(vec!["api.example:443".to_owned()])));
     }
 
     #[test]

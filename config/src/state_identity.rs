@@ -35,7 +35,7 @@ pub struct StateIdentity {
 
 /// The result of comparing a folder with the identity in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Likeness {
+pub enum FolderMatch {
     /// The identity belongs to this folder.
     Same,
     /// It belongs to this folder, but the device number changed with a reboot.
@@ -53,11 +53,11 @@ impl StateIdentity {
 
     /// Compares a folder with this identity.
     #[must_use]
-    pub fn likeness(&self, folder: &Metadata, boot_id: &str) -> Likeness {
+    pub fn likeness(&self, folder: &Metadata, boot_id: &str) -> FolderMatch {
         match (self.folder.is(folder.dev(), folder.ino()), self.folder.inode == folder.ino()) {
-            (true, _) if self.boot_id == boot_id => Likeness::Same,
-            (_, true) if self.boot_id != boot_id => Likeness::Renumbered,
-            _ => Likeness::Copy,
+            (true, _) if self.boot_id == boot_id => FolderMatch::Same,
+            (_, true) if self.boot_id != boot_id => FolderMatch::Renumbered,
+            _ => FolderMatch::Copy,
         }
     }
 }
@@ -110,14 +110,14 @@ mod tests {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let meta = one.path().metadata().unwrap();
         let own = identity(&meta);
-        assert_eq!(own.likeness(&meta, "now"), Likeness::Same);
-        assert_eq!(own.likeness(&meta, "later"), Likeness::Renumbered);
-        assert_eq!(own.likeness(&other.path().metadata().unwrap(), "now"), Likeness::Copy);
-        assert_eq!(own.likeness(&other.path().metadata().unwrap(), "later"), Likeness::Copy);
+        assert_eq!(own.likeness(&meta, "now"), FolderMatch::Same);
+        assert_eq!(own.likeness(&meta, "later"), FolderMatch::Renumbered);
+        assert_eq!(own.likeness(&other.path().metadata().unwrap(), "now"), FolderMatch::Copy);
+        assert_eq!(own.likeness(&other.path().metadata().unwrap(), "later"), FolderMatch::Copy);
         let mut moved = own;
         moved.folder.device += 1;
-        assert_eq!(moved.likeness(&meta, "now"), Likeness::Copy);
-        assert_eq!(moved.likeness(&meta, "later"), Likeness::Renumbered);
+        assert_eq!(moved.likeness(&meta, "now"), FolderMatch::Copy);
+        assert_eq!(moved.likeness(&meta, "later"), FolderMatch::Renumbered);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::output::terminal::Terminal;
 use crate::output::{Format, complain};
 
 /// How much of a part of the owner handle is looked at: twice what the longest can have.
-const MOST_PART_CHARS: usize = 256;
+const MAX_PART_CHARS: usize = 256;
 
 /// The caller of a command.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl Context {
         let visible = |char: char| if char.is_ascii_graphic() { char } else { '?' };
         let part = |name: &str| {
             let text = self.env.var(name)?.to_string_lossy();
-            Some(text.chars().map(visible).take(MOST_PART_CHARS).collect())
+            Some(text.chars().map(visible).take(MAX_PART_CHARS).collect())
         };
         Some(Handle {
             controller_id: part("SUBAGENT_CTL_ID")?,
@@ -163,6 +163,6 @@ mod tests {
             [("SUBAGENT_CTL_ID", "ä b"), ("SUBAGENT_CTL_EPOCH", " 1\n"), ("SUBAGENT_CTL_TOKEN", &token)];
         let handle = context(&vars).handle().unwrap();
         assert_eq!((handle.controller_id.as_str(), handle.epoch.as_str()), ("??b", "?1?"));
-        assert_eq!(handle.token.len(), MOST_PART_CHARS);
+        assert_eq!(handle.token.len(), MAX_PART_CHARS);
     }
 }

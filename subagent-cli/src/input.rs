@@ -9,7 +9,7 @@ use subagent_protocol::{Code, MAX_LINE_BYTES};
 
 use crate::args::Typed;
 use crate::failure::{Failure, Result};
-use repeated::Repeated;
+use repeated::DuplicateKey;
 
 mod repeated;
 
@@ -204,7 +204,7 @@ impl Input {
         let Value::Object(mut object) = document else {
             return Err(Failure::input("--input must hold a JSON object"));
         };
-        if let Ok(Repeated(Some(key))) = serde_json::from_str(text) {
+        if let Ok(DuplicateKey(Some(key))) = serde_json::from_str(text) {
             return Err(Failure::input(format!("--input has the key \"{key}\" twice; give it once"))
                 .with("field", key));
         }

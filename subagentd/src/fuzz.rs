@@ -16,7 +16,7 @@ use subagent_protocol::record::Record;
 
 use crate::core::Worker;
 use crate::store::Cursor;
-use crate::supervisor::{Aside, JournalReader, input};
+use crate::supervisor::{JournalReader, SessionUpdates, input};
 
 pub use crate::supervisor::frames_of_runtime;
 
@@ -44,7 +44,8 @@ pub fn journal(directory: &Path, first: &[u8], next: Option<&[u8]>) -> Vec<u64> 
             };
             numbers.push(record.n);
             // What is not understood, and what contradicts the rules, leaves the worker as it was.
-            if let Ok(Some(input)) = input(&record, worker.known_turn, &mut Aside::default(), |error| error)
+            if let Ok(Some(input)) =
+                input(&record, worker.known_turn, &mut SessionUpdates::default(), |error| error)
                 && let Ok(step) = worker.step(input)
             {
                 worker = step.worker;

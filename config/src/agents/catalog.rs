@@ -32,7 +32,7 @@ impl Given {
 
 /// A definition that another definition of the same name hides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hidden {
+pub struct ShadowedDefinition {
     /// The name as written in the hidden definition.
     pub name: String,
     /// The origin of the hidden definition.
@@ -45,7 +45,7 @@ pub struct Found {
     /// The selected definition itself.
     pub definition: Definition,
     /// The definitions that this one hides.
-    pub hides: Vec<Hidden>,
+    pub hides: Vec<ShadowedDefinition>,
     /// Index into [`Catalog::refused`] of the unreadable file that precedes this definition under the same
     /// name. That file makes the name unusable.
     pub behind: Option<usize>,
@@ -209,7 +209,7 @@ impl Catalog {
                     );
                     found.definition.notes.push(Problem::note(what));
                 }
-                found.hides.push(Hidden { name: definition.name, source: definition.source });
+                found.hides.push(ShadowedDefinition { name: definition.name, source: definition.source });
             }
             None => {
                 let behind = self.refused_as(&wanted);

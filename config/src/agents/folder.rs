@@ -9,9 +9,9 @@ use super::{MAX_BYTES, Source};
 use crate::regular;
 
 /// Maximum number of definitions per folder.
-pub(super) const MOST_FILES: usize = 500;
+pub(super) const MAX_FILES: usize = 500;
 /// Maximum number of directory entries that are examined.
-const MOST_ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 const ENDING: &str = "md";
 
 /// A file with its content, or the reason why it is unreadable.
@@ -40,8 +40,8 @@ pub(super) fn files(
     };
     let mut paths: Vec<PathBuf> = Vec::new();
     for (count, entry) in entries.enumerate() {
-        if count >= MOST_ENTRIES {
-            say(Problem::error(format!("has more than {MOST_ENTRIES} entries; the rest is not looked at")));
+        if count >= MAX_ENTRIES {
+            say(Problem::error(format!("has more than {MAX_ENTRIES} entries; the rest is not looked at")));
             break;
         }
         let Ok(path) = entry.map(|entry| entry.path()) else { continue };
@@ -51,9 +51,9 @@ pub(super) fn files(
         }
     }
     paths.sort();
-    if paths.len() > MOST_FILES {
-        say(Problem::error(format!("has more than {MOST_FILES} files; the rest is not read")));
-        paths.truncate(MOST_FILES);
+    if paths.len() > MAX_FILES {
+        say(Problem::error(format!("has more than {MAX_FILES} files; the rest is not read")));
+        paths.truncate(MAX_FILES);
     }
     paths.into_iter().map(of_path).collect()
 }

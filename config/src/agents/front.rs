@@ -10,7 +10,7 @@ use crate::policy::Position;
 use crate::syntax;
 
 #[derive(Debug)]
-pub(super) struct Front {
+pub(super) struct DefinitionFile {
     /// The front matter; null if it is empty or there is none.
     pub(super) document: Value,
     /// The positions of its keys in the file.
@@ -25,7 +25,7 @@ pub(super) struct Front {
 ///
 /// # Errors
 /// The problem and its position.
-pub(super) fn split(bytes: &[u8]) -> Result<Front, Problem> {
+pub(super) fn split(bytes: &[u8]) -> Result<DefinitionFile, Problem> {
     if bytes.len() > MAX_BYTES {
         return Err(Problem::error(format!("is larger than {MAX_BYTES} bytes; shorten it")));
     }
@@ -38,7 +38,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<Front, Problem> {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let mut lines = text.split_inclusive('\n');
     if lines.next().map(str::trim_end) != Some(MARK) {
-        return Ok(Front { document: Value::Null, keys: Keys::default(), body: text, note: None });
+        return Ok(DefinitionFile { document: Value::Null, keys: Keys::default(), body: text, note: None });
     }
     // An empty line replaces the `---` line, so that line numbers match the file.
     let mut yaml = "\n".to_owned();
@@ -65,7 +65,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<Front, Problem> {
             }
         }
     };
-    Ok(Front { keys: keys::of(&yaml), document, body, note })
+    Ok(DefinitionFile { keys: keys::of(&yaml), document, body, note })
 }
 
 const MARK: &str = "---";

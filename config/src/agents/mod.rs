@@ -24,7 +24,7 @@ use crate::policy::{Action, Rule};
 use crate::sandbox::Profile;
 use crate::worktrees::Isolation;
 
-pub use catalog::{Catalog, Found, Given, Hidden, Refused};
+pub use catalog::{Catalog, Found, Given, Refused, ShadowedDefinition};
 pub use problem::{Problem, Severity};
 pub use read::{Reading, read};
 
@@ -159,7 +159,7 @@ impl Tier {
 
 /// An MCP server that a definition requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum McpWish {
+pub enum McpServerRef {
     /// A server of the config, by name.
     Named(String),
     /// A name and a server that the definition declares itself.
@@ -198,7 +198,7 @@ pub struct Definition {
     /// The memory in which agents keep notes between runs.
     pub memory: Option<Memory>,
     /// The MCP servers of the agent.
-    pub mcp_servers: Vec<McpWish>,
+    pub mcp_servers: Vec<McpServerRef>,
     /// The inline servers with `required: true`. The agent does not start without them.
     pub required_servers: Vec<String>,
     /// Whether it always runs in the background.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::policy::Position;
 
 /// Maximum length of quoted file content in bytes.
-const MOST_QUOTED: usize = 400;
+const MAX_QUOTED: usize = 400;
 
 /// The effect of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,8 +84,8 @@ impl fmt::Display for Problem {
 
 /// Truncates text from a file, which can have any length.
 fn brief(mut text: String) -> String {
-    if text.len() > MOST_QUOTED {
-        text.truncate(text.floor_char_boundary(MOST_QUOTED));
+    if text.len() > MAX_QUOTED {
+        text.truncate(text.floor_char_boundary(MAX_QUOTED));
         text.push('…');
     }
     text

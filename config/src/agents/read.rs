@@ -3,11 +3,11 @@
 use serde_json::{Map, Value};
 use subagent_protocol::sandbox::FileSystem;
 
-use super::front::{self, Front};
+use super::front::{self, DefinitionFile};
 use super::keys::Keys;
 use super::lists;
 use super::problem::Problem;
-use super::{Definition, MAX_BYTES, MAX_NAME_CHARS, McpWish, Mode, Source, is_name};
+use super::{Definition, MAX_BYTES, MAX_NAME_CHARS, McpServerRef, Mode, Source, is_name};
 use crate::check::{Checked, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
 use crate::error::Place;
 use crate::hooks;
@@ -19,7 +19,7 @@ use crate::sandbox::{self, Profile};
 use crate::worktrees::{self, Isolation};
 
 /// Maximum value of `maxSteps`.
-const MOST_STEPS: u64 = 1_000_000;
+const MAX_STEPS: u64 = 1_000_000;
 
 /// The result of reading a file.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub enum Reading {
 /// # Errors
 /// The problem and its position.
 pub fn read(bytes: &[u8], stem: &str, source: Source) -> Result<Reading, Problem> {
-    let Front { document, keys, body, note } = front::split(bytes)?;
+    let DefinitionFile { document, keys, body, note } = front::split(bytes)?;
     let mut reading = of_document(&document, &keys, stem, &body, source)?;
     hash_hooks(&mut reading, bytes);
     if let (Reading::Definition(definition), Some(note)) = (&mut reading, note) {
@@ -264,7 +264,7 @@ fn definition(
         inspectable: flag(front, "inspectable")?.unwrap_or(true),
         caller_is_agent: word(front, "caller", &["agent", "user"])?.as_deref() == Some("agent"),
         result_schema: schema(front)?,
-        result_max_tokens: whole(front, "resultMaxTokens", 1..=MOST_STEPS)?,
+        result_max_tokens: whole(front, "resultMaxTokens", 1..=MAX_STEPS)?,
         hooks,
         write_back,
         isolation,
@@ -312,7 +312,7 @@ fn flag(front: &Map<String, Value>, key: &str) -> Checked<Option<bool>> {
 }
 
 fn max_steps(front: &Map<String, Value>) -> Checked<Option<u64>> {
-    let mut all = STEPS.iter().map(|key| whole(front, key, 1..=MOST_STEPS));
+    let mut all = STEPS.iter().map(|key| whole(front, key, 1..=MAX_STEPS));
     // Every key is checked, so an invalid one is an error even if another one counts.
     all.try_fold(None, |first, steps| Ok(first.or(steps?)))
 }
@@ -454,20 +454,20 @@ fn pre_approved(front: &Map<String, Value>, keys: &Keys) -> Checked<Vec<Rule>> {
 }
 
 /// Reads a list of names and mappings, or one mapping. A server that is `null` is a server of the config.
-fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpWish>> {
+fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpServerRef>> {
     const KEY: &str = "mcpServers";
-    let inline = |entries: &Map<String, Value>, wishes: &mut Vec<McpWish>| -> Checked<()> {
+    let inline = |entries: &Map<String, Value>, wishes: &mut Vec<McpServerRef>| -> Checked<()> {
         for (name, server) in entries {
             match server {
-                Value::Null => wishes.push(McpWish::Named(name.clone())),
-                Value::String(other) => wishes.push(McpWish::Named(other.clone())),
+                Value::Null => wishes.push(McpServerRef::Named(name.clone())),
+                Value::String(other) => wishes.push(McpServerRef::Named(other.clone())),
                 server => {
                     let one = Map::from_iter([(
                         KEY.to_owned(),
                         Value::Object(Map::from_iter([(name.clone(), server.clone())])),
                     )]);
                     let read = mcp::servers(&one, "")?;
-                    wishes.extend(read.into_iter().map(|(name, server)| McpWish::Inline(name, server)));
+                    wishes.extend(read.into_iter().map(|(name, server)| McpServerRef::Inline(name, server)));
                 }
             }
         }
@@ -481,7 +481,7 @@ fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpWish>> {
             for (index, item) in items.iter().enumerate() {
                 match item {
                     Value::String(name) if !name.trim().is_empty() => {
-                        wishes.push(McpWish::Named(name.clone()))
+                        wishes.push(McpServerRef::Named(name.clone()))
                     }
                     Value::Object(entries) => inline(entries, &mut wishes)?,
                     other => {
@@ -493,7 +493,7 @@ fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpWish>> {
         }
         Some(Value::String(line)) => {
             let names = lists::names(Some(&Value::String(line.clone())), KEY)?;
-            wishes.extend(names.into_iter().map(McpWish::Named));
+            wishes.extend(names.into_iter().map(McpServerRef::Named));
         }
         Some(other) => return mismatch(Place::Field(KEY.to_owned()), "a list of servers", other),
     }

@@ -64,7 +64,7 @@ fn a_definition_has_all_its_keys() {
     assert_eq!((ours.max_steps, ours.timeout_seconds), (Some(30), Some(0.0)));
     assert_eq!((ours.caller_is_agent, ours.result_max_tokens), (true, Some(100)));
     assert!(
-        matches!(&ours.mcp_servers[..], [McpWish::Named(docs), McpWish::Inline(issues, _)] if docs == "docs" && issues == "issues")
+        matches!(&ours.mcp_servers[..], [McpServerRef::Named(docs), McpServerRef::Inline(issues, _)] if docs == "docs" && issues == "issues")
     );
     assert_eq!(ours.prompt, "Review.");
     assert!(ours.refusals.is_empty() && ours.notes.is_empty(), "{ours:?}");
@@ -404,9 +404,9 @@ fn whatever_lies_in_a_folder_the_rest_is_read_and_fast() {
     // The link counts as a file with its own name.
     assert_eq!(
         catalog.found.len(),
-        folder::MOST_FILES - 4 + 6,
+        folder::MAX_FILES - 4 + 6,
         "{} and those that come along",
-        folder::MOST_FILES
+        folder::MAX_FILES
     );
     assert!(catalog.others.iter().any(|(_, problem)| problem.message.contains("more than 500")));
 }
@@ -469,14 +469,15 @@ fn files_that_are_named_are_read_alone() {
 
 #[test]
 fn m4_tasks_are_denied_unless_the_definition_allows_them() {
-    use crate::policy::{Call, Layer, LayerKind, Listed, Node, Places, Policy, real_path};
+    use crate::policy::{Call, Layer, LayerKind, Node, Places, Policy, ToolList, real_path};
     let judged = |front: &str, call: serde_json::Value| {
         let definition = definition(format!("---\ndescription: d\n{front}\n---\n"));
         let layer = |kind, rules| Layer { kind, source: None, rules };
         let config = Rule::parse("task", Action::Allow).unwrap();
         let layers =
             vec![layer(LayerKind::Definition, definition.rules), layer(LayerKind::Config, vec![config])];
-        let node = Node::new("n", layers).with_tools(vec![Listed { source: None, tools: definition.tools }]);
+        let node =
+            Node::new("n", layers).with_tools(vec![ToolList { source: None, tools: definition.tools }]);
         Policy { places: Places::default(), chain: vec![node] }.decide(&Call::of(&call), &real_path).action
     };
     let answer = |front: &str, agent: &str| {

@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::tool::{self, Kind};
 
 /// Maximum number of paths per call; more need an approval.
-pub(super) const MOST_PATHS: usize = 64;
+pub(super) const MAX_PATHS: usize = 64;
 /// Maximum length of a path in bytes; longer texts are ignored.
-const MOST_PATH_BYTES: usize = 4096;
+const MAX_PATH_BYTES: usize = 4096;
 
 /// A command that an agent wants to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl Call {
                 // All of them are kept, because each may be the one that runs.
                 self.other_commands.retain(|other| !others.contains(other));
                 self.other_commands.extend(others);
-                self.more |= self.other_commands.len() > MOST_PATHS;
+                self.more |= self.other_commands.len() > MAX_PATHS;
                 let (command, whole) = with_args(command, &input["args"]);
                 self.command = Some(command);
                 self.by_title = false;
@@ -377,7 +377,7 @@ fn add(paths: &mut Vec<String>, path: String, more: &mut bool) {
     if paths.contains(&path) {
         return;
     }
-    if paths.len() >= MOST_PATHS || path.len() > MOST_PATH_BYTES {
+    if paths.len() >= MAX_PATHS || path.len() > MAX_PATH_BYTES {
         *more = true;
     } else {
         paths.push(path);

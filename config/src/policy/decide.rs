@@ -9,11 +9,11 @@ mod undeclared;
 
 use std::path::{Path, PathBuf};
 
-pub use listed::Listed;
+pub use listed::ToolList;
 
 use super::address::{self, Address};
 use super::call::Call;
-use super::glob::{self, Fits};
+use super::glob::{self, MatchResult};
 use super::mcp_names;
 use super::paths::{self, Places, Spelling, names_protected};
 use super::rule::{Action, Rule};
@@ -444,7 +444,7 @@ impl Node {
         let last = |which: fn(LayerKind) -> bool| {
             let layers = self.layers().iter().rev().filter(|layer| which(layer.kind));
             let mut rules = layers.flat_map(|layer| layer.rules.iter().rev().map(move |rule| (layer, rule)));
-            let (layer, rule) = rules.find(|(_, rule)| rule.names_label(labels) == Fits::Yes)?;
+            let (layer, rule) = rules.find(|(_, rule)| rule.names_label(labels) == MatchResult::Yes)?;
             (rule.action > Action::Allow).then(|| self.says(layer, rule, rule.action, None))
         };
         let user = last(|kind| kind != LayerKind::Config).filter(Answer::is_users_deny);
@@ -460,15 +460,17 @@ impl Node {
             let fits = rule.fits(places, query);
             let answer = |action, note| self.says(layer, rule, action, note);
             match fits {
-                Fits::Yes => return Some(strictest(doubt.into_iter().chain([answer(rule.action, None)]))),
-                Fits::Could if rule.action > Action::Allow => {
+                MatchResult::Yes => {
+                    return Some(strictest(doubt.into_iter().chain([answer(rule.action, None)])));
+                }
+                MatchResult::Could if rule.action > Action::Allow => {
                     let held = doubt.as_ref().and_then(|held| held.by.as_ref()).map(|by| by.action);
                     if held.is_none_or(|held| rule.action > held) {
                         let why = "this rule may be about it: not all of it is known yet";
                         doubt = Some(answer(Action::Ask, Some(why)));
                     }
                 }
-                Fits::Could | Fits::No => {}
+                MatchResult::Could | MatchResult::No => {}
             }
         }
         doubt
@@ -493,23 +495,27 @@ impl Node {
 }
 
 impl Rule {
-    fn fits(&self, places: &Places, query: &Query<'_>) -> Fits {
+    fn fits(&self, places: &Places, query: &Query<'_>) -> MatchResult {
         if !self.is_about(query.kind, query.name) {
             let bare = query.kind == Kind::Other && self.restricts_bare(query.labels);
-            return self.fits_label(query.labels).max(if bare { Fits::Could } else { Fits::No });
+            return self.fits_label(query.labels).max(if bare {
+                MatchResult::Could
+            } else {
+                MatchResult::No
+            });
         }
         self.fits_subject(places, query)
     }
 
     /// Matches the pattern against the subject.
-    fn fits_subject(&self, places: &Places, query: &Query<'_>) -> Fits {
+    fn fits_subject(&self, places: &Places, query: &Query<'_>) -> MatchResult {
         if self.is_whole() {
-            return Fits::Yes;
+            return MatchResult::Yes;
         }
-        let yes = |fits| if fits { Fits::Yes } else { Fits::No };
+        let yes = |fits| if fits { MatchResult::Yes } else { MatchResult::No };
         match &query.subject {
-            Subject::Unknown => Fits::Could,
-            Subject::AnyAgent => Fits::Yes,
+            Subject::Unknown => MatchResult::Could,
+            Subject::AnyAgent => MatchResult::Yes,
             // Agent names ignore case.
             Subject::Word(word) if query.kind == Kind::Task => {
                 yes(glob::matches(&self.pattern().to_lowercase(), &word.to_lowercase()))
@@ -519,9 +525,9 @@ impl Rule {
             Subject::Path(path) => places.fits(self.pattern(), path),
             Subject::Text(text) => match &text.units {
                 None => yes(glob::matches(self.pattern(), &text.shown)),
-                Some(_) if glob::matches(self.pattern(), &text.shown) => Fits::Yes,
-                Some(units) if glob::could_match(self.pattern(), units) => Fits::Could,
-                Some(_) => Fits::No,
+                Some(_) if glob::matches(self.pattern(), &text.shown) => MatchResult::Yes,
+                Some(units) if glob::could_match(self.pattern(), units) => MatchResult::Could,
+                Some(_) => MatchResult::No,
             },
         }
     }

@@ -31,7 +31,7 @@ impl Call {
 
 /// The nodes that receive a new rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AddedTo {
+pub enum RuleTarget {
     /// Only the node of the asking worker; rules of its ancestors still apply.
     Itself,
     /// The node and all its ancestors.
@@ -47,7 +47,7 @@ impl Policy {
         &self,
         call: &Call,
         action: Action,
-        to: AddedTo,
+        to: RuleTarget,
         real: &dyn Fn(&Path) -> PathBuf,
     ) -> Result<Rule, String> {
         if call.more {
@@ -116,12 +116,12 @@ impl Policy {
         &self,
         rule: Rule,
         call: &Call,
-        to: AddedTo,
+        to: RuleTarget,
         real: &dyn Fn(&Path) -> PathBuf,
     ) -> Result<Rule, String> {
         let (text, action) = (rule.text(), rule.action);
         let mut with = self.clone();
-        let above = if to == AddedTo::All { 0 } else { with.chain.len().saturating_sub(1) };
+        let above = if to == RuleTarget::All { 0 } else { with.chain.len().saturating_sub(1) };
         for node in &mut with.chain[above..] {
             // The last rule of the last layer takes precedence.
             node.layers.push(Layer { kind: LayerKind::Owner, source: None, rules: vec![rule.clone()] });
@@ -196,7 +196,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::super::{Listed, Node, Places};
+    use super::super::{Node, Places, ToolList};
     use super::*;
 
     fn policy(rules: &[(LayerKind, &str, Action)]) -> Policy {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     fn exact(told: &Value, action: Action) -> Result<String, String> {
-        policy(&[]).exact(&Call::of(told), action, AddedTo::Itself, &real).map(|rule| rule.text())
+        policy(&[]).exact(&Call::of(told), action, RuleTarget::Itself, &real).map(|rule| rule.text())
     }
 
     fn runs(command: &str) -> Value {
@@ -249,10 +249,10 @@ mod tests {
     fn what_the_definition_does_not_list_has_no_rule() {
         let tools = vec![Rule::parse("read", Action::Allow).unwrap()];
         let mut policy = policy(&[]);
-        let node = policy.chain.pop().unwrap().with_tools(vec![Listed { source: None, tools }]);
+        let node = policy.chain.pop().unwrap().with_tools(vec![ToolList { source: None, tools }]);
         policy.chain.push(node);
         let why =
-            policy.exact(&Call::of(&runs("make all")), Action::Allow, AddedTo::Itself, &real).unwrap_err();
+            policy.exact(&Call::of(&runs("make all")), Action::Allow, RuleTarget::Itself, &real).unwrap_err();
         assert!(why.contains("the answer would still be `deny`"), "{why}");
     }
 
@@ -323,11 +323,11 @@ mod tests {
     fn a_deny_of_the_definition_stays() {
         let rules = [(LayerKind::Definition, "execute(git push*)", Action::Deny)];
         let call = Call::of(&runs("git push"));
-        let why = policy(&rules).exact(&call, Action::Allow, AddedTo::Itself, &real).unwrap_err();
+        let why = policy(&rules).exact(&call, Action::Allow, RuleTarget::Itself, &real).unwrap_err();
         assert!(why.contains("execute(git push*): deny") && why.contains("definition"), "{why}");
-        policy(&rules).exact(&call, Action::Deny, AddedTo::Itself, &real).unwrap();
+        policy(&rules).exact(&call, Action::Deny, RuleTarget::Itself, &real).unwrap();
         let rules = [(LayerKind::Config, "execute(git push*)", Action::Deny)];
-        policy(&rules).exact(&call, Action::Allow, AddedTo::Itself, &real).unwrap();
+        policy(&rules).exact(&call, Action::Allow, RuleTarget::Itself, &real).unwrap();
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
         let real =
             |path: &Path| if path.ends_with("link") { PathBuf::from("/etc/passwd") } else { path.to_owned() };
         let call = Call::of(&json!({"kind": "edit", "locations": [{"path": "/ws/link"}]}));
-        assert!(policy(&[]).exact(&call, Action::Allow, AddedTo::Itself, &real).is_err());
+        assert!(policy(&[]).exact(&call, Action::Allow, RuleTarget::Itself, &real).is_err());
     }
 
     proptest! {

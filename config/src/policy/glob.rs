@@ -1,7 +1,7 @@
 //! Patterns in which `*` matches any text. Pure; time is bounded by pattern length times text length.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fits {
+pub(super) enum MatchResult {
     /// It matches for no value of the open parts.
     No,
     /// It may match, because a part of the text is unknown.
@@ -20,7 +20,7 @@ pub(super) enum Unit {
 }
 
 /// Limit on pattern length times number of units; longer inputs count as a match.
-const MOST_STEPS: usize = 4_000_000;
+const MAX_STEPS: usize = 4_000_000;
 
 /// Whether the pattern matches the whole text. `*` also matches slashes, leading dots and line ends. A
 /// final ` *` is optional: `git push *` also matches `git push`.
@@ -68,7 +68,7 @@ pub(super) fn could_match(pattern: &str, units: &[Unit]) -> bool {
 /// can be consumed.
 fn meets(pattern: &str, units: &[Unit]) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
-    if pattern.len().saturating_mul(units.len()) > MOST_STEPS {
+    if pattern.len().saturating_mul(units.len()) > MAX_STEPS {
         return true;
     }
     let mut row = vec![false; units.len() + 1];

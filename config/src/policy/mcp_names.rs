@@ -1,6 +1,6 @@
 //! Other spellings of `mcp__SERVER__TOOL` by agents, for rules that restrict a server. Pure.
 
-use super::glob::{self, Fits};
+use super::glob::{self, MatchResult};
 use super::tool;
 
 /// Tools of agents without a kind, in lower case; `docs/agents.md` lists them by agent. Words that a server
@@ -61,19 +61,19 @@ const OF_AGENTS: &[&str] = &[
 ///
 /// `MCP__github__push`, `mcp_github_push`, `mcp.github.push`, `github/push` and `push (github MCP Server)`
 /// are the same tool. A label without the word MCP may also be an agent's own tool.
-pub(super) fn fits(rule: &str, label: &str) -> Fits {
-    let Some(rest) = rule.strip_prefix("mcp__") else { return Fits::No };
+pub(super) fn fits(rule: &str, label: &str) -> MatchResult {
+    let Some(rest) = rule.strip_prefix("mcp__") else { return MatchResult::No };
     let Some((server, tool)) = rest.split_once("__").or((rest == "*").then_some(("*", "*"))) else {
-        return Fits::No;
+        return MatchResult::No;
     };
     let (server, tool) = (folded(server), folded(tool));
     let (label, sure) = match said(label) {
         Some(label) => label,
-        None => return Fits::No,
+        None => return MatchResult::No,
     };
     if !sure && tool != "*" && glob::matches(&tool, &label) {
         // Some agents add no prefix to MCP tools.
-        return Fits::Could;
+        return MatchResult::Could;
     }
     // Both names may contain separators, so every split is tried.
     let splits = label.match_indices('_').any(|(at, _)| {
@@ -81,9 +81,9 @@ pub(super) fn fits(rule: &str, label: &str) -> Fits {
         !after.is_empty() && is_server(&server, before.trim_end_matches('_')) && glob::matches(&tool, after)
     });
     match (splits, sure) {
-        (false, _) => Fits::No,
-        (true, true) => Fits::Yes,
-        (true, false) => Fits::Could,
+        (false, _) => MatchResult::No,
+        (true, true) => MatchResult::Yes,
+        (true, false) => MatchResult::Could,
     }
 }
 
@@ -148,31 +148,31 @@ mod tests {
     #[test]
     fn a_tool_is_known_however_it_is_written() {
         let table = [
-            ("mcp__github__*", "mcp__github__push", Fits::Yes),
-            ("mcp__github__*", "MCP__github__push", Fits::Yes),
-            ("mcp__github__*", "mcp_github_push", Fits::Yes),
-            ("mcp__github__*", "mcp.github.push", Fits::Yes),
-            ("mcp__github__*", "MCP: github/push", Fits::Yes),
-            ("mcp__github__*", "push (github MCP Server)", Fits::Yes),
-            ("mcp__github__*", "github_push", Fits::Could),
-            ("mcp__github__*", "GitHub.push", Fits::Could),
-            ("mcp__my-server__*", "mcp__my_server__a_b", Fits::Yes),
-            ("mcp__github__push", "mcp_github_pull", Fits::No),
-            ("mcp__github__*", "gitlab_push", Fits::No),
-            ("mcp__github__*", "Push to github_push now", Fits::No),
-            ("mcp__*", "mcp.a.b", Fits::Yes),
-            ("mcp__*", "a_b", Fits::Could),
-            ("mcp__github__*", "mcp__github__push {\"a\": 1}", Fits::Yes),
-            ("mcp__github__*", "mcp__github__push (x)", Fits::Yes),
-            ("mcp__github__*", "MCP: github push", Fits::Yes),
-            ("mcp__*", "think", Fits::No),
-            ("mcp__github__push", "push", Fits::Could),
-            ("mcp__github__create_*", "create_issue", Fits::Could),
-            ("mcp__github__push", "pull", Fits::No),
-            ("mcp__github__*", "mcp__plugin_x_github__push", Fits::Yes),
-            ("mcp__github__*", "mcp__plugin_x_y_github__push", Fits::Yes),
-            ("mcp__github__*", "mcp__x_github__push", Fits::No),
-            ("read", "mcp__a__b", Fits::No),
+            ("mcp__github__*", "mcp__github__push", MatchResult::Yes),
+            ("mcp__github__*", "MCP__github__push", MatchResult::Yes),
+            ("mcp__github__*", "mcp_github_push", MatchResult::Yes),
+            ("mcp__github__*", "mcp.github.push", MatchResult::Yes),
+            ("mcp__github__*", "MCP: github/push", MatchResult::Yes),
+            ("mcp__github__*", "push (github MCP Server)", MatchResult::Yes),
+            ("mcp__github__*", "github_push", MatchResult::Could),
+            ("mcp__github__*", "GitHub.push", MatchResult::Could),
+            ("mcp__my-server__*", "mcp__my_server__a_b", MatchResult::Yes),
+            ("mcp__github__push", "mcp_github_pull", MatchResult::No),
+            ("mcp__github__*", "gitlab_push", MatchResult::No),
+            ("mcp__github__*", "Push to github_push now", MatchResult::No),
+            ("mcp__*", "mcp.a.b", MatchResult::Yes),
+            ("mcp__*", "a_b", MatchResult::Could),
+            ("mcp__github__*", "mcp__github__push {\"a\": 1}", MatchResult::Yes),
+            ("mcp__github__*", "mcp__github__push (x)", MatchResult::Yes),
+            ("mcp__github__*", "MCP: github push", MatchResult::Yes),
+            ("mcp__*", "think", MatchResult::No),
+            ("mcp__github__push", "push", MatchResult::Could),
+            ("mcp__github__create_*", "create_issue", MatchResult::Could),
+            ("mcp__github__push", "pull", MatchResult::No),
+            ("mcp__github__*", "mcp__plugin_x_github__push", MatchResult::Yes),
+            ("mcp__github__*", "mcp__plugin_x_y_github__push", MatchResult::Yes),
+            ("mcp__github__*", "mcp__x_github__push", MatchResult::No),
+            ("read", "mcp__a__b", MatchResult::No),
         ];
         for (rule, label, expected) in table {
             assert_eq!(fits(rule, label), expected, "{rule} {label}");

@@ -19,14 +19,14 @@ mod shell;
 mod tool;
 
 pub use call::{Call, Command};
-pub use decide::{Decider, Judged, Listed, Verdict};
+pub use decide::{Decider, Judged, ToolList, Verdict};
 pub use delegating::{lets_tasks, lists_tool};
-pub use exact::AddedTo;
+pub use exact::RuleTarget;
 pub use paths::{Places, real_path};
 pub use preset::PRESETS;
 pub(crate) use read::{located, place_rules, rules};
-pub use rule::{Action, MOST_RULE_CHARS, MOST_RULES, Position, Rule, RuleProblem};
-pub use shell::MOST_COMMAND_BYTES;
+pub use rule::{Action, MAX_RULE_CHARS, MAX_RULES, Position, Rule, RuleProblem};
+pub use shell::MAX_COMMAND_BYTES;
 pub use tool::Kind;
 
 /// The origin of a layer, in ascending order of precedence.
@@ -82,7 +82,7 @@ pub struct Node {
     pub name: String,
     layers: Vec<Layer>,
     /// Tool lists; a tool must be in all of them. Without lists, all tools pass.
-    listed: Vec<Listed>,
+    listed: Vec<ToolList>,
     /// Grants that replace approvals; `None` if the node asks.
     granted: Option<Vec<Rule>>,
     is_task: bool,
@@ -100,7 +100,7 @@ impl Node {
 
     /// Restricts the node to tools that all of these lists contain; an empty list is ignored.
     #[must_use]
-    pub fn with_tools(mut self, mut listed: Vec<Listed>) -> Self {
+    pub fn with_tools(mut self, mut listed: Vec<ToolList>) -> Self {
         listed.retain(|listed| !listed.tools.is_empty());
         self.listed = listed;
         self

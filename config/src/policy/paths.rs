@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::glob::{self, Fits};
+use super::glob::{self, MatchResult};
 use super::tool::Kind;
 
 /// The base folders of relative paths, all absolute.
@@ -148,7 +148,7 @@ impl Places {
     }
 
     /// Matches a pattern against a path.
-    pub(super) fn fits(&self, pattern: &str, path: &Spelling) -> Fits {
+    pub(super) fn fits(&self, pattern: &str, path: &Spelling) -> MatchResult {
         let relative =
             |pattern: &str| path.relative.as_deref().is_some_and(|path| glob::matches(pattern, path));
         let yes = match self.at_home(pattern) {
@@ -157,7 +157,7 @@ impl Places {
             None if pattern.starts_with('*') => relative(pattern) || glob::matches(pattern, &path.absolute),
             None => relative(pattern.strip_prefix("./").unwrap_or(pattern)),
         };
-        if yes { Fits::Yes } else { Fits::No }
+        if yes { MatchResult::Yes } else { MatchResult::No }
     }
 }
 

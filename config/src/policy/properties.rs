@@ -48,7 +48,7 @@ fn a_node() -> impl Strategy<Value = Node> {
     (layers, tools).prop_map(|(layers, tools)| {
         let kinds = LayerKind::ALL.into_iter().zip(layers);
         let node = Node::new("n", kinds.map(|(kind, rules)| Layer { kind, source: None, rules }).collect());
-        node.with_tools(vec![Listed { source: None, tools }])
+        node.with_tools(vec![ToolList { source: None, tools }])
     })
 }
 
@@ -153,9 +153,9 @@ proptest! {
     #[test]
     fn a_list_of_tools_never_allows(node in a_node(), tools in proptest::collection::vec(a_rule(), 1..4), call in a_call()) {
         let bare = node.clone().with_tools(Vec::new());
-        let listed = of(vec![bare.clone().with_tools(vec![Listed { source: None, tools }])]).decide(&call, &real);
+        let listed = of(vec![bare.clone().with_tools(vec![ToolList { source: None, tools }])]).decide(&call, &real);
         prop_assert!(listed.action >= of(vec![bare]).decide(&call, &real).action);
-        let other = Listed { source: None, tools: vec![Rule::parse("mcp__none__none", Action::Allow).unwrap()] };
+        let other = ToolList { source: None, tools: vec![Rule::parse("mcp__none__none", Action::Allow).unwrap()] };
         prop_assert_eq!(says(&of(vec![node.with_tools(vec![other])]), &call), Action::Deny);
     }
 

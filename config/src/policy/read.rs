@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::preset::{PRESETS, preset};
-use super::rule::{Action, MOST_RULES, Position, Rule, RuleProblem};
+use super::rule::{Action, MAX_RULES, Position, Rule, RuleProblem};
 use crate::check::{Checked, mismatch, refuse};
 use crate::error::Place;
 
@@ -30,8 +30,8 @@ pub(crate) fn rules(value: Option<&Value>) -> Checked<Option<Vec<Rule>>> {
             return mismatch(Place::Field(KEY.to_owned()), "a preset or a mapping of rules", other);
         }
     };
-    if found.len() > MOST_RULES {
-        return refuse(Place::Field(KEY.to_owned()), format!("has more than {MOST_RULES} rules"));
+    if found.len() > MAX_RULES {
+        return refuse(Place::Field(KEY.to_owned()), format!("has more than {MAX_RULES} rules"));
     }
     Ok(Some(found))
 }

@@ -7,14 +7,14 @@ use std::fmt;
 
 use subagent_protocol::api::TASK_SERVER;
 
-use super::glob::{self, Fits};
+use super::glob::{self, MatchResult};
 use super::mcp_names;
 use super::tool::{self, Kind, Tool};
 
 /// Maximum length of a rule in characters.
-pub const MOST_RULE_CHARS: usize = 1024;
+pub const MAX_RULE_CHARS: usize = 1024;
 /// Maximum number of rules in a layer.
-pub const MOST_RULES: usize = 1000;
+pub const MAX_RULES: usize = 1000;
 
 /// The action of a rule, in ascending order of strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,8 +92,8 @@ impl Rule {
     /// The problem and its position.
     pub fn parse(text: &str, action: Action) -> Result<Self, RuleProblem> {
         let problem = |problem: String, column: usize| Err(RuleProblem { problem, column });
-        if text.chars().count() > MOST_RULE_CHARS {
-            return problem(format!("is longer than {MOST_RULE_CHARS} characters"), MOST_RULE_CHARS + 1);
+        if text.chars().count() > MAX_RULE_CHARS {
+            return problem(format!("is longer than {MAX_RULE_CHARS} characters"), MAX_RULE_CHARS + 1);
         }
         match text.split_once('(') {
             None => Self::new(text, None, action),
@@ -128,8 +128,8 @@ impl Rule {
         }
         let tool = Tool::parse(word).map_err(|problem| RuleProblem { problem, column: 1 })?;
         // The limit includes the parentheses, because `parse` reads this text later.
-        if width + pattern.map_or(0, |pattern| pattern.chars().count() + 2) > MOST_RULE_CHARS {
-            return problem(format!("is longer than {MOST_RULE_CHARS} characters"), MOST_RULE_CHARS + 1);
+        if width + pattern.map_or(0, |pattern| pattern.chars().count() + 2) > MAX_RULE_CHARS {
+            return problem(format!("is longer than {MAX_RULE_CHARS} characters"), MAX_RULE_CHARS + 1);
         }
         match pattern {
             Some("") => return problem("the pattern is empty; write `*` for everything".to_owned(), inside),
@@ -232,8 +232,8 @@ impl Rule {
     }
 
     /// Whether a name or title denotes an MCP tool that the rule restricts.
-    pub(super) fn fits_label(&self, labels: &[String]) -> Fits {
-        if self.action > Action::Allow { self.names_label(labels) } else { Fits::No }
+    pub(super) fn fits_label(&self, labels: &[String]) -> MatchResult {
+        if self.action > Action::Allow { self.names_label(labels) } else { MatchResult::No }
     }
 
     /// Whether the rule restricts a server, and a name without a server may be one of its tools.
@@ -246,12 +246,12 @@ impl Rule {
     }
 
     /// Whether a name or title denotes an MCP tool that the rule matches.
-    pub(super) fn names_label(&self, labels: &[String]) -> Fits {
+    pub(super) fn names_label(&self, labels: &[String]) -> MatchResult {
         match &self.tool {
             Tool::Named(name) => {
-                labels.iter().map(|label| mcp_names::fits(name, label)).max().unwrap_or(Fits::No)
+                labels.iter().map(|label| mcp_names::fits(name, label)).max().unwrap_or(MatchResult::No)
             }
-            _ => Fits::No,
+            _ => MatchResult::No,
         }
     }
 

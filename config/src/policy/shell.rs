@@ -18,18 +18,18 @@ pub(super) use suspicion::behind_names;
 pub(super) use text::Text;
 
 /// Maximum length of a command line in bytes; longer ones are not parsed.
-pub const MOST_COMMAND_BYTES: usize = 16 * 1024;
+pub const MAX_COMMAND_BYTES: usize = 16 * 1024;
 /// Maximum number of commands in a line.
-const MOST_PARTS: usize = 256;
+const MAX_PARTS: usize = 256;
 /// Maximum size of all spellings of a line in bytes; the text behind a wrapper is repeated from every word
 /// on.
-const MOST_SPELLED_BYTES: usize = 1024 * 1024;
+const MAX_SPELLED_BYTES: usize = 1024 * 1024;
 /// Maximum number of openers (braces, brackets, loops) and of substitutions. The parser recurses for each,
 /// and reads a substitution more than once.
-const MOST_OPENERS: usize = 48;
-const MOST_SUBSTITUTIONS: usize = 12;
+const MAX_OPENERS: usize = 48;
+const MAX_SUBSTITUTIONS: usize = 12;
 /// Maximum nesting of shells in shells.
-const MOST_SHELLS: usize = 4;
+const MAX_SHELLS: usize = 4;
 /// Enough stack for the deepest accepted text.
 const STACK_BYTES: usize = 32 * 1024 * 1024;
 
@@ -95,8 +95,8 @@ pub(super) fn split(text: &str) -> Line {
 pub(super) fn of_words(words: &[String]) -> Line {
     let mut line = Line::default();
     // Empty words count as one byte.
-    if words.iter().map(|word| word.len() + 1).sum::<usize>() > MOST_COMMAND_BYTES {
-        line.give_up(format!("the command is longer than {MOST_COMMAND_BYTES} bytes"));
+    if words.iter().map(|word| word.len() + 1).sum::<usize>() > MAX_COMMAND_BYTES {
+        line.give_up(format!("the command is longer than {MAX_COMMAND_BYTES} bytes"));
         return line;
     }
     let texts: Vec<Text> = words.iter().map(|word| Text::literal(word)).collect();
@@ -105,7 +105,7 @@ pub(super) fn of_words(words: &[String]) -> Line {
 }
 
 fn read(text: &str, depth: usize, line: &mut Line) {
-    if depth > MOST_SHELLS {
+    if depth > MAX_SHELLS {
         return line.give_up("a shell in a shell in a shell".to_owned());
     }
     if let Some(why) = too_much(text) {
@@ -201,9 +201,9 @@ impl Line {
     fn has_room(&mut self, bytes: usize) -> bool {
         self.spent.parts += 1;
         self.spent.bytes = self.spent.bytes.saturating_add(bytes);
-        let left = self.spent.parts <= MOST_PARTS && self.spent.bytes <= MOST_SPELLED_BYTES;
+        let left = self.spent.parts <= MAX_PARTS && self.spent.bytes <= MAX_SPELLED_BYTES;
         if !left {
-            self.give_up(format!("there are more than {MOST_PARTS} commands in it, or too long ones"));
+            self.give_up(format!("there are more than {MAX_PARTS} commands in it, or too long ones"));
         }
         left
     }
@@ -219,8 +219,8 @@ impl Line {
 
 /// Returns why a text exceeds the parser's limits.
 fn too_much(text: &str) -> Option<String> {
-    if text.len() > MOST_COMMAND_BYTES {
-        return Some(format!("the command is longer than {MOST_COMMAND_BYTES} bytes"));
+    if text.len() > MAX_COMMAND_BYTES {
+        return Some(format!("the command is longer than {MAX_COMMAND_BYTES} bytes"));
     }
     if text.contains('\0') {
         return Some("there is a NUL character in it".to_owned());
@@ -235,7 +235,7 @@ fn too_much(text: &str) -> Option<String> {
     let openers = text.chars().filter(|char| matches!(char, '(' | '{' | '[' | '!')).count();
     let words = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
     let keywords = words.filter(|word| KEYWORDS.contains(word)).count();
-    (substitutions > MOST_SUBSTITUTIONS || openers + keywords > MOST_OPENERS)
+    (substitutions > MAX_SUBSTITUTIONS || openers + keywords > MAX_OPENERS)
         .then(|| "there is too much nested in it".to_owned())
 }
 

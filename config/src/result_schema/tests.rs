@@ -57,8 +57,8 @@ fn what_is_wrong_with_a_result_is_listed() {
 
 #[test]
 fn what_others_have_written_is_bounded() {
-    let nested = (0..MOST_SCHEMA_DEPTH).fold(json!(true), |below, _| json!({"not": below}));
-    let large = json!({"description": "x".repeat(MOST_SCHEMA_BYTES)});
+    let nested = (0..MAX_SCHEMA_DEPTH).fold(json!(true), |below, _| json!({"not": below}));
+    let large = json!({"description": "x".repeat(MAX_SCHEMA_BYTES)});
     for schema in [nested, large, json!({"pattern": "((a{99}){99}){99}"}), json!({"pattern": "(?=x)"})] {
         ResultSchema::bounded(&schema).unwrap_err();
     }
@@ -97,7 +97,7 @@ fn chain(last: &Value) -> Value {
 #[test]
 fn a_long_way_from_part_to_part_ends() {
     let schema = chain(&json!({"items": {"$ref": "#/$defs/0"}}));
-    assert!(schema.to_string().len() > MOST_SCHEMA_BYTES * 3 / 4, "{}", schema.to_string().len());
+    assert!(schema.to_string().len() > MAX_SCHEMA_BYTES * 3 / 4, "{}", schema.to_string().len());
     let schema = ResultSchema::bounded(&schema).unwrap();
     let checked = with_stack(move || schema.check(&format!("{}{}", "[".repeat(120), "]".repeat(120))));
     assert_eq!(checked.unwrap().errors, Vec::<Value>::new());

@@ -15,7 +15,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::hooks;
 use super::policy::travels;
 use super::wire::{argument, path_value};
-use crate::agents::{self, Catalog, Definition, Found, Given, McpWish, Mode, Problem, Source, Tier};
+use crate::agents::{self, Catalog, Definition, Found, Given, McpServerRef, Mode, Problem, Source, Tier};
 use crate::environment::Environment;
 use crate::mcp::McpServer;
 use crate::memory::{Folder, Notes};
@@ -402,7 +402,7 @@ fn servers(
     for wish in &definition.mcp_servers {
         let (name, reason) = match wish {
             // Rules for tasks would allow its tools.
-            McpWish::Inline(name, _) | McpWish::Named(name) if name == TASK_SERVER => (
+            McpServerRef::Inline(name, _) | McpServerRef::Named(name) if name == TASK_SERVER => (
                 name,
                 format!(
                     "`{TASK_SERVER}` is the name of the MCP server with which agents give tasks; a definition names no other one so"
@@ -410,16 +410,18 @@ fn servers(
             ),
             // After a reboot the servers come from the config by name, so the worker would get the other
             // server.
-            McpWish::Inline(name, _) if has(name) => (
+            McpServerRef::Inline(name, _) if has(name) => (
                 name,
                 format!("its own MCP server `{name}` has the name of one of the config; give it another"),
             ),
-            McpWish::Named(name) if !has(name) => (name, format!("the config has no MCP server `{name}`")),
-            McpWish::Inline(name, server) => {
+            McpServerRef::Named(name) if !has(name) => {
+                (name, format!("the config has no MCP server `{name}`"))
+            }
+            McpServerRef::Inline(name, server) => {
                 own.insert(name.clone(), server.clone());
                 continue;
             }
-            McpWish::Named(_) => continue,
+            McpServerRef::Named(_) => continue,
         };
         return Err(lacks(definition, "mcpServers", reason).with("mcpServer", name.as_str()));
     }

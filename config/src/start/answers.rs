@@ -4,7 +4,7 @@ use subagent_protocol::Result;
 use subagent_protocol::api::{AnswerTime, OnTimeout};
 
 use super::wire::{argument, millis};
-use crate::approvals::{Approvals, Unanswered};
+use crate::approvals::{Approvals, TimeoutAction};
 
 /// Returns the timeout and its action. Flags override the config.
 ///
@@ -19,8 +19,8 @@ pub fn of(config: &Approvals, time: Option<u64>, outcome: Option<OnTimeout>) -> 
         None => Ok(None),
         Some(timeout_ms) => {
             let of_config = match config.on_timeout {
-                Some(Unanswered::Cancel) => OnTimeout::Cancel,
-                Some(Unanswered::Deny) | None => OnTimeout::Deny,
+                Some(TimeoutAction::Cancel) => OnTimeout::Cancel,
+                Some(TimeoutAction::Deny) | None => OnTimeout::Deny,
             };
             let on_timeout = outcome.unwrap_or(of_config);
             Ok(Some(AnswerTime { timeout_ms, on_timeout }))
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn what_is_typed_goes_before_the_config() {
         let config =
-            Approvals { timeout: Some(Duration::from_secs(60)), on_timeout: Some(Unanswered::Cancel) };
+            Approvals { timeout: Some(Duration::from_secs(60)), on_timeout: Some(TimeoutAction::Cancel) };
         let time = |timeout_ms, on_timeout| Some(AnswerTime { timeout_ms, on_timeout });
         assert_eq!(of(&config, None, None).unwrap(), time(60_000, OnTimeout::Cancel));
         assert_eq!(of(&config, Some(5), Some(OnTimeout::Deny)).unwrap(), time(5, OnTimeout::Deny));

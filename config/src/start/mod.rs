@@ -221,9 +221,9 @@ impl<'a> Composition<'a> {
             flags: &wanted.rules,
             inherited: wanted.inherited,
             delegates: match (&delegation, wanted.delegate) {
-                (None, _) => policy::Delegates::No,
-                (Some(_), Some(true)) => policy::Delegates::Asked,
-                (Some(_), _) => policy::Delegates::Configured,
+                (None, _) => policy::DelegationSource::No,
+                (Some(_), Some(true)) => policy::DelegationSource::Asked,
+                (Some(_), _) => policy::DelegationSource::Configured,
             },
             definition: layer,
             memory,

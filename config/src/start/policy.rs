@@ -23,7 +23,7 @@ pub struct Flags {
 
 /// Whether a worker may delegate, and who decided it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delegates {
+pub enum DelegationSource {
     /// The worker may not delegate.
     No,
     /// The config or the definition permits it.
@@ -40,7 +40,7 @@ pub struct Said<'a> {
     /// Rules of its owner that precede the flags.
     pub inherited: Vec<PolicyRule>,
     /// Whether the worker may delegate.
-    pub delegates: Delegates,
+    pub delegates: DelegationSource,
     /// The rules of its definition.
     pub definition: Option<PolicyLayer>,
     /// The memory folder of its definition.
@@ -109,11 +109,11 @@ pub fn spec(
     // Without a rule, tasks are denied. A worker that may delegate gets a general `task` rule, unless its
     // definition or another rule decides about tasks.
     let says_which = |rule: &Rule| {
-        let denies_all = rule.is_whole() && delegates == Delegates::Configured;
+        let denies_all = rule.is_whole() && delegates == DelegationSource::Configured;
         rule.names(Kind::Task) && (rule.action < Action::Deny || denies_all)
     };
     let which = layers.iter().flat_map(|layer| &layer.rules).any(says_which);
-    if delegates != Delegates::No && definition.is_none() && !which {
+    if delegates != DelegationSource::No && definition.is_none() && !which {
         let allow = Rule::new("task", None, Action::Allow).map_err(|found| argument(found.problem))?;
         match layers.iter_mut().find(|layer| layer.kind == LayerKind::Owner) {
             Some(owner) => owner.rules.insert(0, allow),
@@ -189,11 +189,11 @@ mod tests {
     }
 
     fn told(loaded: &LoadedConfig, flags: &Flags, definition: Option<PolicyLayer>) -> Option<Vec<String>> {
-        told_of(Delegates::Asked, loaded, flags, definition)
+        told_of(DelegationSource::Asked, loaded, flags, definition)
     }
 
     fn told_of(
-        delegates: Delegates,
+        delegates: DelegationSource,
         loaded: &LoadedConfig,
         flags: &Flags,
         definition: Option<PolicyLayer>,
@@ -226,10 +226,10 @@ mod tests {
         assert_eq!(all_but, ["task allow", "task(x) deny"]);
         let rules = [("task", Action::Deny)];
         assert_eq!(told(&loaded(&rules), &none, None).unwrap(), ["task deny", "task allow"]);
-        let configured = told_of(Delegates::Configured, &loaded(&rules), &none, None);
+        let configured = told_of(DelegationSource::Configured, &loaded(&rules), &none, None);
         assert_eq!(configured.unwrap(), ["task deny"], "nobody has asked for more than the config says");
-        assert_eq!(told_of(Delegates::Configured, &loaded(&[]), &none, None).unwrap(), ["task allow"]);
-        assert_eq!(told_of(Delegates::No, &loaded(&[]), &none, None), None);
+        assert_eq!(told_of(DelegationSource::Configured, &loaded(&[]), &none, None).unwrap(), ["task allow"]);
+        assert_eq!(told_of(DelegationSource::No, &loaded(&[]), &none, None), None);
         let definition =
             PolicyLayer { layer: "definition".into(), source: None, rules: vec![], tools: vec![] };
         assert_eq!(told(&loaded(&[]), &none, Some(definition)).unwrap(), [""; 0], "its own rules decide");

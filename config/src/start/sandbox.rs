@@ -11,7 +11,7 @@ use super::wire::{argument, path_value};
 use crate::environment::Environment;
 use crate::model::Config;
 use crate::paths;
-use crate::sandbox::{Choice, NONE, Profile, Reach, files_words};
+use crate::sandbox::{Choice, NONE, NetworkAccess, Profile, files_words};
 
 /// Hidden by default: files with keys and passwords.
 pub const HIDDEN: [&str; 8] = [
@@ -100,11 +100,11 @@ fn by_name(name: &str, config: &Config) -> Result<Option<(Option<String>, Profil
     }
 }
 
-fn network(reach: Option<&Reach>) -> Result<Network> {
+fn network(reach: Option<&NetworkAccess>) -> Result<Network> {
     match reach {
         None => Ok(Network::All),
-        Some(Reach::Of(network)) => Ok(*network),
-        Some(Reach::Hosts(_)) => Err(Error::new(
+        Some(NetworkAccess::Of(network)) => Ok(*network),
+        Some(NetworkAccess::Hosts(_)) => Err(Error::new(
             Code::SandboxUnavailable,
             "a `network` of hosts and ports needs a proxy for the worker, which this version does not have",
         )
@@ -278,8 +278,8 @@ mod tests {
         Profile { filesystem: Some(FileSystem::SharedRo), ..Profile::default() }
     }
 
-    fn of(network: Network) -> Option<Reach> {
-        Some(Reach::Of(network))
+    fn of(network: Network) -> Option<NetworkAccess> {
+        Some(NetworkAccess::Of(network))
     }
 
     fn paths_of(paths: &[&str]) -> Option<Vec<String>> {
@@ -332,7 +332,8 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_refused() {
         let world = world();
-        let hosts = Profile { network: Some(Reach::Hosts(vec!["a:1".to_owned()])), ..Profile::default() };
+        let hosts =
+            Profile { network: Some(NetworkAccess::Hosts(vec!["a:1".to_owned()])), ..Profile::default() };
         assert_eq!(world.spec(None, Some(hosts), &[]).unwrap_err().code, Code::SandboxUnavailable);
         symlink(world.at("home"), world.at("ws/link")).unwrap();
         for bad in ["link", "link/.ssh", "/"] {

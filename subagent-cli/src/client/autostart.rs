@@ -14,7 +14,7 @@ use subagentd::life::refuse_foreign_proc;
 use tokio::time::Instant;
 
 use super::connect::{Link, attempt, read_info, unresponsive, unusable};
-use super::losses::Losses;
+use super::losses::RetryBudget;
 use super::spawn::{self, Spawned};
 use super::state_watch::StateWatch;
 use super::{APPEAR_LIMIT, Place, START_LIMIT, StartPolicy, lock};
@@ -22,10 +22,10 @@ use crate::failure::{Failure, Result};
 use crate::sibling_executable::sibling_executable;
 
 /// Maximum number of attempts if the daemon exits at once.
-const MOST_STARTS: usize = 3;
+const MAX_STARTS: usize = 3;
 
 /// Connects to the daemon and starts it if there is none and the policy permits it.
-pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link> {
+pub(super) async fn find_or_start(place: &Place, losses: &RetryBudget) -> Result<Link> {
     let deadline = Instant::now() + START_LIMIT;
     if let Some(link) = attempt(&place.state_dir, deadline).await? {
         return Ok(link);
@@ -103,7 +103,7 @@ async fn start(place: &Place, deadline: Instant) -> Result<Link> {
     subagent_failpoint::hit("start_lock.after_take");
     let program = sibling_executable("subagentd")?;
     let mut last = start_failed("the daemon ended as soon as it had started");
-    for _ in 0..MOST_STARTS {
+    for _ in 0..MAX_STARTS {
         // The previous holder of the lock may have started it.
         if let Some(link) = attempt(&place.state_dir, deadline).await? {
             return Ok(link);

@@ -16,7 +16,7 @@ use super::connect::Link;
 use crate::failure::{Failure, Result};
 
 /// Maximum capacity in bytes that is reserved for an announced response size.
-const MOST_RESERVED: usize = 256 * 1024 * 1024;
+const MAX_RESERVED: usize = 256 * 1024 * 1024;
 
 /// A request that can be sent repeatedly.
 #[derive(Debug, Clone)]
@@ -187,7 +187,7 @@ pub(super) async fn answer<T: DeserializeOwned + Default>(response: Response<Inc
 /// Reads a body into one buffer, preallocated because it may be large.
 async fn whole(mut body: Incoming) -> hyper::Result<Vec<u8>> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-    let mut bytes = Vec::with_capacity(announced.min(MOST_RESERVED));
+    let mut bytes = Vec::with_capacity(announced.min(MAX_RESERVED));
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
             bytes.extend_from_slice(&data);

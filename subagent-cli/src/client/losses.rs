@@ -14,9 +14,9 @@ const GOOD: Duration = Duration::from_secs(10);
 
 /// The number of consecutive losses of one request.
 #[derive(Debug, Default)]
-pub(super) struct Losses(u32);
+pub(super) struct RetryBudget(u32);
 
-impl Losses {
+impl RetryBudget {
     pub(super) fn none(&self) -> bool {
         self.0 == 0
     }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn quick_losses_in_a_row_are_bounded_and_good_connections_forgive() {
-        let mut losses = Losses::default();
+        let mut losses = RetryBudget::default();
         for _ in 0..MOST {
             losses.count(Duration::ZERO, 1, "reset").unwrap();
         }

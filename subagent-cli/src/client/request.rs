@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connect::{Link, attempt, unresponsive};
 use super::exchange::{Exchange, Lost, answer, exchange, send};
-use super::losses::Losses;
+use super::losses::RetryBudget;
 use super::{Ask, Client, PROBE_FIRST, PROBE_LAST, PROBE_LIMIT, START_LIMIT, autostart};
 use crate::failure::{Failure, Result};
 
@@ -32,7 +32,7 @@ impl Client {
         &mut self,
         make: impl Fn() -> Result<Ask>,
     ) -> Result<T> {
-        let mut losses = Losses::default();
+        let mut losses = RetryBudget::default();
         let mut deadline = None;
         loop {
             self.connect(&losses).await?;
@@ -54,7 +54,7 @@ impl Client {
     }
 
     /// Sends a request with a streamed response. The stream then owns the connection.
-    pub(super) async fn open(&mut self, ask: &Ask, losses: &mut Losses) -> Result<Response<Incoming>> {
+    pub(super) async fn open(&mut self, ask: &Ask, losses: &mut RetryBudget) -> Result<Response<Incoming>> {
         loop {
             self.connect(losses).await?;
             let Some(mut link) = self.link.take() else { continue };
@@ -81,7 +81,7 @@ impl Client {
     }
 
     /// Connects unless a connection is open.
-    async fn connect(&mut self, losses: &Losses) -> Result<()> {
+    async fn connect(&mut self, losses: &RetryBudget) -> Result<()> {
         if self.link.as_ref().is_none_or(|link| link.sender.is_closed()) {
             self.link = Some(autostart::find_or_start(&self.place, losses).await?);
         }
@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// Counts a lost connection, and waits for the end of a stopping daemon.
-    pub(super) async fn lost(&mut self, lost: Lost, losses: &mut Losses) -> Result<()> {
+    pub(super) async fn lost(&mut self, lost: Lost, losses: &mut RetryBudget) -> Result<()> {
         let Some(Link { info, since, .. }) = self.link.take() else { return Ok(()) };
         let what = match lost {
             Lost::Broken(error) => error,

@@ -22,7 +22,7 @@ use super::connect::unusable;
 use crate::failure::{Failure, Result};
 
 /// Maximum length of a readiness line in bytes.
-const MOST_READINESS_BYTES: u64 = 64 * 1024;
+const MAX_READINESS_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) enum Spawned {
@@ -114,7 +114,7 @@ async fn heard(line: &str, child: &mut Child, deadline: Instant) -> Result<Spawn
 
 /// Reads the first line, or all output before the end.
 async fn readiness(stdout: ChildStdout) -> io::Result<String> {
-    let mut stdout = stdout.take(MOST_READINESS_BYTES);
+    let mut stdout = stdout.take(MAX_READINESS_BYTES);
     let mut text = Vec::new();
     while !text.contains(&b'\n') && stdout.read_buf(&mut text).await? > 0 {}
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::exchange::{Lost, Reply, is_leaving};
-use super::losses::Losses;
+use super::losses::RetryBudget;
 use super::request::patiently;
 use super::{Ask, Client, Query, REQUEST_LIMIT, segment};
 use crate::failure::{Failure, Result};
@@ -30,7 +30,7 @@ pub struct Events<'a> {
     said: Option<Said>,
     /// The reason for the lost connection, until the next one exists.
     lost: Option<Lost>,
-    losses: Losses,
+    losses: RetryBudget,
 }
 
 /// A control line of a stream: the reason for its end.
@@ -109,7 +109,7 @@ impl Client {
             lines: None,
             said: None,
             lost: None,
-            losses: Losses::default(),
+            losses: RetryBudget::default(),
         }
     }
 }

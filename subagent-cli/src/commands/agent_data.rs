@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use subagent_config::agents::{Catalog, Found, McpWish, Problem, Source};
+use subagent_config::agents::{Catalog, Found, McpServerRef, Problem, Source};
 use subagent_config::policy::Rule;
 use subagent_config::start::agent::given;
 use subagent_config::workspace;
@@ -50,8 +50,8 @@ pub(super) fn whole(found: &Found) -> Value {
     let tools: Vec<String> = definition.tools.iter().map(Rule::text).collect();
     let servers = definition.mcp_servers.iter().map(|wish| match wish {
         // What is in it may be secret.
-        McpWish::Named(name) => json!({"name": name, "inline": false}),
-        McpWish::Inline(name, _) => json!({"name": name, "inline": true}),
+        McpServerRef::Named(name) => json!({"name": name, "inline": false}),
+        McpServerRef::Inline(name, _) => json!({"name": name, "inline": true}),
     });
     let more = json!({
         "permission": definition.rules.iter().map(rule).collect::<Vec<_>>(),

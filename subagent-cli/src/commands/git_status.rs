@@ -22,8 +22,8 @@ use tokio::time::{Instant, timeout_at};
 /// For all questions together.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// More is not read of an answer, and more changes are not told.
-const MOST_BYTES: u64 = 1024 * 1024;
-const MOST_CHANGES: usize = 2_000;
+const MAX_BYTES: u64 = 1024 * 1024;
+const MAX_CHANGES: usize = 2_000;
 /// Git's own variables that it gets from the caller: they say whose settings count, not which folder is meant.
 const KEPT: [&str; 4] =
     ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES"];
@@ -131,9 +131,9 @@ impl Git<'_> {
 async fn hear(child: &mut Child) -> std::io::Result<(Vec<u8>, bool, bool)> {
     let mut bytes = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        stdout.take(MOST_BYTES).read_to_end(&mut bytes).await?;
+        stdout.take(MAX_BYTES).read_to_end(&mut bytes).await?;
     }
-    if bytes.len() as u64 >= MOST_BYTES {
+    if bytes.len() as u64 >= MAX_BYTES {
         return Ok((bytes, false, false));
     }
     let status = child.wait().await?;
@@ -152,7 +152,7 @@ fn changes(bytes: &[u8], root: &Path, cwd: &Path) -> (Vec<WorkspaceChange>, bool
             // Its old name.
             entries.next();
         }
-        if changes.len() == MOST_CHANGES {
+        if changes.len() == MAX_CHANGES {
             return (changes, false);
         }
         let path = root.join(path);

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use super::inbox::Event;
 use super::shapes::Shape;
-use super::turn::{Stop, Turn, Woken};
+use super::turn::{Stop, Turn, WakeReason};
 
 /// Polling interval for a file. A poll costs microseconds and needs no watch descriptor.
 const LOOK: Duration = Duration::from_millis(5);
@@ -110,7 +110,7 @@ impl Turn<'_> {
         let result = loop {
             let left = end.saturating_duration_since(Instant::now());
             match self.wait(left) {
-                Ok(Woken::Shell { number: ended, report }) if ended == number => break Ok(Some(report)),
+                Ok(WakeReason::Shell { number: ended, report }) if ended == number => break Ok(Some(report)),
                 Ok(_) if left.is_zero() => break Ok(None),
                 Ok(_) => {}
                 Err(stop) => break Err(stop),

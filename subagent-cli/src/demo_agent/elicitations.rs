@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::turn::{Stop, Turn, Woken};
+use super::turn::{Stop, Turn, WakeReason};
 
 /// Maximum duration of a single wait; an answer has no timeout.
 const LONG: Duration = Duration::from_secs(3600);
@@ -24,7 +24,7 @@ impl Turn<'_> {
         let id = self.agent.request_id();
         self.agent.out.request(id, "elicitation/create", &params)?;
         loop {
-            let Woken::Answer { id: answered, result } = self.wait(LONG)? else { continue };
+            let WakeReason::Answer { id: answered, result } = self.wait(LONG)? else { continue };
             if answered != id {
                 continue;
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::turn::{Stop, Turn, Woken};
+use super::turn::{Stop, Turn, WakeReason};
 use super::updates;
 use super::wire::RpcError;
 
@@ -36,7 +36,7 @@ impl Turn<'_> {
             waiting.push((id, tool, label));
         }
         while !waiting.is_empty() {
-            let Woken::Answer { id, result } = self.wait(LONG)? else { continue };
+            let WakeReason::Answer { id, result } = self.wait(LONG)? else { continue };
             let Some(index) = waiting.iter().position(|(asked, ..)| *asked == id) else { continue };
             let (_, tool, label) = waiting.remove(index);
             self.open_tools.retain(|open| *open != tool);

@@ -41,7 +41,7 @@ impl From<io::Error> for Stop {
 
 /// The reaction of the turn to `session/cancel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hearing {
+enum CancelReaction {
     /// The turn ends at the next opportunity.
     Listening,
     /// The turn ignores it until later (`!ignore-cancel`).
@@ -51,7 +51,7 @@ enum Hearing {
 }
 
 /// The event that ended a wait.
-pub(super) enum Woken {
+pub(super) enum WakeReason {
     /// The client responded to our request.
     Answer { id: u64, result: Result<Value, RpcError> },
     /// A `!shell` command ended.
@@ -72,7 +72,7 @@ pub(super) struct Turn<'a> {
     pub(super) session: String,
     /// Tool calls without a reported end.
     pub(super) open_tools: Vec<String>,
-    hearing: Hearing,
+    hearing: CancelReaction,
     cancel_seen: bool,
     history: Vec<Value>,
     said: String,
@@ -93,7 +93,7 @@ pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
         agent,
         session,
         open_tools: Vec::new(),
-        hearing: Hearing::Listening,
+        hearing: CancelReaction::Listening,
         cancel_seen: false,
         history: Vec::new(),
         said: String::new(),
@@ -196,9 +196,9 @@ impl Turn<'_> {
             }
             Directive::Hang => self.hang()?,
             Directive::IgnoreCancel(time) => {
-                self.hearing = Hearing::Postponing;
+                self.hearing = CancelReaction::Postponing;
                 self.sleep(time)?;
-                self.hearing = Hearing::Listening;
+                self.hearing = CancelReaction::Listening;
             }
             Directive::Noise => self.noise()?,
             Directive::Line(bytes) => return self.line(bytes),
@@ -272,7 +272,7 @@ impl Turn<'_> {
     }
 
     fn hang(&mut self) -> Result<(), Stop> {
-        self.hearing = Hearing::Deaf;
+        self.hearing = CancelReaction::Deaf;
         loop {
             self.wait(LONG)?;
         }
@@ -294,7 +294,7 @@ impl Turn<'_> {
         let id = self.agent.request_id();
         self.agent.out.request(id, "_x/y", &json!({"sessionId": self.session}))?;
         loop {
-            if let Woken::Answer { id: answered, result } = self.wait(LONG)?
+            if let WakeReason::Answer { id: answered, result } = self.wait(LONG)?
                 && answered == id
             {
                 return self.say(&match result {
@@ -314,13 +314,13 @@ impl Turn<'_> {
     }
 
     /// Flushes the output, then waits for one event.
-    pub(super) fn wait(&mut self, time: Duration) -> Result<Woken, Stop> {
+    pub(super) fn wait(&mut self, time: Duration) -> Result<WakeReason, Stop> {
         self.agent.out.flush()?;
         let end = Instant::now() + time;
         loop {
             self.check_cancel()?;
             let left = end.saturating_duration_since(Instant::now());
-            let Some(event) = self.agent.inbox.wait(left) else { return Ok(Woken::TimeOut) };
+            let Some(event) = self.agent.inbox.wait(left) else { return Ok(WakeReason::TimeOut) };
             if let Some(woken) = self.take(event)? {
                 return Ok(woken);
             }
@@ -329,14 +329,18 @@ impl Turn<'_> {
     }
 
     fn check_cancel(&self) -> Result<(), Stop> {
-        if self.cancel_seen && self.hearing == Hearing::Listening { Err(Stop::Cancelled) } else { Ok(()) }
+        if self.cancel_seen && self.hearing == CancelReaction::Listening {
+            Err(Stop::Cancelled)
+        } else {
+            Ok(())
+        }
     }
 
-    fn take(&mut self, event: Event) -> Result<Option<Woken>, Stop> {
+    fn take(&mut self, event: Event) -> Result<Option<WakeReason>, Stop> {
         let message = match event {
             Event::InputEnded if self.agent.options.ignore_stdin_eof => return Ok(None),
             Event::InputEnded => return Err(Stop::Exit(ExitCode::SUCCESS)),
-            Event::ShellEnded { number, report } => return Ok(Some(Woken::Shell { number, report })),
+            Event::ShellEnded { number, report } => return Ok(Some(WakeReason::Shell { number, report })),
             Event::Message(message) => message,
         };
         match self.agent.handle(message, Busy::In(&self.session))? {
@@ -352,7 +356,7 @@ impl Turn<'_> {
                 self.agent.deferred.push_back(message);
                 self.cancel_seen = true;
             }
-            Next::Answer { id, result } => return Ok(Some(Woken::Answer { id, result })),
+            Next::Answer { id, result } => return Ok(Some(WakeReason::Answer { id, result })),
         }
         Ok(None)
     }

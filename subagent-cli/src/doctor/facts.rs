@@ -10,7 +10,7 @@ use subagent_protocol::api::{DaemonShown, Examination, Schedules, Triggers};
 use subagent_protocol::notification::Sinks;
 
 use super::finding::{Finding, Group};
-use super::holders::{self, Holder, Role};
+use super::holders::{self, LockHolder, Role};
 use crate::client::{Ask, Client, block_on, read_info, running_soon};
 use crate::failure::Failure;
 
@@ -92,7 +92,7 @@ pub(super) struct Facts {
     pub(super) fix: bool,
     /// Processes with a runtime's marker.
     pub(super) marked: Vec<(i32, String)>,
-    pub(super) holders: Vec<Holder>,
+    pub(super) holders: Vec<LockHolder>,
     /// Our processes whose state dir is unknown, because the system denies access.
     pub(super) unknown_processes: Vec<i32>,
     pub(super) daemon: Daemon,
@@ -142,7 +142,7 @@ impl Facts {
         match facts.state {
             State::Outside => facts.holders = all,
             _ => {
-                let own = |holder: &Holder| holder.state_dir == facts.state_dir;
+                let own = |holder: &LockHolder| holder.state_dir == facts.state_dir;
                 facts.holders = all.into_iter().filter(own).collect();
                 facts.unknown_processes = unknown;
             }

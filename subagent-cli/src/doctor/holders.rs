@@ -18,7 +18,7 @@ pub(super) enum Role {
 
 /// A live process of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct LockHolder {
     pub(super) role: Role,
     pub(super) pid: i32,
     pub(super) start_time: u64,
@@ -32,7 +32,7 @@ pub(super) struct Holder {
     pub(super) replaced: bool,
 }
 
-impl Holder {
+impl LockHolder {
     /// Whether the same process is still alive.
     pub(super) fn lives(&self) -> bool {
         proc::process(self.pid).is_ok_and(|now| now.start_time == self.start_time && !now.ended)
@@ -40,7 +40,7 @@ impl Holder {
 }
 
 /// Returns all of them, and those whose files are inaccessible: their state dir is unknown.
-pub(super) fn find() -> (Vec<Holder>, Vec<i32>) {
+pub(super) fn find() -> (Vec<LockHolder>, Vec<i32>) {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     for pid in strays::pids() {
         match look(pid) {
@@ -55,7 +55,7 @@ pub(super) fn find() -> (Vec<Holder>, Vec<i32>) {
 ///
 /// # Errors
 /// The system denies access to its files.
-fn look(pid: i32) -> io::Result<Option<Holder>> {
+fn look(pid: i32) -> io::Result<Option<LockHolder>> {
     let Some(process) = proc::process(pid).ok().filter(|process| !process.ended) else { return Ok(None) };
     let role = match process.name.as_str() {
         "subagentd" => Role::Daemon,
@@ -77,7 +77,7 @@ fn look(pid: i32) -> io::Result<Option<Holder>> {
     let (Some((state_dir, worker)), Ok(exe)) = (held, fs::read_link(folder.join("exe"))) else {
         return Ok(None);
     };
-    Ok(Some(Holder {
+    Ok(Some(LockHolder {
         role,
         pid,
         start_time: process.start_time,

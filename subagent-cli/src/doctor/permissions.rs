@@ -49,8 +49,8 @@ const DEPTH: usize = 4;
 /// Git creates read-only objects; they are deeper than this.
 const DEPTH_OF_BASES: usize = 2;
 /// Maximum number of examined files, and of reported ones.
-const MOST_FILES: usize = 20_000;
-const MOST_TOLD: usize = 20;
+const MAX_FILES: usize = 20_000;
+const MAX_TOLD: usize = 20;
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     let mut unseen = Unseen::default();
@@ -186,11 +186,11 @@ fn files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     let mut found: Vec<Finding> = seen
         .into_iter()
         .filter_map(|(path, meta)| Some((wrong(&meta)?, path, meta)))
-        .take(MOST_TOLD)
+        .take(MAX_TOLD)
         .map(|(why, path, meta)| mend(facts, FILES, &path, &meta, &why))
         .collect();
     found.extend(ours.iter().filter_map(|path| kind(path)));
-    found.extend(others.into_iter().take(MOST_TOLD));
+    found.extend(others.into_iter().take(MAX_TOLD));
     if found.is_empty() {
         found.push(Finding::ok(GROUP, FILES, format!("{count} files of the state dir are private")));
     }
@@ -258,7 +258,7 @@ fn sockets(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
             }
         }
     }
-    found.truncate(MOST_TOLD);
+    found.truncate(MAX_TOLD);
     if found.is_empty() {
         found.push(Finding::ok(GROUP, SOCKET_DIR, "sockets and environments are private"));
     }
@@ -267,7 +267,7 @@ fn sockets(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
 
 fn walk(path: &Path, depth: usize, seen: &mut Vec<(PathBuf, Metadata)>, unseen: &mut Unseen) {
     let Some(meta) = unseen.meta(path) else { return };
-    if seen.len() >= MOST_FILES {
+    if seen.len() >= MAX_FILES {
         return;
     }
     let is_folder = meta.is_dir();

@@ -13,7 +13,7 @@ use super::copies;
 use super::database::counted;
 use super::facts::{Daemon, Facts, State};
 use super::finding::{Finding, Group};
-use super::holders::{Holder, Role};
+use super::holders::{LockHolder, Role};
 use super::repair;
 
 const GROUP: Group = Group::Processes;
@@ -37,7 +37,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
 
 /// Reports this user's processes of other state dirs, outside of a workspace.
 fn elsewhere(facts: &Facts) -> Vec<Finding> {
-    let (daemons, runtimes): (Vec<&Holder>, Vec<&Holder>) = facts
+    let (daemons, runtimes): (Vec<&LockHolder>, Vec<&LockHolder>) = facts
         .holders
         .iter()
         .filter(|holder| holder.role != Role::Guard)
@@ -87,7 +87,7 @@ fn unknown(facts: &Facts) -> Option<Finding> {
 fn daemon(facts: &Facts) -> Finding {
     let process = facts.holders.iter().find(|holder| holder.role == Role::Daemon);
     match (&facts.daemon, process) {
-        (_, Some(Holder { pid, stopped: true, .. })) => {
+        (_, Some(LockHolder { pid, stopped: true, .. })) => {
             Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) is stopped by a signal"))
                 .advise(format!("let it go on with `kill -CONT {pid}`"))
         }
@@ -104,11 +104,11 @@ fn daemon(facts: &Facts) -> Finding {
             Finding::problem(GROUP, DAEMON, format!("{}: {}", failure.code, failure.message))
                 .advise(advice.unwrap_or("end it with `subagent daemon stop`; workers go on"))
         }
-        (Daemon::Hidden, Some(Holder { pid, .. })) => {
+        (Daemon::Hidden, Some(LockHolder { pid, .. })) => {
             Finding::warning(GROUP, DAEMON, format!("it runs (pid {pid}); whether it answers cannot be told"))
                 .advise("look as the user whose it is")
         }
-        (_, Some(Holder { pid, .. })) => {
+        (_, Some(LockHolder { pid, .. })) => {
             Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) lives and does not answer"))
                 .advise(format!(
                     "end it with `kill {pid}`; workers go on, the next command starts another one"
@@ -130,7 +130,7 @@ fn daemon(facts: &Facts) -> Finding {
 }
 
 fn runtimes(facts: &Facts) -> Vec<Finding> {
-    let mut by_worker: BTreeMap<&str, Vec<&Holder>> = BTreeMap::new();
+    let mut by_worker: BTreeMap<&str, Vec<&LockHolder>> = BTreeMap::new();
     for holder in facts.holders.iter().filter(|holder| holder.role != Role::Daemon) {
         by_worker.entry(&holder.worker).or_default().push(holder);
     }
@@ -187,7 +187,7 @@ fn runtimes(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-fn orphaned(facts: &Facts, worker: &str, why: &str, holders: &[&Holder]) -> Finding {
+fn orphaned(facts: &Facts, worker: &str, why: &str, holders: &[&LockHolder]) -> Finding {
     let pids: Vec<String> = holders.iter().map(|holder| holder.pid.to_string()).collect();
     let seen = format!("a runtime of {worker} lives (pid {}), and that worker {why}", pids.join(", "));
     if !facts.fix {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::holders::{Holder, Role};
+use super::holders::{LockHolder, Role};
 
 /// Timeout of a graceful stop.
 const POLITE: Duration = Duration::from_secs(15);
@@ -19,7 +19,7 @@ const KILLED: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The remaining processes.
-pub(super) fn end_runtime(holders: &[&Holder]) -> Result<(), String> {
+pub(super) fn end_runtime(holders: &[&LockHolder]) -> Result<(), String> {
     let open = |role: Role| {
         holders.iter().filter(move |holder| holder.role == role).filter_map(|holder| {
             let handle = handle(holder)?;
@@ -50,7 +50,7 @@ pub(super) fn end_runtime(holders: &[&Holder]) -> Result<(), String> {
 }
 
 /// Opens a handle of this process; `None` if it is gone.
-fn handle(holder: &Holder) -> Option<OwnedFd> {
+fn handle(holder: &LockHolder) -> Option<OwnedFd> {
     let handle = pidfd_open(Pid::from_raw(holder.pid)?, PidfdFlags::empty()).ok()?;
     // The pid may be reused; the start time identifies the process.
     holder.lives().then_some(handle)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::finding::{Finding, Group};
 
 /// Maximum number of files that are listed.
-const MOST_TOLD: usize = 5;
+const MAX_TOLD: usize = 5;
 
 /// The files and folders of a check that are inaccessible.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl Unseen {
     pub(super) fn note(&mut self, path: &Path, error: &io::Error) {
         match error.kind() {
             ErrorKind::NotFound => {}
-            _ if self.found.len() < MOST_TOLD => self.found.push((path.to_owned(), error.to_string())),
+            _ if self.found.len() < MAX_TOLD => self.found.push((path.to_owned(), error.to_string())),
             _ => self.more += 1,
         }
     }
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(unseen.entries(dir.path()), std::slice::from_ref(&knot));
         assert_eq!(unseen.finding(Group::Disk, "disk.look"), None);
         let mut unseen = Unseen::default();
-        for _ in 0..=MOST_TOLD {
+        for _ in 0..=MAX_TOLD {
             assert!(unseen.entries(&knot).is_empty() && unseen.meta(&knot.join("below")).is_none());
         }
         let finding = unseen.finding(Group::Disk, "disk.look").unwrap();

@@ -6,11 +6,11 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 /// The first duplicate key of the outermost object.
-pub(super) struct Repeated(pub(super) Option<String>);
+pub(super) struct DuplicateKey(pub(super) Option<String>);
 
-impl<'de> Deserialize<'de> for Repeated {
+impl<'de> Deserialize<'de> for DuplicateKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Keys).map(Repeated)
+        deserializer.deserialize_map(Keys).map(DuplicateKey)
     }
 }
 

@@ -59,7 +59,7 @@ impl Filter {
 }
 
 /// The reason why a call is invalid, with the place.
-pub(super) type Malformed = String;
+pub(super) type ArgumentError = String;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -118,7 +118,7 @@ struct Message {
 
 impl Call {
     /// Parses a call of this tool; `None` if the tool is unknown.
-    pub(super) fn parse(tool: &str, arguments: Map<String, Value>) -> Option<Result<Self, Malformed>> {
+    pub(super) fn parse(tool: &str, arguments: Map<String, Value>) -> Option<Result<Self, ArgumentError>> {
         Some(match tool {
             "task" => read(tool, arguments).and_then(task),
             "spawn_subagent" => read(tool, arguments).and_then(spawn),
@@ -129,11 +129,11 @@ impl Call {
     }
 }
 
-fn read<T: DeserializeOwned>(place: &str, value: impl Into<Value>) -> Result<T, Malformed> {
+fn read<T: DeserializeOwned>(place: &str, value: impl Into<Value>) -> Result<T, ArgumentError> {
     serde_json::from_value(value.into()).map_err(|error| format!("{place}: {error}"))
 }
 
-fn task(task: Task) -> Result<Call, Malformed> {
+fn task(task: Task) -> Result<Call, ArgumentError> {
     let (overrides, chosen) = overrides("task", task.config)?;
     if chosen.is_some() {
         return Err(
@@ -175,7 +175,7 @@ fn task(task: Task) -> Result<Call, Malformed> {
     Ok(Call::Spawn(Box::new(run), Style::Task))
 }
 
-fn spawn(spawn: Spawn) -> Result<Call, Malformed> {
+fn spawn(spawn: Spawn) -> Result<Call, ArgumentError> {
     let (overrides, agent) = overrides("spawn_subagent", spawn.config)?;
     let run = RunTask {
         agent,
@@ -191,7 +191,7 @@ fn spawn(spawn: Spawn) -> Result<Call, Malformed> {
     Ok(Call::Spawn(Box::new(run), Style::Spawn))
 }
 
-fn get(get: Get) -> Result<Call, Malformed> {
+fn get(get: Get) -> Result<Call, ArgumentError> {
     let filter = match get.status_filter.as_deref().unwrap_or("all") {
         "all" => Filter::All,
         "running" => Filter::Running,
@@ -212,7 +212,7 @@ fn get(get: Get) -> Result<Call, Malformed> {
     Ok(Call::Get(Look { one: filled(get.name_or_id), filter, wait }))
 }
 
-fn message(message: Message) -> Result<Call, Malformed> {
+fn message(message: Message) -> Result<Call, ArgumentError> {
     let Some(task) = filled(Some(message.name_or_id)) else {
         return Err("message_subagent: name_or_id is empty".to_owned());
     };
@@ -222,7 +222,7 @@ fn message(message: Message) -> Result<Call, Malformed> {
 }
 
 /// Reads `config`: returns the overrides and the definition that it names.
-fn overrides(tool: &str, config: Option<Value>) -> Result<(TaskOverrides, Option<String>), Malformed> {
+fn overrides(tool: &str, config: Option<Value>) -> Result<(TaskOverrides, Option<String>), ArgumentError> {
     let place = format!("{tool}: config");
     let Config {
         system_prompt,
@@ -299,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(tool: &str, arguments: Value) -> Result<Call, Malformed> {
+    fn parse(tool: &str, arguments: Value) -> Result<Call, ArgumentError> {
         let Value::Object(arguments) = arguments else { panic!("an object") };
         Call::parse(tool, arguments).expect("a tool")
     }

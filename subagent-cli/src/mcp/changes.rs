@@ -15,7 +15,7 @@ use crate::tasks::Callable;
 
 /// The agents that the client knows.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct AgentListNotifier {
     /// The agents in the last list for the client.
     known: Mutex<Option<Vec<CallableAgent>>>,
     /// Number of changes so far.
@@ -24,7 +24,7 @@ pub(super) struct Changes {
     follower: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Changes {
+impl AgentListNotifier {
     /// Returns the callable agents and records them as known to the client.
     pub(super) async fn list(
         &self,

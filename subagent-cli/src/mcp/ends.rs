@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// Notifications of ends for one client. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Ends(Arc<Inner>);
+pub(super) struct EndNotifier(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -50,7 +50,7 @@ struct Inner {
     level: Mutex<Option<LoggingLevel>>,
 }
 
-impl Ends {
+impl EndNotifier {
     pub(super) fn new(giver: Arc<Giver>, closed: watch::Receiver<bool>) -> Self {
         Self(Arc::new(Inner {
             giver,

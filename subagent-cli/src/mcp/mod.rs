@@ -104,7 +104,7 @@ where
     let (closing, closed) = watch::channel(false);
     let busy = Arc::new(watch::Sender::new(()));
     let server = Server::new(giver, offer, closed, busy.clone());
-    let read = Watched { inner: read, closing: closing.clone() };
+    let read = EofSignal { inner: read, closing: closing.clone() };
     let mut asked = pin!(asked);
     let begun = tokio::select! {
         begun = server.serve((read, write)) => begun,
@@ -140,12 +140,12 @@ where
 }
 
 /// Signals the end of input at once, so that waiting calls end before the server waits for their answers.
-struct Watched<R> {
+struct EofSignal<R> {
     inner: R,
     closing: watch::Sender<bool>,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for EofSignal<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         poller: &mut Poller<'_>,

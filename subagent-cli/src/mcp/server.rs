@@ -21,8 +21,8 @@ use tokio::time::timeout;
 use super::answers;
 use super::arguments::Call;
 use super::calls::{Caller, own_tasks};
-use super::changes::Changes;
-use super::ends::{Ends, TASKS};
+use super::changes::AgentListNotifier;
+use super::ends::{EndNotifier, TASKS};
 use super::manager::{self, Commands};
 use super::tools::{INSTRUCTIONS, tools};
 use super::{Offer, prefix};
@@ -45,8 +45,8 @@ pub(super) struct Server(Arc<Shared>);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) giver: Arc<Giver>,
-    pub(super) changes: Changes,
-    pub(super) ends: Ends,
+    pub(super) changes: AgentListNotifier,
+    pub(super) ends: EndNotifier,
     /// Whether the client has disconnected.
     pub(super) closed: watch::Receiver<bool>,
     /// Counts running calls: each holds a receiver.
@@ -80,7 +80,7 @@ impl Server {
         busy: Arc<watch::Sender<()>>,
     ) -> Self {
         let giver = Arc::new(giver);
-        let (changes, ends) = (Changes::default(), Ends::new(giver.clone(), closed.clone()));
+        let (changes, ends) = (AgentListNotifier::default(), EndNotifier::new(giver.clone(), closed.clone()));
         Self(Arc::new(Shared { giver, changes, ends, closed, busy, listed: Mutex::default(), offer }))
     }
 

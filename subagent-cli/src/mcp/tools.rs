@@ -15,7 +15,7 @@ pub(super) const FILTERS: [&str; 4] = ["all", "running", "completed", "failed"];
 /// Maximum wait of one call in seconds.
 pub(super) const LONGEST_WAIT: u64 = 3_600;
 /// Maximum length of an agent's description in characters.
-const MOST_DESCRIPTION_CHARS: usize = 1_000;
+const MAX_DESCRIPTION_CHARS: usize = 1_000;
 
 /// Returns the tools for a client with these callable agents; without agents, those that start tasks are
 /// omitted. `is_told` is true for a worker's agent, which is notified of ended background tasks.
@@ -189,7 +189,7 @@ fn names(agents: &[CallableAgent]) -> Vec<&str> {
 fn list(agents: &[CallableAgent]) -> String {
     let mut text = "Agents:".to_owned();
     for agent in agents {
-        let what: String = agent.description.chars().take(MOST_DESCRIPTION_CHARS).collect();
+        let what: String = agent.description.chars().take(MAX_DESCRIPTION_CHARS).collect();
         let always = if agent.background { " (always in the background)" } else { "" };
         text.push_str(&format!("\n- {}{always}: {}", agent.name, what.replace('\n', " ").trim()));
     }

@@ -105,7 +105,7 @@ pub(super) struct Admission(Arc<Mutex<Table>>);
 
 /// The slot of one connection, freed on drop.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct ConnectionSlot {
     admission: Admission,
     id: u64,
     end: Arc<Notify>,
@@ -118,7 +118,7 @@ impl Admission {
 
     /// Admits a new connection, if necessary by closing a silent one. `None` means that it must be
     /// closed.
-    pub(super) fn admit(&self, party: Party, process: ProcessId) -> Option<Seat> {
+    pub(super) fn admit(&self, party: Party, process: ProcessId) -> Option<ConnectionSlot> {
         let mut table = self.table();
         if !table.make_room(&party, process) {
             return None;
@@ -129,7 +129,7 @@ impl Admission {
         let entry = Entry { party, process, serving, stalled, ending, since, end: Arc::clone(&end) };
         table.open.insert(id, entry);
         drop(table);
-        Some(Seat { admission: self.clone(), id, end })
+        Some(ConnectionSlot { admission: self.clone(), id, end })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -204,7 +204,7 @@ impl Table {
     }
 }
 
-impl Seat {
+impl ConnectionSlot {
     /// Waits until the connection must close.
     pub(super) async fn must_end(&self) {
         self.end.notified().await;
@@ -225,7 +225,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.admission.table().open.remove(&self.id);
     }
@@ -247,7 +247,7 @@ mod tests {
         Party::Below(WorkerId::from_random([number; 5]))
     }
 
-    fn ends(seat: &Seat) -> bool {
+    fn ends(seat: &ConnectionSlot) -> bool {
         seat.must_end().now_or_never().is_some()
     }
 
@@ -271,23 +271,26 @@ mod tests {
     #[test]
     fn all_workers_together_leave_room_for_the_owner() {
         let admission = Admission::new(LIMITS);
-        let seats: Vec<Seat> = (0..20).filter_map(|n| admission.admit(below(n), process(7))).collect();
+        let seats: Vec<ConnectionSlot> =
+            (0..20).filter_map(|n| admission.admit(below(n), process(7))).collect();
         let live = seats.iter().filter(|seat| !ends(seat)).count();
         assert_eq!((seats.len(), live), (20, 5));
-        let owner: Vec<Seat> = (0..6).filter_map(|n| admission.admit(Party::Owner, process(n))).collect();
+        let owner: Vec<ConnectionSlot> =
+            (0..6).filter_map(|n| admission.admit(Party::Owner, process(n))).collect();
         assert!(owner.iter().all(|seat| !ends(seat)));
     }
 
     #[test]
     fn an_owner_is_never_turned_away() {
         let admission = Admission::new(LIMITS);
-        let seats: Vec<Seat> = (0..30)
+        let seats: Vec<ConnectionSlot> = (0..30)
             .filter_map(|_| admission.admit(Party::Owner, process(7)).inspect(|seat| seat.serves(true)))
             .collect();
         assert_eq!(seats.len(), 30);
         assert!(admission.admit(below(1), process(8)).is_none());
         drop(seats);
-        let silent: Vec<Seat> = (0..30).filter_map(|_| admission.admit(Party::Owner, process(7))).collect();
+        let silent: Vec<ConnectionSlot> =
+            (0..30).filter_map(|_| admission.admit(Party::Owner, process(7))).collect();
         assert_eq!(silent.iter().filter(|seat| !ends(seat)).count(), 6);
         assert!(!ends(silent.last().unwrap()));
     }
@@ -295,7 +298,8 @@ mod tests {
     #[test]
     fn of_answers_that_are_not_read_the_oldest_is_given_up() {
         let admission = Admission::new(LIMITS);
-        let seats: Vec<Seat> = (0..4).filter_map(|n| admission.admit(Party::Owner, process(n))).collect();
+        let seats: Vec<ConnectionSlot> =
+            (0..4).filter_map(|n| admission.admit(Party::Owner, process(n))).collect();
         for seat in &seats[..3] {
             seat.serves(true);
             seat.stalls(true);

@@ -14,10 +14,10 @@ use super::reply::Failure;
 use super::state::Api;
 use crate::descriptors;
 use crate::peer::{self, Origin, Peer, PeerError};
-use crate::supervisor::{Caller, Sight, TaskCaller};
+use crate::supervisor::{Caller, EventScope, TaskCaller};
 
 /// Maximum length of an idempotency key in bytes.
-const MOST_KEY_BYTES: usize = 256;
+const MAX_KEY_BYTES: usize = 256;
 /// Maximum number of processes on whose behalf one request is sent.
 const MAX_BEHALF: usize = 16;
 
@@ -60,10 +60,10 @@ impl Reader {
     }
 
     /// Returns the events of tasks below a worker that this caller sees.
-    pub(super) fn sight(&self) -> Sight {
+    pub(super) fn sight(&self) -> EventScope {
         match self.only {
-            Some(_) => Sight::Alone,
-            None => Sight::Told,
+            Some(_) => EventScope::Alone,
+            None => EventScope::Told,
         }
     }
 
@@ -186,9 +186,9 @@ fn handle(headers: &HeaderMap) -> Result<Option<Handle>> {
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
     match text(headers, header::IDEMPOTENCY_KEY)? {
-        Some(key) if key.is_empty() || key.len() > MOST_KEY_BYTES => Err(Error::new(
+        Some(key) if key.is_empty() || key.len() > MAX_KEY_BYTES => Err(Error::new(
             Code::InvalidArgument,
-            format!("an Idempotency-Key has 1 to {MOST_KEY_BYTES} bytes, not {}", key.len()),
+            format!("an Idempotency-Key has 1 to {MAX_KEY_BYTES} bytes, not {}", key.len()),
         )
         .with("header", header::IDEMPOTENCY_KEY)),
         key => Ok(key.map(str::to_owned)),
@@ -250,7 +250,7 @@ mod tests {
             |value: &[u8]| read(&[(header::IDEMPOTENCY_KEY, value)]).map(|caller| caller.idempotency_key);
         assert_eq!(key("schlüssel".as_bytes()).unwrap().as_deref(), Some("schlüssel"));
         assert_eq!(read(&[]).unwrap().idempotency_key, None);
-        for wrong in [&b""[..], b"\xff", &[b'k'; MOST_KEY_BYTES + 1]] {
+        for wrong in [&b""[..], b"\xff", &[b'k'; MAX_KEY_BYTES + 1]] {
             assert_eq!(key(wrong).unwrap_err().code, Code::InvalidArgument);
         }
     }

@@ -11,25 +11,25 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
-use super::admission::Seat;
+use super::admission::ConnectionSlot;
 
 /// A stream that is counted while it exists.
 #[derive(Debug)]
 pub(super) struct Counted {
     stream: UnixStream,
     count: watch::Sender<usize>,
-    seat: Arc<Seat>,
+    seat: Arc<ConnectionSlot>,
     /// Whether the client was last found not to read.
     stalls: bool,
 }
 
 impl Counted {
-    pub(super) fn new(stream: UnixStream, count: watch::Sender<usize>, seat: Arc<Seat>) -> Self {
+    pub(super) fn new(stream: UnixStream, count: watch::Sender<usize>, seat: Arc<ConnectionSlot>) -> Self {
         count.send_modify(|open| *open += 1);
         Self { stream, count, seat, stalls: false }
     }
 
-    pub(super) fn seat(&self) -> Arc<Seat> {
+    pub(super) fn seat(&self) -> Arc<ConnectionSlot> {
         Arc::clone(&self.seat)
     }
 
@@ -94,10 +94,10 @@ impl AsyncWrite for Counted {
 
 /// Marks a request as being answered. On drop its connection is silent again.
 #[derive(Debug)]
-pub(super) struct Attended(Arc<Seat>);
+pub(super) struct RequestInProgress(Arc<ConnectionSlot>);
 
-impl Attended {
-    pub(super) fn begin(seat: &Arc<Seat>) -> Self {
+impl RequestInProgress {
+    pub(super) fn begin(seat: &Arc<ConnectionSlot>) -> Self {
         seat.serves(true);
         Self(Arc::clone(seat))
     }
@@ -108,7 +108,7 @@ impl Attended {
     }
 }
 
-impl Drop for Attended {
+impl Drop for RequestInProgress {
     fn drop(&mut self) {
         self.0.serves(false);
     }
@@ -117,7 +117,7 @@ impl Drop for Attended {
 /// The body of an answer, with the mark that its connection is not silent.
 struct AttendedBody {
     body: Body,
-    _attended: Attended,
+    _attended: RequestInProgress,
 }
 
 impl HttpBody for AttendedBody {

@@ -6,7 +6,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Maximum number of simultaneous stop requests; further ones are refused.
-const MOST_STOP_REQUESTS: usize = 16;
+const MAX_STOP_REQUESTS: usize = 16;
 
 /// The progress of the daemon's shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ pub struct Control {
 /// Creates the API's end, the receiver of stop requests and the sender of phases.
 #[must_use]
 pub fn control() -> (Control, mpsc::Receiver<StopRequest>, watch::Sender<Phase>) {
-    let (stop, requests) = mpsc::channel(MOST_STOP_REQUESTS);
+    let (stop, requests) = mpsc::channel(MAX_STOP_REQUESTS);
     let (phases, phase) = watch::channel(Phase::Open);
     (Control { stop, phase }, requests, phases)
 }

@@ -15,7 +15,7 @@ use super::body::Body;
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
 use super::state::Api;
-use crate::life::MOST_SECONDS;
+use crate::life::MAX_SECONDS;
 use crate::supervisor::Look;
 
 /// Describes the daemon. All callers may use it, including agents: clients probe with it.
@@ -40,8 +40,8 @@ pub(super) async fn health(
     _: Owner,
     Body(request): Body<CheckHealth>,
 ) -> Outcome<Value> {
-    if let Some(seconds) = request.restart_cooldown_seconds.filter(|seconds| *seconds > MOST_SECONDS) {
-        let message = format!("restartCooldownSeconds is at most {MOST_SECONDS}");
+    if let Some(seconds) = request.restart_cooldown_seconds.filter(|seconds| *seconds > MAX_SECONDS) {
+        let message = format!("restartCooldownSeconds is at most {MAX_SECONDS}");
         return Err(Error::new(Code::InvalidArgument, message)
             .with("restartCooldownSeconds", seconds)
             .into());

@@ -25,7 +25,7 @@ use super::control::{Control, Phase, ending};
 use super::reply::{Failure, Outcome, Reply, error_line};
 use super::sse;
 use super::state::Api;
-use crate::supervisor::{AllFollower, Chosen, Follower, Sight};
+use crate::supervisor::{AllFollower, Chosen, EventScope, Follower};
 
 /// Query parameters of a worker's event stream.
 #[derive(Debug, Default, Deserialize)]
@@ -58,10 +58,10 @@ pub(super) async fn follow(
     let (form, from) = form(&headers, choice.from)?;
     let follow = choice.follow || form == Form::ServerSent;
     let sight = match (reader.only(), choice.tree) {
-        (None, false) => Sight::Told,
-        (None, true) => Sight::Tree,
+        (None, false) => EventScope::Told,
+        (None, true) => EventScope::Tree,
         // A caller below a worker sees only that worker.
-        (Some(_), false) => Sight::Alone,
+        (Some(_), false) => EventScope::Alone,
         (Some(only), true) => return Err(reader.refuse(&api, only).await),
     };
     let follower = api.supervisor.follow(&worker, from, follow, choice.raw, sight).await?;
@@ -131,7 +131,7 @@ fn streamed(source: Source, form: Form, control: Control, until: Option<Instant>
 /// Query parameters of the event stream of all workers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ChoiceOfAll {
+pub(super) struct AllEventsParams {
     /// Only events of this controller's workers.
     controller_id: Option<String>,
     /// Only events of workers with these tags.
@@ -154,7 +154,7 @@ pub(super) struct ChoiceOfAll {
 pub(super) async fn follow_all(
     State(api): State<Api>,
     reader: Reader,
-    Params(choice): Params<ChoiceOfAll>,
+    Params(choice): Params<AllEventsParams>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let (form, from) = form(&headers, choice.from)?;

@@ -77,7 +77,7 @@ pub(super) async fn decide_all(
 /// Query parameters that filter rules.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Ruled {
+pub(super) struct RuleListParams {
     /// Only rules that apply to this worker.
     worker_id: Option<String>,
     /// Only rules of this controller.
@@ -89,7 +89,7 @@ pub(super) struct Ruled {
 pub(super) async fn rules(
     State(api): State<Api>,
     reader: Reader,
-    Params(ruled): Params<Ruled>,
+    Params(ruled): Params<RuleListParams>,
 ) -> Outcome<OwnerRules> {
     let worker = match ruled.worker_id {
         Some(address) => Some(resolve(&api, &address).await?),

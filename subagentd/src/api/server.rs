@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::admission::{Admission, Limits, Party};
-use super::connection::{Attended, Counted};
+use super::connection::{Counted, RequestInProgress};
 use crate::peer::{Origin, Peer};
 
 /// Maximum time for the head of a request, from the accepted connection or the previous answer.
@@ -127,7 +127,7 @@ async fn answer(
     let router = TowerToHyperService::new(router);
     let attended = Arc::clone(&seat);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let attended = Attended::begin(&attended);
+        let attended = RequestInProgress::begin(&attended);
         request.extensions_mut().insert(ConnectInfo(peer.clone()));
         let response = router.call(request);
         async move {

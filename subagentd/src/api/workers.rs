@@ -99,7 +99,7 @@ pub(super) async fn overview_of_all(
 
 /// Query parameters of a transcript.
 #[derive(Deserialize)]
-pub(super) struct PageOf {
+pub(super) struct TranscriptParams {
     /// Only events before this cursor.
     before: Option<String>,
     /// Number of events per page.
@@ -112,7 +112,7 @@ pub(super) async fn transcript(
     State(api): State<Api>,
     reader: Reader,
     Addressed(worker): Addressed,
-    Params(page): Params<PageOf>,
+    Params(page): Params<TranscriptParams>,
 ) -> Outcome<TranscriptShown> {
     reader.may_see(&api, &worker).await?;
     let limit = page.limit.unwrap_or(PAGE_EVENTS);

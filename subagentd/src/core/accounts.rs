@@ -12,7 +12,7 @@ use super::budget::{Account, Spent};
 
 /// The owner of an account, relative to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose<'a> {
+pub enum AccountOwner<'a> {
     /// The worker's own account.
     Own,
     /// The account of a worker above it.
@@ -21,7 +21,7 @@ pub enum Whose<'a> {
     Controller,
 }
 
-impl Whose<'_> {
+impl AccountOwner<'_> {
     pub(super) const fn scope(self) -> Scope {
         match self {
             Self::Own | Self::Above(_) => Scope::Worker,
@@ -87,16 +87,17 @@ pub struct Accounts {
 
 impl Accounts {
     /// Returns all accounts with their owners.
-    fn all(&self) -> impl Iterator<Item = (Whose<'_>, &Account)> {
-        let above = self.above.iter().map(|above| (Whose::Above(&above.worker_id), &above.account));
-        let own = std::iter::once((Whose::Own, &self.worker));
-        own.chain(above).chain(std::iter::once((Whose::Controller, &self.controller)))
+    fn all(&self) -> impl Iterator<Item = (AccountOwner<'_>, &Account)> {
+        let above = self.above.iter().map(|above| (AccountOwner::Above(&above.worker_id), &above.account));
+        let own = std::iter::once((AccountOwner::Own, &self.worker));
+        own.chain(above).chain(std::iter::once((AccountOwner::Controller, &self.controller)))
     }
 
-    fn all_mut(&mut self) -> impl Iterator<Item = (Whose<'_>, &mut Account)> {
-        let above = self.above.iter_mut().map(|above| (Whose::Above(&above.worker_id), &mut above.account));
-        let own = std::iter::once((Whose::Own, &mut self.worker));
-        own.chain(above).chain(std::iter::once((Whose::Controller, &mut self.controller)))
+    fn all_mut(&mut self) -> impl Iterator<Item = (AccountOwner<'_>, &mut Account)> {
+        let above =
+            self.above.iter_mut().map(|above| (AccountOwner::Above(&above.worker_id), &mut above.account));
+        let own = std::iter::once((AccountOwner::Own, &mut self.worker));
+        own.chain(above).chain(std::iter::once((AccountOwner::Controller, &mut self.controller)))
     }
 
     /// Charges all accounts. Returns the resulting budget events.
@@ -120,8 +121,8 @@ impl Accounts {
     }
 
     /// Returns the accounts that other workers charge, too.
-    fn shared(&self) -> impl Iterator<Item = (Whose<'_>, &Account)> {
-        self.all().filter(|(whose, account)| *whose != Whose::Own || account.is_shared())
+    fn shared(&self) -> impl Iterator<Item = (AccountOwner<'_>, &Account)> {
+        self.all().filter(|(whose, account)| *whose != AccountOwner::Own || account.is_shared())
     }
 
     /// Returns the exhausted shared accounts that cancel open turns of other workers, by scope, and
@@ -129,9 +130,9 @@ impl Accounts {
     #[must_use]
     pub fn cancels_others(&self, now: i64) -> Vec<(Scope, Option<WorkerId>)> {
         let over = self.shared().filter(|(_, account)| account.cancels(now).is_some());
-        let key = |whose: Whose<'_>| match whose {
-            Whose::Above(worker) => (whose.scope(), Some(worker.clone())),
-            Whose::Own | Whose::Controller => (whose.scope(), None),
+        let key = |whose: AccountOwner<'_>| match whose {
+            AccountOwner::Above(worker) => (whose.scope(), Some(worker.clone())),
+            AccountOwner::Own | AccountOwner::Controller => (whose.scope(), None),
         };
         over.map(|(whose, _)| key(whose)).collect()
     }

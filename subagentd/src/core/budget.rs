@@ -9,7 +9,7 @@ use subagent_protocol::fields;
 use subagent_protocol::record::TurnEnd;
 use subagent_protocol::{Code, Error, Result};
 
-use super::accounts::Whose;
+use super::accounts::AccountOwner;
 use super::approval::Approval;
 use super::step::Next;
 use super::worker::{Fact, State, Turn, Worker};
@@ -39,7 +39,7 @@ pub enum Spent {
 
 /// The effect of a cost report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Priced {
+pub struct CostReport {
     /// The amount since the last report.
     pub money: Money,
     /// Number of ended turns without a report that this report covers.
@@ -171,8 +171,8 @@ impl Account {
     }
 
     /// Charges usage of a worker below. Turns are charged only to the controller.
-    pub fn charge(&mut self, whose: Whose<'_>, delta: &Delta) {
-        if whose == Whose::Controller {
+    pub fn charge(&mut self, whose: AccountOwner<'_>, delta: &Delta) {
+        if whose == AccountOwner::Controller {
             return self.add(delta);
         }
         let delta = Delta { turns: 0, ..delta.clone() };
@@ -200,11 +200,11 @@ impl Account {
 
     /// Returns the effect of a cost report since `before`, or `None` if the report did not count.
     #[must_use]
-    pub fn priced_since(&self, before: &Self) -> Option<Priced> {
+    pub fn priced_since(&self, before: &Self) -> Option<CostReport> {
         let (before, now) = (before.own(), self.own());
         let micros = now.cost?.checked_sub(before.cost.unwrap_or(0))?;
         let money = Money { micros, currency: now.currency.clone()? };
-        now.priced.then_some(Priced { money, settled: before.unpriced.saturating_sub(now.unpriced) })
+        now.priced.then_some(CostReport { money, settled: before.unpriced.saturating_sub(now.unpriced) })
     }
 
     /// Returns the cost of the worker's session before its first turn.
@@ -340,7 +340,7 @@ impl Account {
 
     /// Returns the events that are due and were not sent before: for exhausted budgets and, if a
     /// turn is opened, for budgets with unreported usage.
-    pub fn news(&mut self, whose: Whose<'_>, opens: bool, now: i64) -> Vec<(EventType, Value)> {
+    pub fn news(&mut self, whose: AccountOwner<'_>, opens: bool, now: i64) -> Vec<(EventType, Value)> {
         let mut news = Vec::new();
         for &budget in whose.budgets() {
             if self.is_used_up(budget, now) && !self.told.contains(&budget) {
@@ -370,17 +370,17 @@ impl Account {
 
     /// Returns the error for an exhausted budget.
     #[must_use]
-    pub fn exceeded(&self, whose: Whose<'_>, budget: Budget, now: i64) -> Error {
+    pub fn exceeded(&self, whose: AccountOwner<'_>, budget: Budget, now: i64) -> Error {
         let shown = self.shown(budget, now);
         let unit = shown.unit.clone().unwrap_or_else(|| budget.as_str().to_owned());
         let (flag, how) = (flag(budget), whose.change());
         let who = match whose {
-            Whose::Own if self.is_shared() && budget != Budget::Turns => {
+            AccountOwner::Own if self.is_shared() && budget != Budget::Turns => {
                 "the worker and the tasks below it have".to_owned()
             }
-            Whose::Own => "the worker has".to_owned(),
-            Whose::Above(worker) => format!("the worker {worker} and the tasks below it have"),
-            Whose::Controller => "the workers of the controller together have".to_owned(),
+            AccountOwner::Own => "the worker has".to_owned(),
+            AccountOwner::Above(worker) => format!("the worker {worker} and the tasks below it have"),
+            AccountOwner::Controller => "the workers of the controller together have".to_owned(),
         };
         let message = format!("{who} used {} {unit}, and may use {}", shown.used, shown.limit);
         let error = Error::new(Code::BudgetExceeded, message)
@@ -394,16 +394,16 @@ impl Account {
         ))
     }
 
-    pub(super) fn unknown(&self, whose: Whose<'_>, budget: Budget) -> Error {
+    pub(super) fn unknown(&self, whose: AccountOwner<'_>, budget: Budget) -> Error {
         let who = match whose {
-            Whose::Own if self.is_shared() => {
+            AccountOwner::Own if self.is_shared() => {
                 "the agents of the worker and of the tasks below it have".to_owned()
             }
-            Whose::Own => "the worker's agent has".to_owned(),
-            Whose::Above(worker) => {
+            AccountOwner::Own => "the worker's agent has".to_owned(),
+            AccountOwner::Above(worker) => {
                 format!("the agents of the worker {worker} and of the tasks below it have")
             }
-            Whose::Controller => "the agents of the controller's workers have".to_owned(),
+            AccountOwner::Controller => "the agents of the controller's workers have".to_owned(),
         };
         let (unreported, flag, how) = (self.unreported(budget), flag(budget), whose.change());
         let message =

@@ -17,7 +17,7 @@ use super::worker::{Action, Fact, State};
 
 /// An input about questions of a worker, beside a single decision.
 #[derive(Debug, Clone, PartialEq)]
-pub enum InboxInput {
+pub enum QuestionInput {
     /// Decides several permission requests: all or none.
     DecideAll {
         /// The decisions by request.
@@ -91,14 +91,14 @@ pub enum InboxFact {
 pub(super) const EXPIRED: &str = "a question was not answered in time";
 
 impl Next {
-    pub(super) fn inbox(&mut self, input: InboxInput) -> Result<()> {
+    pub(super) fn inbox(&mut self, input: QuestionInput) -> Result<()> {
         match input {
-            InboxInput::DecideAll { choices, note } => {
+            QuestionInput::DecideAll { choices, note } => {
                 choices.into_iter().try_for_each(|(request_id, choice)| {
                     self.decide_as(request_id, choice, note.clone(), DecidedBy::Owner, None)
                 })
             }
-            InboxInput::DecideAlways { request_id, choice, note, rule } => {
+            QuestionInput::DecideAlways { request_id, choice, note, rule } => {
                 let told = json!({
                     "ruleId": rule.rule_id, "rule": rule.rule, "action": rule.action,
                     "scope": if rule.for_controller { "controller" } else { "worker" },
@@ -107,7 +107,7 @@ impl Next {
                 self.facts.push(Fact::Inbox(InboxFact::RuleAdded(rule)));
                 Ok(())
             }
-            InboxInput::Expired { request_id, expiry } => self.expired(request_id, expiry),
+            QuestionInput::Expired { request_id, expiry } => self.expired(request_id, expiry),
         }
     }
 

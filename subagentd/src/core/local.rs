@@ -11,7 +11,7 @@ use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnSta
 use super::decision::Choice;
 use super::inbox::decided;
 use super::step::Next;
-use super::worker::{CANCELED_BY_MANAGER, Fact, LocalTurn, State};
+use super::worker::{CANCELED_BY_MANAGER, Fact, SimulatedTurn, State};
 
 /// Text of the simulated agent.
 const STATUS: &str = "STATUS: turn accepted and completed in local runtime.";
@@ -42,13 +42,13 @@ impl Next {
             kind: QuestionKind::Permission,
             turn: Some(no),
         });
-        self.worker.state = State::Local(LocalTurn { no, id, request_id });
+        self.worker.state = State::Local(SimulatedTurn { no, id, request_id });
     }
 
     /// Ends the turn with the answer.
     pub(super) fn decide_local(
         &mut self,
-        local: &LocalTurn,
+        local: &SimulatedTurn,
         choice: &Choice,
         note: Option<String>,
         by: DecidedBy,
@@ -66,7 +66,7 @@ impl Next {
     }
 
     /// Cancels the turn, and its request, for a cancel or restart.
-    pub(super) fn cancel_local(&mut self, local: &LocalTurn, reason: String) {
+    pub(super) fn cancel_local(&mut self, local: &SimulatedTurn, reason: String) {
         let note = Some(reason.clone());
         let data = decided(&local.request_id, &Choice::cancelled(), note, DecidedBy::Cancel);
         self.event(EventType::ApprovalDecided, data, Some(local.no));
@@ -75,7 +75,7 @@ impl Next {
     }
 
     /// Cancels the turn for a stop, which decides no request.
-    pub(super) fn stop_local(&mut self, local: &LocalTurn, reason: &str) {
+    pub(super) fn stop_local(&mut self, local: &SimulatedTurn, reason: &str) {
         let closed = ApprovalClosedReason::Stopped.as_str();
         let data = json!({"requestId": local.request_id, "reason": closed});
         self.event(EventType::ApprovalCanceled, data, Some(local.no));
@@ -85,7 +85,7 @@ impl Next {
     }
 
     /// Records the delivery together with the decision, because the daemon itself asked.
-    fn answered(&mut self, local: &LocalTurn, option_id: Option<String>, by_cancel: bool) {
+    fn answered(&mut self, local: &SimulatedTurn, option_id: Option<String>, by_cancel: bool) {
         let request_id = local.request_id.clone();
         self.facts.push(Fact::ApprovalDecided {
             request_id: request_id.clone(),
@@ -96,7 +96,7 @@ impl Next {
         self.facts.push(Fact::ApprovalClosed { request_id, status: ApprovalStatus::Delivered });
     }
 
-    fn canceled_local(&mut self, local: &LocalTurn, reason: &str) {
+    fn canceled_local(&mut self, local: &SimulatedTurn, reason: &str) {
         let data = json!({"turnId": local.id, "reason": reason});
         self.end_local(local.no, TurnStatus::Canceled, EventType::TurnCanceled, data);
     }

@@ -54,7 +54,7 @@ pub struct Queued {
 
 /// The position of a message to a busy worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Urgency {
+pub enum QueuePosition {
     /// Last. Also queued if the worker is idle with a paused queue.
     Queued,
     /// Last. An idle worker gets it at once.
@@ -69,7 +69,7 @@ pub enum Urgency {
     Ahead,
 }
 
-impl Urgency {
+impl QueuePosition {
     /// Returns whether an idle worker with this number of queued messages gets it at once.
     const fn is_at_once(self, waiting: usize) -> bool {
         match self {
@@ -85,17 +85,17 @@ impl Input {
     /// free. `None` if it cannot be queued.
     #[must_use]
     pub fn waiting(self, sender: Option<i64>) -> Option<Self> {
-        let delivered = Urgency::Delivered;
+        let delivered = QueuePosition::Delivered;
         match self {
             Self::Send { turn_id, message, input, by: By::Runtime } => {
                 let queued = Queued { turn_id, message, input, sender };
                 Some(Self::Enqueue { queued, urgency: delivered, most: usize::MAX })
             }
-            Self::Enqueue { queued, urgency: Urgency::Queued, most } => {
+            Self::Enqueue { queued, urgency: QueuePosition::Queued, most } => {
                 Some(Self::Enqueue { queued, urgency: delivered, most })
             }
-            Self::Enqueue { queued, urgency: Urgency::Retried | Urgency::Steered, most } => {
-                Some(Self::Enqueue { queued, urgency: Urgency::Ahead, most })
+            Self::Enqueue { queued, urgency: QueuePosition::Retried | QueuePosition::Steered, most } => {
+                Some(Self::Enqueue { queued, urgency: QueuePosition::Ahead, most })
             }
             Self::ResumeQueue => Some(Self::ResumeQueue),
             _ => None,
@@ -120,9 +120,9 @@ impl Worker {
 
 impl Next {
     /// Sends a message, or queues it.
-    pub(super) fn enqueue(&mut self, queued: Queued, urgency: Urgency, most: usize) -> Result<()> {
+    pub(super) fn enqueue(&mut self, queued: Queued, urgency: QueuePosition, most: usize) -> Result<()> {
         let waiting = self.worker.queue.turns.len();
-        let steered = matches!(urgency, Urgency::Steered | Urgency::Ahead);
+        let steered = matches!(urgency, QueuePosition::Steered | QueuePosition::Ahead);
         match &self.worker.state {
             State::Stopping(_) | State::Stopped => {
                 return Err(stopped_for_good(self.worker.public_state()));
@@ -152,7 +152,7 @@ impl Next {
         self.event(EventType::TurnQueued, json!({"turnId": turn_id, "position": position}), None);
         match &self.worker.state {
             State::Turn(_) | State::Local(_) if steered => self.cancel(STEERED.to_owned()),
-            _ if urgency == Urgency::Resumed => self.resume_queue(),
+            _ if urgency == QueuePosition::Resumed => self.resume_queue(),
             _ => Ok(()),
         }
     }

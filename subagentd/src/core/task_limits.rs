@@ -11,7 +11,7 @@ use super::budget::Account;
 use super::task::TaskEnding;
 
 /// Maximum number of counted steps. One more exceeds every limit.
-pub const MOST_STEPS: u64 = 10_000;
+pub const MAX_STEPS: u64 = 10_000;
 
 /// The steps of one prompt. Cheap to clone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,18 +41,18 @@ impl Steps {
     /// Returns whether no more steps are counted.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.count() > MOST_STEPS
+        self.count() > MAX_STEPS
     }
 }
 
 /// Elapsed time of a prompt, and whether it runs now. The default is zero and not running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ran {
+pub struct PromptTime {
     ms: u64,
     now: bool,
 }
 
-impl Ran {
+impl PromptTime {
     /// Returns the time by the worker's account. `before_ms` is its value at the start of the
     /// prompt.
     #[must_use]
@@ -63,7 +63,7 @@ impl Ran {
 
 /// Limits of one prompt of a task, and its steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Meter {
+pub struct PromptLimits {
     most_steps: u64,
     most_ms: Option<u64>,
     /// The steps of the prompt.
@@ -72,17 +72,17 @@ pub struct Meter {
     ends: bool,
 }
 
-impl Meter {
+impl PromptLimits {
     /// Creates a meter. A `timeout_ms` of 0 means no limit. `ends`: the prompt is being ended
     /// already.
     #[must_use]
     pub fn new(most_steps: u64, timeout_ms: u64, ends: bool) -> Self {
         let most_ms = (timeout_ms > 0).then_some(timeout_ms);
-        Self { most_steps: most_steps.min(MOST_STEPS), most_ms, steps: Steps::default(), ends }
+        Self { most_steps: most_steps.min(MAX_STEPS), most_ms, steps: Steps::default(), ends }
     }
 
     /// Returns why the prompt must end now. Reports this once.
-    pub fn look(&mut self, ran: Ran) -> Option<TaskEnding> {
+    pub fn look(&mut self, ran: PromptTime) -> Option<TaskEnding> {
         if self.ends {
             return None;
         }
@@ -97,7 +97,7 @@ impl Meter {
 
     /// Returns the milliseconds until its time is over, if it keeps running.
     #[must_use]
-    pub fn left(&self, ran: Ran) -> Option<u64> {
+    pub fn left(&self, ran: PromptTime) -> Option<u64> {
         let left = self.most_ms?.saturating_sub(ran.ms);
         (!self.ends && ran.now).then_some(left)
     }

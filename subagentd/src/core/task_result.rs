@@ -8,14 +8,14 @@ use subagent_protocol::{Code, Error};
 use super::task::beginning;
 
 /// Maximum number of reported errors.
-const MOST_TOLD: usize = 5;
+const MAX_TOLD: usize = 5;
 /// Maximum length of a path or message of an error, in characters.
-const MOST_CHARS: usize = 300;
+const MAX_CHARS: usize = 300;
 
 /// Returns path and message of the first errors. Each error is `{message, path}`.
 fn first(errors: &[Value]) -> impl Iterator<Item = (String, String)> {
-    let told = |value: &Value| one_line(beginning(value.as_str().unwrap_or_default(), MOST_CHARS));
-    errors.iter().take(MOST_TOLD).map(move |error| (told(&error["path"]), told(&error["message"])))
+    let told = |value: &Value| one_line(beginning(value.as_str().unwrap_or_default(), MAX_CHARS));
+    errors.iter().take(MAX_TOLD).map(move |error| (told(&error["path"]), told(&error["message"])))
 }
 
 fn line((path, message): (String, String)) -> String {

@@ -28,7 +28,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error};
 
 use super::decision::{Choice, Reply};
-use super::queue::{Queued, Urgency};
+use super::queue::{QueuePosition, Queued};
 use super::rate_limit::Limit;
 use super::worker::{By, Input, State, Worker};
 
@@ -60,7 +60,7 @@ fn send_by(no: u64, by: By) -> Input {
 }
 
 /// Builds a message that may be queued. `number` is not the number of a turn.
-fn enqueue(number: u16, urgency: Urgency) -> Input {
+fn enqueue(number: u16, urgency: QueuePosition) -> Input {
     let (message, input) = (json!({"text": "q"}), json!({"text": "q"}));
     let queued = Queued { turn_id: queued_id(number), message, input, sender: None };
     Input::Enqueue { queued, urgency, most: 3 }

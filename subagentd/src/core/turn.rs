@@ -12,7 +12,7 @@ pub enum State {
     /// A turn of the runtime is open.
     Turn(Turn),
     /// A turn simulated by the daemon is open.
-    Local(LocalTurn),
+    Local(SimulatedTurn),
     /// The worker is being stopped. A turn may still be open.
     Stopping(Option<Turn>),
     /// Its first runtime could not be started.
@@ -23,7 +23,7 @@ pub enum State {
 
 /// A simulated turn, open as long as its permission request. Runtimes do not know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LocalTurn {
+pub struct SimulatedTurn {
     /// Number of the turn, counted per worker.
     pub no: u64,
     /// Id of the turn.

@@ -16,12 +16,12 @@ use super::approval::{Approval, Request};
 use super::budget::Spent;
 use super::decision::{Choice, HooksOutcome, Reply};
 pub use super::hibernation::Hibernation;
-use super::inbox::{InboxFact, InboxInput};
-use super::queue::{Queue, Queued, Urgency};
+use super::inbox::{InboxFact, QuestionInput};
+use super::queue::{Queue, QueuePosition, Queued};
 use super::rate_limit::{Limit, Parking};
 pub use super::restart::Restart;
 use super::task::TaskEnding;
-pub use super::turn::{By, Cancel, Link, LocalTurn, State, Turn};
+pub use super::turn::{By, Cancel, Link, SimulatedTurn, State, Turn};
 
 /// Reason of a cancel without another reason.
 pub const CANCELED_BY_MANAGER: &str = "canceled by manager";
@@ -78,7 +78,7 @@ pub enum Input {
         /// The message and its turn.
         queued: Queued,
         /// Its position in the queue.
-        urgency: Urgency,
+        urgency: QueuePosition,
         /// Maximum number of queued messages.
         most: usize,
     },
@@ -165,7 +165,7 @@ pub enum Input {
         reply: Reply,
     },
     /// Another input about questions.
-    Inbox(InboxInput),
+    Inbox(QuestionInput),
     /// A client cancels the turn.
     Cancel {
         /// Why it is canceled.

@@ -21,7 +21,7 @@ use tokio::sync::{MutexGuard, watch};
 use tokio::time::timeout;
 
 use crate::notification::Notification;
-use crate::store::deliveries::{self, Standing};
+use crate::store::deliveries::{self, SinkCounts};
 use crate::supervisor::{Supervisor, entropy};
 use config::ConfigFile;
 use context::Context;
@@ -72,7 +72,8 @@ impl Deliveries {
         let standings = self.0.stream.store.read(deliveries::standings).await?;
         let config = self.config().await;
         let shown = |sink: &Sink| {
-            let Standing { pending, failed, error } = standings.get(&sink.name).cloned().unwrap_or_default();
+            let SinkCounts { pending, failed, error } =
+                standings.get(&sink.name).cloned().unwrap_or_default();
             SinkView {
                 name: sink.name.clone(),
                 to: sink.to.as_str().to_owned(),

@@ -12,8 +12,8 @@ use super::Facts;
 /// Maximum size in bytes of an instruction and of the last message.
 const INSTRUCTION_BYTES: usize = 4096;
 /// Maximum number of files and of commands.
-const MOST_FILES: usize = 2_000;
-const MOST_COMMANDS: usize = 200;
+const MAX_FILES: usize = 2_000;
+const MAX_COMMANDS: usize = 200;
 
 /// Renders the document; its size is bounded.
 #[must_use]
@@ -42,7 +42,7 @@ pub fn render(facts: &Facts) -> Value {
         "instructions": facts.turns.iter().map(|turn| json!({
             "turnId": turn.id, "text": beginning(&turn.instruction, INSTRUCTION_BYTES), "status": turn.status,
         })).collect::<Vec<_>>(),
-        "commands": commands[last(MOST_COMMANDS)..].iter()
+        "commands": commands[last(MAX_COMMANDS)..].iter()
             .map(|command| json!({"command": command.command, "status": command.status})).collect::<Vec<_>>(),
         "usage": {
             "lastTurn": facts.turns.iter().rev().find_map(|turn| turn.usage.as_ref()),
@@ -65,5 +65,5 @@ fn files_changed(facts: &Facts) -> Vec<String> {
     if let Some(WorkspaceStatus::Known { changes, .. }) = &facts.workspace {
         files.extend(changes.iter().map(|change| relative(&change.path)));
     }
-    files.into_iter().take(MOST_FILES).collect()
+    files.into_iter().take(MAX_FILES).collect()
 }

@@ -20,12 +20,12 @@ const PATH_BYTES: usize = 200;
 const COMMAND_BYTES: usize = 300;
 const NOTE_BYTES: usize = 500;
 /// Maximum number of lines in each list.
-const MOST_FILES: usize = 100;
-const MOST_COMMANDS: usize = 60;
-const MOST_CHANGES: usize = 100;
-const MOST_PENDING: usize = 30;
+const MAX_FILES: usize = 100;
+const MAX_COMMANDS: usize = 60;
+const MAX_CHANGES: usize = 100;
+const MAX_PENDING: usize = 30;
 
-/// Renders the document. It is at most [`MOST_BYTES`](super::MOST_BYTES) long.
+/// Renders the document. It is at most [`MAX_BYTES`](super::MAX_BYTES) long.
 #[must_use]
 pub fn render(facts: &Facts) -> String {
     let mut out = Document(String::with_capacity(16 * 1024));
@@ -211,23 +211,23 @@ fn counts(counts: &Value) -> String {
 
 fn pending(facts: &Facts, out: &mut Document) {
     out.section("Pending");
-    for request in facts.pending.iter().take(MOST_PENDING) {
+    for request in facts.pending.iter().take(MAX_PENDING) {
         out.line(&format!(
             "- permission request {}: {}",
             request.request_id,
             span(&request.message, NOTE_BYTES)
         ));
     }
-    out.left_out("permission requests", facts.pending.len(), MOST_PENDING);
+    out.left_out("permission requests", facts.pending.len(), MAX_PENDING);
     let open = facts.turns.iter().filter(|turn| turn.status == TurnStatus::Accepted);
     for turn in open.clone() {
         out.line(&format!("- {} is open: the worker still works on it", turn.id));
     }
-    for queued in facts.queued.iter().take(MOST_PENDING) {
+    for queued in facts.queued.iter().take(MAX_PENDING) {
         let text = span(&queued.text, NOTE_BYTES);
         out.line(&format!("- {} waits in the queue and was not begun: {text}", queued.turn_id));
     }
-    out.left_out("queued messages", facts.queued.len(), MOST_PENDING);
+    out.left_out("queued messages", facts.queued.len(), MAX_PENDING);
     if facts.pending.is_empty() && facts.queued.is_empty() && open.count() == 0 {
         out.line("- nothing");
     }
@@ -237,7 +237,7 @@ fn files(facts: &Facts, out: &mut Document) {
     out.section("Files of Interest");
     let mut files: Vec<_> = facts.work.files.iter().collect();
     files.sort_by_key(|(path, touched)| (std::cmp::Reverse(touched.edits), *path));
-    for (path, touched) in files.iter().take(MOST_FILES) {
+    for (path, touched) in files.iter().take(MAX_FILES) {
         let (path, edits, others) = (span(path, PATH_BYTES), touched.edits, touched.others);
         out.line(&match (edits, others) {
             (0, others) => format!("- {path}: looked at or run {others}x"),
@@ -245,7 +245,7 @@ fn files(facts: &Facts, out: &mut Document) {
             (edits, others) => format!("- {path}: changed {edits}x, else touched {others}x"),
         });
     }
-    out.left_out("files", files.len(), MOST_FILES);
+    out.left_out("files", files.len(), MAX_FILES);
     if files.is_empty() {
         out.line("- the agent named no files");
     }
@@ -259,10 +259,10 @@ fn files(facts: &Facts, out: &mut Document) {
             let head = head.as_ref().map_or("no commit yet".to_owned(), |head| span(head, 80));
             out.line(&format!("The folder's git status (at {head}):"));
             out.line("");
-            for change in changes.iter().take(MOST_CHANGES) {
+            for change in changes.iter().take(MAX_CHANGES) {
                 out.line(&format!("- {} {}", span(&change.status, 8), span(&change.path, PATH_BYTES)));
             }
-            out.left_out("changes", changes.len(), MOST_CHANGES);
+            out.left_out("changes", changes.len(), MAX_CHANGES);
             if *truncated {
                 out.line("- ... and more than were read");
             }
@@ -276,7 +276,7 @@ fn files(facts: &Facts, out: &mut Document) {
 fn commands(facts: &Facts, out: &mut Document) {
     out.section("Commands Run");
     let commands = &facts.work.commands;
-    let skipped = commands.len().saturating_sub(MOST_COMMANDS);
+    let skipped = commands.len().saturating_sub(MAX_COMMANDS);
     if skipped > 0 {
         out.line(&format!("- ... {skipped} earlier ones are left out"));
     }
@@ -296,7 +296,7 @@ fn commands(facts: &Facts, out: &mut Document) {
 fn risks(facts: &Facts, out: &mut Document) {
     out.section("Risks / Notes");
     let before = out.0.len();
-    for request in facts.pending.iter().take(MOST_PENDING) {
+    for request in facts.pending.iter().take(MAX_PENDING) {
         out.line(&format!("- permission request {} waits for an answer", request.request_id));
     }
     for turn in facts.turns.iter().filter(|turn| turn.status == TurnStatus::Failed) {

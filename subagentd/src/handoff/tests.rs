@@ -5,7 +5,7 @@ use subagent_protocol::api::WorkspaceChange;
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::record::RecordType;
 
-use super::work::Gathering;
+use super::work::WorkCollector;
 use super::*;
 
 const SECTIONS: [&str; 10] = [
@@ -70,7 +70,7 @@ fn headings(document: &str) -> Vec<&str> {
 }
 
 fn gathered(updates: &[serde_json::Value]) -> Work {
-    let mut gathering = Gathering::default();
+    let mut gathering = WorkCollector::default();
     for update in updates {
         let kind = subagent_protocol::update::classify(&json!({"update": update}).to_string()).into_owned();
         gathering.see(&StoredEvent {
@@ -235,7 +235,7 @@ fn what_an_agent_writes_cannot_pass_for_ours_and_has_a_bound() {
         !document.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'),
         "control characters"
     );
-    assert!(document.len() <= MOST_BYTES, "{} bytes", document.len());
+    assert!(document.len() <= MAX_BYTES, "{} bytes", document.len());
     let checkpoint = serde_json::to_string(&checkpoint::render(&facts)).unwrap();
     assert!(checkpoint.len() < 8 * 1024 * 1024, "{} bytes", checkpoint.len());
 }

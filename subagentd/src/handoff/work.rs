@@ -8,12 +8,12 @@ use subagent_protocol::event::StoredEvent;
 use subagent_protocol::markdown::beginning;
 
 /// Maximum number of tool calls kept; beyond it the oldest are dropped.
-const MOST_CALLS: usize = 10_000;
+const MAX_CALLS: usize = 10_000;
 /// Maximum number of files: per tool call, and in total.
-const MOST_FILES_OF_CALL: usize = 64;
-const MOST_FILES: usize = 2_000;
+const MAX_FILES_OF_CALL: usize = 64;
+const MAX_FILES: usize = 2_000;
 /// Maximum number of plan entries.
-const MOST_ENTRIES: usize = 50;
+const MAX_ENTRIES: usize = 50;
 /// Maximum size in bytes of a path, a command, and a plan entry.
 const PATH_BYTES: usize = 1024;
 const COMMAND_BYTES: usize = 1024;
@@ -25,7 +25,7 @@ pub struct Work {
     /// Entries of the last plan.
     pub plan: Vec<Entry>,
     /// Files by path, with counts of uses.
-    pub files: BTreeMap<String, Touched>,
+    pub files: BTreeMap<String, FileUses>,
     /// Commands in the order of their start.
     pub commands: Vec<Command>,
     /// Context usage that the agent last reported.
@@ -45,7 +45,7 @@ pub struct Entry {
 
 /// Counts of tool calls that touched a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Touched {
+pub struct FileUses {
     /// Successful calls that change the file.
     pub edits: usize,
     /// All other calls, including failed ones.
@@ -74,7 +74,7 @@ struct Call {
 
 /// Merges the updates of a worker's agent into [`Work`].
 #[derive(Debug, Default)]
-pub struct Gathering {
+pub struct WorkCollector {
     calls: BTreeMap<u64, Call>,
     numbers: HashMap<String, u64>,
     last: u64,
@@ -83,7 +83,7 @@ pub struct Gathering {
     context: Option<Value>,
 }
 
-impl Gathering {
+impl WorkCollector {
     /// Adds an update. Updates must be in order.
     pub fn see(&mut self, event: &StoredEvent) {
         let data = event.data();
@@ -100,7 +100,7 @@ impl Gathering {
                 let entries = data["entries"].as_array().into_iter().flatten();
                 let text = |value: &Value| short(value.as_str().unwrap_or_default(), ENTRY_BYTES);
                 self.plan = entries
-                    .take(MOST_ENTRIES)
+                    .take(MAX_ENTRIES)
                     .map(|entry| Entry { content: text(&entry["content"]), status: text(&entry["status"]) })
                     .collect();
             }
@@ -118,7 +118,7 @@ impl Gathering {
             self.last += 1;
             self.last
         });
-        if self.calls.len() >= MOST_CALLS && !self.calls.contains_key(&number) {
+        if self.calls.len() >= MAX_CALLS && !self.calls.contains_key(&number) {
             self.calls.pop_first();
             self.forgotten += 1;
         }
@@ -142,7 +142,7 @@ impl Gathering {
             paths.sort_unstable();
             paths.dedup();
             for path in paths {
-                if work.files.len() >= MOST_FILES && !work.files.contains_key(&path) {
+                if work.files.len() >= MAX_FILES && !work.files.contains_key(&path) {
                     continue;
                 }
                 let touched = work.files.entry(path).or_default();
@@ -171,12 +171,12 @@ impl Call {
             let items = data[name].as_array().into_iter().flatten();
             let of_diff = |item: &&Value| name != "content" || item["type"] == "diff";
             let paths = items.filter(of_diff).filter_map(|item| item["path"].as_str());
-            paths.take(MOST_FILES_OF_CALL).map(|path| short(path, PATH_BYTES)).collect()
+            paths.take(MAX_FILES_OF_CALL).map(|path| short(path, PATH_BYTES)).collect()
         };
         for (known, more) in [(&mut self.diffs, paths("content")), (&mut self.locations, paths("locations"))]
         {
             for path in more {
-                if known.len() < MOST_FILES_OF_CALL && !known.contains(&path) {
+                if known.len() < MAX_FILES_OF_CALL && !known.contains(&path) {
                     known.push(path);
                 }
             }

@@ -17,7 +17,7 @@ use subagent_protocol::{Code, Error, PROTOCOL, Result};
 use tokio::net::UnixStream;
 
 /// Maximum size of an answer. The requests made here have small ones.
-const MOST_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// Sends one request and returns the `data` of the answer.
 ///
@@ -86,7 +86,7 @@ async fn exchange(daemon: &DaemonInfo, method: Method, path: &str, body: Option<
         .body(body.map_or_else(Body::empty, |body| Body::from(body.to_string())))
         .map_err(|cause| Error::new(Code::Internal, format!("a request cannot be made: {cause}")))?;
     let response = sender.send_request(request).await.map_err(|cause| not_running(&cause))?;
-    let bytes = to_bytes(Body::new(response.into_body()), MOST_ANSWER_BYTES)
+    let bytes = to_bytes(Body::new(response.into_body()), MAX_ANSWER_BYTES)
         .await
         .map_err(|cause| not_running(&cause))?;
     let envelope: Envelope<Value> = serde_json::from_slice(&bytes).map_err(|cause| {

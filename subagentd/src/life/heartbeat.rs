@@ -8,7 +8,7 @@ use serde_json::Value;
 use subagent_protocol::api::DaemonInfo;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::options::MOST_SECONDS;
+use super::options::MAX_SECONDS;
 use super::options::{Mode, RunOptions};
 use super::payload::{self, Payload};
 use crate::supervisor::{Look, Supervisor};
@@ -55,7 +55,7 @@ impl<'a> Heartbeat<'a> {
         if self.options.mode == Mode::Background {
             std::future::pending::<()>().await;
         }
-        let every = Duration::from_secs(self.options.heartbeat_seconds.clamp(1, MOST_SECONDS));
+        let every = Duration::from_secs(self.options.heartbeat_seconds.clamp(1, MAX_SECONDS));
         let mut ticks = interval_at(Instant::now() + every, every);
         // After a suspended night one heartbeat is enough.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

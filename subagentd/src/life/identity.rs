@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use subagent_config::proc;
-use subagent_config::state_identity::{Likeness, STATE_ID, StateIdentity, is_about};
+use subagent_config::state_identity::{FolderMatch, STATE_ID, StateIdentity, is_about};
 use subagent_protocol::api::StateFolder;
 use subagent_protocol::{Code, Error, Result};
 
@@ -51,7 +51,7 @@ pub(super) fn settle(state_dir: &Path) -> Result<StateFolder> {
 fn own_identity(state_dir: &Path, folder: &File, boot_id: &str) -> io::Result<Option<StateIdentity>> {
     let meta = folder.metadata()?;
     let found = StateIdentity::read(state_dir);
-    Ok(found.filter(|identity| identity.likeness(&meta, boot_id) == Likeness::Same))
+    Ok(found.filter(|identity| identity.likeness(&meta, boot_id) == FolderMatch::Same))
 }
 
 fn renew(state_dir: &Path, folder: &File, boot_id: &str) -> io::Result<StateFolder> {
@@ -62,7 +62,7 @@ fn renew(state_dir: &Path, folder: &File, boot_id: &str) -> io::Result<StateFold
     let copied_from: Option<PathBuf> = original.map(|info| info.state_dir);
     let likeness = found.as_ref().map(|identity| identity.likeness(&meta, boot_id));
     let identity = match (found, likeness) {
-        (Some(old), Some(Likeness::Same | Likeness::Renumbered)) => {
+        (Some(old), Some(FolderMatch::Same | FolderMatch::Renumbered)) => {
             StateIdentity { folder: numbers(old.folder.id), boot_id: boot_id.to_owned(), ..old }
         }
         (None, _) if copied_from.is_none() => StateIdentity {

@@ -16,13 +16,13 @@ use subagent_config::{proc, regular};
 use subagent_protocol::process::ProcessId;
 
 /// Maximum attempts to take a lock whose file is being replaced.
-const MOST_TRIES: usize = 100;
+const MAX_TRIES: usize = 100;
 
 /// Time between two checks of the condition to give up.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Longer notes are not ours.
-const MOST_NOTE_BYTES: usize = 4096;
+const MAX_NOTE_BYTES: usize = 4096;
 
 /// A lock that this process holds.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Drop for FileLock {
 impl Note {
     /// Reads the holder's note, if it is already written.
     pub(super) fn read(path: &Path) -> Option<Self> {
-        let mut buffer = [0; MOST_NOTE_BYTES];
+        let mut buffer = [0; MAX_NOTE_BYTES];
         let length = regular::open_to_read(path).and_then(|file| file.read_at(&mut buffer, 0)).ok()?;
         serde_json::from_slice(&buffer[..length]).ok()
     }
@@ -153,7 +153,7 @@ impl Note {
 
 fn take(path: &Path, lock: impl Fn(&File) -> io::Result<bool>) -> io::Result<Option<FileLock>> {
     subagent_failpoint::check("daemon_lock.before_take")?;
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_TRIES {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = regular::open(path, &mut options, O_NOFOLLOW)?;

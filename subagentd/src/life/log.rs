@@ -25,7 +25,7 @@ const NAME: &str = "subagentd.log";
 const PREVIOUS: &str = "subagentd.log.1";
 
 /// Size in bytes beyond which the log is rotated.
-const MOST_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Environment variable with a `tracing` filter.
 const LEVEL: &str = "SUBAGENT_LOG";
@@ -39,7 +39,7 @@ const QUIET: &[&str] = &["hyper=info", "hyper_util=info", "axum=info"];
 /// `DAEMON_START_FAILED` if the file cannot be created.
 pub(super) fn init(options: &RunOptions) -> Result<Log> {
     let folder = options.state_dir.join(FOLDER);
-    let log = LogFile::begin(&folder, MOST_BYTES)
+    let log = LogFile::begin(&folder, MAX_BYTES)
         .map_err(|cause| error::at_path("its log cannot be written in", &folder, &cause))?;
     let (filter, problem) = filter(&options.environment);
     let log = Log(Arc::new(Mutex::new(log)));

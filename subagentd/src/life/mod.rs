@@ -37,7 +37,7 @@ use tokio::runtime::{Builder, Runtime};
 
 pub use files::{DAEMON_INFO, DAEMON_LOCK, START_LOCK, STATUS_FILE};
 pub use options::{
-    DEFAULT_IDLE_EXIT_SECONDS, MOST_SECONDS, Mode, RunOptions, days, idle_exit_seconds, retention_days,
+    DEFAULT_IDLE_EXIT_SECONDS, MAX_SECONDS, Mode, RunOptions, days, idle_exit_seconds, retention_days,
 };
 
 pub use restore::{EndedDaemon, RestoreOptions, Restored, restore};
@@ -49,7 +49,7 @@ const LAST_GRACE: Duration = Duration::from_secs(1);
 
 /// Maximum number of threads. More do not make one state dir faster, since the store has one
 /// writer.
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// Runs the daemon until it ends. Call it at the start of the program, before there are threads.
 /// Only the standard streams may be open: in the background all other descriptors are closed.
@@ -118,7 +118,7 @@ pub fn refuse_below_guard(what: &str) -> Result<()> {
 }
 
 fn runtime() -> Result<Runtime> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     Builder::new_multi_thread()
         .worker_threads(threads)
         .thread_name("subagentd")

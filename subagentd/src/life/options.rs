@@ -16,7 +16,7 @@ const IDLE_EXIT: &str = "SUBAGENT_IDLE_EXIT_SECONDS";
 const RETENTION: &str = "SUBAGENT_RETENTION_DAYS";
 
 /// Maximum retention in days (a century).
-const MOST_DAYS: u64 = 36_600;
+const MAX_DAYS: u64 = 36_600;
 
 /// The kind of start. It decides where the start is reported and how long the daemon runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,11 +53,11 @@ pub struct RunOptions {
     pub mode: Mode,
     /// Only check the workers' health once and exit; a running daemon is asked instead.
     pub once: bool,
-    /// Seconds between two writes of the status file; 1 to [`MOST_SECONDS`].
+    /// Seconds between two writes of the status file; 1 to [`MAX_SECONDS`].
     pub heartbeat_seconds: u64,
     /// Whether dead runtimes are restarted at once.
     pub monitor_workers: bool,
-    /// Minimum seconds between two restarts of a worker; 1 to [`MOST_SECONDS`].
+    /// Minimum seconds between two restarts of a worker; 1 to [`MAX_SECONDS`].
     pub restart_cooldown_seconds: u64,
     /// Whether to print JSON instead of text.
     pub json: bool,
@@ -70,12 +70,12 @@ pub struct RunOptions {
 }
 
 /// Maximum heartbeat and cooldown in seconds (a year), within the range of all clocks.
-pub const MOST_SECONDS: u64 = 366 * 24 * 3600;
+pub const MAX_SECONDS: u64 = 366 * 24 * 3600;
 
 impl RunOptions {
     /// Returns the retention time. A single health check (`once`) removes nothing.
     pub(super) fn retention(&self) -> Option<Duration> {
-        let days = self.retention_days.min(MOST_DAYS);
+        let days = self.retention_days.min(MAX_DAYS);
         (days > 0 && !self.once).then(|| Duration::from_secs(days * 24 * 3600))
     }
 
@@ -106,7 +106,7 @@ pub fn retention_days(environment: &Environment) -> Result<u64> {
     let Some(text) = environment.var(RETENTION) else { return Ok(RETENTION_DAYS) };
     text.to_str().and_then(|text| days(text).ok()).ok_or_else(|| {
         let message = format!(
-            "{RETENTION} must be a whole number of days up to {MOST_DAYS} (0 or never: for ever), not {text:?}"
+            "{RETENTION} must be a whole number of days up to {MAX_DAYS} (0 or never: for ever), not {text:?}"
         );
         Error::new(Code::InvalidArgument, message).with("variable", RETENTION)
     })
@@ -120,7 +120,7 @@ pub fn days(text: &str) -> Result<u64, String> {
     match text.trim() {
         "never" => Ok(0),
         number => match number.parse() {
-            Ok(days) if days > MOST_DAYS => Err(format!("must be {MOST_DAYS} or less, or never")),
+            Ok(days) if days > MAX_DAYS => Err(format!("must be {MAX_DAYS} or less, or never")),
             Ok(days) => Ok(days),
             Err(_) => Err("must be a whole number of days, or never".to_owned()),
         },

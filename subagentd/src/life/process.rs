@@ -19,9 +19,9 @@ use super::options::Mode;
 
 /// The process between a background daemon and its starter, until the daemon is ready.
 #[derive(Debug)]
-pub(super) struct StandIn(OwnedFd);
+pub(super) struct ReadinessProxy(OwnedFd);
 
-impl StandIn {
+impl ReadinessProxy {
     /// Reports readiness. The stand-in then exits, and the daemon has no tie to its starter left.
     pub(super) fn ready(self) {
         let _ = write(self.0, b".");
@@ -32,7 +32,7 @@ impl StandIn {
 ///
 /// # Errors
 /// `DAEMON_START_FAILED`.
-pub(super) fn prepare(mode: Mode) -> Result<Option<StandIn>> {
+pub(super) fn prepare(mode: Mode) -> Result<Option<ReadinessProxy>> {
     umask(FileMode::from_bits_truncate(0o077));
     raise_descriptor_limit();
     // Also in the foreground: with SIGCHLD ignored, children cannot be waited for.
@@ -40,7 +40,7 @@ pub(super) fn prepare(mode: Mode) -> Result<Option<StandIn>> {
     if mode == Mode::Background { detach().map(Some) } else { Ok(None) }
 }
 
-fn detach() -> Result<StandIn> {
+fn detach() -> Result<ReadinessProxy> {
     close_inherited();
     Signal::iterator().for_each(reset);
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
@@ -62,11 +62,11 @@ fn detach() -> Result<StandIn> {
 /// include the daemon and all runtimes. The starter only knows the stand-in, which exits with the
 /// daemon's result.
 #[allow(unsafe_code)]
-fn leave_starter() -> nix::Result<StandIn> {
+fn leave_starter() -> nix::Result<ReadinessProxy> {
     let (ready, is_ready) = pipe2(OFlag::O_CLOEXEC)?;
     // SAFETY: there are no threads yet.
     match unsafe { fork() }? {
-        ForkResult::Child => Ok(StandIn(is_ready)),
+        ForkResult::Child => Ok(ReadinessProxy(is_ready)),
         ForkResult::Parent { child } => {
             drop(is_ready);
             let code = stand_in(child, &ready);

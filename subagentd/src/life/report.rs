@@ -8,14 +8,14 @@ use subagent_protocol::api::Envelope;
 use subagent_protocol::{Error, json as printed};
 
 use super::options::Mode;
-use super::process::StandIn;
+use super::process::ReadinessProxy;
 
 /// The destination of reports about the start.
 #[derive(Debug)]
 pub(super) struct Report {
     to: To,
     /// The stand-in that the starter of a background daemon waits for; `None` after readiness.
-    pub(super) starter: Option<StandIn>,
+    pub(super) starter: Option<ReadinessProxy>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

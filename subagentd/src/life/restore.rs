@@ -18,7 +18,7 @@ use super::takeover::{already_running, ask_to_end, own_process, start_lock};
 use super::{client, error, identity, payload, process, refuse_below_guard, runtime};
 use crate::store::OwnerCheck;
 use crate::store::restore::{Known, Prepared, may_replace, settle_replaced};
-use crate::supervisor::remains::{self, Remains};
+use crate::supervisor::remains::{self, WorkerFolder};
 
 /// The mode in the note of a restore's lock.
 const RESTORE: &str = "restore";
@@ -156,7 +156,7 @@ fn replace(
     // Ended runtimes cannot be brought back, so this happens as late as possible.
     end(options, &orphans, ended)?;
     let replaced_path = prepared.take_its_place(&replaced, now)?;
-    let unknown = |remains: &&Remains| !all.iter().any(|id| id == remains.worker_id.as_str());
+    let unknown = |remains: &&WorkerFolder| !all.iter().any(|id| id == remains.worker_id.as_str());
     let aside = state_dir.join(format!(
         "{}{}",
         state_dir::REPLACED_RUNTIMES,
@@ -196,13 +196,13 @@ fn with_what_has_ended(mut error: Error, daemon: Option<&EndedDaemon>, ended: &[
 }
 
 /// Returns live runtimes that no worker of the backup would adopt.
-fn orphans(state_dir: &Path, known: &[Known]) -> Vec<Remains> {
+fn orphans(state_dir: &Path, known: &[Known]) -> Vec<WorkerFolder> {
     let is_known =
-        |remains: &Remains| known.iter().any(|known| known.worker_id == remains.worker_id.as_str());
+        |remains: &WorkerFolder| known.iter().any(|known| known.worker_id == remains.worker_id.as_str());
     remains::all(state_dir).into_iter().filter(|remains| !is_known(remains) && remains.lives()).collect()
 }
 
-fn refuse_orphans(file: &Path, orphans: &[Remains]) -> Result<()> {
+fn refuse_orphans(file: &Path, orphans: &[WorkerFolder]) -> Result<()> {
     if orphans.is_empty() {
         return Ok(());
     }
@@ -249,7 +249,7 @@ fn take_the_lock(state_dir: &Path) -> Result<(FileLock, Option<EndedDaemon>)> {
 }
 
 /// Ends these runtimes one by one and adds each ended one to `ended`.
-fn end(options: &RestoreOptions, orphans: &[Remains], ended: &mut Vec<WorkerId>) -> Result<()> {
+fn end(options: &RestoreOptions, orphans: &[WorkerFolder], ended: &mut Vec<WorkerId>) -> Result<()> {
     if orphans.is_empty() {
         return Ok(());
     }

@@ -66,7 +66,7 @@ impl Surroundings {
         mut awaited: Awaited,
     ) -> Reason {
         let pause = if self.inotify.is_some() { LOOK_PAUSE } else { Duration::ZERO };
-        let mut visits = Visits::of(connections, pause);
+        let mut visits = ConnectionTriggers::of(connections, pause);
         loop {
             if !self.lock.is_own() {
                 return Reason::LockLost;
@@ -115,13 +115,13 @@ impl Surroundings {
 
 /// Connections that trigger a check. A separate task counts all of them on the thread that accepts
 /// them. The watching task has its own thread, which each connection would otherwise wake.
-struct Visits {
+struct ConnectionTriggers {
     reasons: mpsc::Receiver<()>,
     /// Aborts the counting task on drop.
     _hearing: JoinSet<()>,
 }
 
-impl Visits {
+impl ConnectionTriggers {
     fn of(mut connections: Connections, pause: Duration) -> Self {
         let (reason, reasons) = mpsc::channel(1);
         let mut hearing = JoinSet::new();
@@ -255,8 +255,8 @@ mod tests {
     #[tokio::test]
     async fn of_many_connections_one_is_a_reason_to_look() {
         let (count, connections) = watch::channel(0);
-        let mut seldom = Visits::of(connections.clone(), Duration::from_secs(3600));
-        let mut each = Visits::of(connections, Duration::ZERO);
+        let mut seldom = ConnectionTriggers::of(connections.clone(), Duration::from_secs(3600));
+        let mut each = ConnectionTriggers::of(connections, Duration::ZERO);
         for open in 1..=3 {
             count.send_replace(open);
             // The other task runs on this thread, so it has seen the connection as well.

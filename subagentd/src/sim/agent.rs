@@ -11,7 +11,7 @@ const FIRST_ASK: u64 = 1_000_000;
 
 /// Requests and actions of all agents of a worker.
 #[derive(Debug, Default)]
-pub(super) struct Deeds {
+pub(super) struct AgentLog {
     /// How often each prompt arrived.
     pub(super) prompts: BTreeMap<String, u32>,
     /// Texts of the prompts that completed.
@@ -60,7 +60,7 @@ impl Agent {
     }
 
     /// Reads one line and responds. Returns whether there was one.
-    pub(super) fn read(&mut self, deeds: &mut Deeds, random: &mut Random, calm: bool) -> bool {
+    pub(super) fn read(&mut self, deeds: &mut AgentLog, random: &mut Random, calm: bool) -> bool {
         if self.exit.is_some() {
             return false;
         }
@@ -124,7 +124,7 @@ impl Agent {
     }
 
     /// Performs a random action without a prompt.
-    pub(super) fn act(&mut self, deeds: &mut Deeds, random: &mut Random) {
+    pub(super) fn act(&mut self, deeds: &mut AgentLog, random: &mut Random) {
         if self.exit.is_some() {
             return;
         }
@@ -160,7 +160,7 @@ impl Agent {
     }
 
     /// Answers the open prompt.
-    pub(super) fn finish(&mut self, deeds: &mut Deeds) {
+    pub(super) fn finish(&mut self, deeds: &mut AgentLog) {
         if self.exit.is_some() {
             return;
         }
@@ -188,7 +188,7 @@ impl Agent {
         self.exit.get_or_insert((None, Some(9)));
     }
 
-    fn ask(&mut self, deeds: &mut Deeds) {
+    fn ask(&mut self, deeds: &mut AgentLog) {
         let (id, tool) = (FIRST_ASK + deeds.asked, format!("ask-{}", deeds.asked));
         deeds.asked += 1;
         if is_elicitation(deeds.asked - 1) {
@@ -220,7 +220,7 @@ impl Agent {
 }
 
 /// Returns the reported session cost. It sometimes decreases, and sometimes is not a number.
-fn cost(deeds: &Deeds) -> Value {
+fn cost(deeds: &AgentLog) -> Value {
     let amount = (1 + deeds.prompts.len() as u64 + deeds.asked) % 7;
     if amount == 6 { json!({"amount": "much"}) } else { json!({"amount": amount, "currency": "USD"}) }
 }

@@ -18,7 +18,7 @@ use crate::core::rate_limit::Limit;
 use crate::core::worker::{Hibernation, Link, Restart, State};
 use crate::core::{Action, Input};
 use crate::store::Cursor;
-use crate::supervisor::{Aside, input};
+use crate::supervisor::{SessionUpdates, input};
 
 /// How far the journal is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl Site {
                 env.daemon_dies = true;
                 return;
             }
-            let mut aside = Aside::default();
+            let mut aside = SessionUpdates::default();
             if matches!(record.t, RecordType::ApprovalRequested | RecordType::ElicitationRequested) {
                 let body: ApprovalRequested = record.body().unwrap();
                 self.asks.insert(body.request_id, ask_of(body.params.get()));

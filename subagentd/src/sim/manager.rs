@@ -11,7 +11,7 @@ use super::site::Site;
 use super::world::Env;
 use crate::core::Action;
 use crate::core::decision::{Choice, Reply};
-use crate::core::inbox::{Expiry, InboxInput};
+use crate::core::inbox::{Expiry, QuestionInput};
 use crate::core::worker::{By, Input, State};
 
 impl Site {
@@ -136,7 +136,7 @@ impl Site {
             (_, true) => (Expiry::Decline, Some("decline".to_owned())),
             (_, false) => (Expiry::Decide(choice.clone()), choice.option_id),
         };
-        let input = Input::Inbox(InboxInput::Expired { request_id: request_id.clone(), expiry });
+        let input = Input::Inbox(QuestionInput::Expired { request_id: request_id.clone(), expiry });
         let Ok(actions) = self.checker.step(&input) else { return };
         self.decided.insert(request_id, option);
         env.tally.decisions += 1;

@@ -5,7 +5,7 @@ use subagent_protocol::ids::TurnId;
 
 use super::site::Site;
 use super::world::Env;
-use crate::core::queue::{Queued, Urgency};
+use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::Input;
 
 /// Maximum queue length of a worker.
@@ -35,10 +35,13 @@ impl Site {
             let (message, input) = (json!({"text": "queued"}), json!({"text": "queued"}));
             let urgency = match self.task.is_some() && env.random.below(2) == 0 {
                 // Sent to the task, or by the end of a task below it.
-                true => *env.random.pick(&[Urgency::Resumed, Urgency::Delivered]),
-                false => {
-                    *env.random.pick(&[Urgency::Queued, Urgency::Queued, Urgency::Retried, Urgency::Steered])
-                }
+                true => *env.random.pick(&[QueuePosition::Resumed, QueuePosition::Delivered]),
+                false => *env.random.pick(&[
+                    QueuePosition::Queued,
+                    QueuePosition::Queued,
+                    QueuePosition::Retried,
+                    QueuePosition::Steered,
+                ]),
             };
             let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
             let input = self.in_its_place(Input::Enqueue { queued, urgency, most: MOST }, env);

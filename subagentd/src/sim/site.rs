@@ -8,7 +8,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
 use subagent_runtime::bare;
 
-use super::agent::{Agent, Deeds};
+use super::agent::{Agent, AgentLog};
 use super::task::Task;
 use crate::core::Action;
 use crate::core::tests::checker::Checker;
@@ -114,7 +114,7 @@ pub(super) struct Site {
     /// Processes of a dead runtime that the guard has not ended yet.
     pub(super) left: Option<Agent>,
     pub(super) journal: BTreeMap<u64, Vec<u8>>,
-    pub(super) deeds: Deeds,
+    pub(super) deeds: AgentLog,
     pub(super) told: Told,
     /// Number of the question of each permission request.
     pub(super) asks: BTreeMap<RequestId, u64>,
@@ -152,7 +152,7 @@ impl Site {
             live: None,
             left: None,
             journal: BTreeMap::new(),
-            deeds: Deeds::default(),
+            deeds: AgentLog::default(),
             told: Told::default(),
             asks: BTreeMap::new(),
             decided: BTreeMap::new(),

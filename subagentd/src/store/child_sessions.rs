@@ -11,8 +11,8 @@ use super::error::StoreError;
 use super::rows::RowId;
 
 /// Limits on the updates that are read for one worker.
-const MOST_UPDATES: i64 = 5_000;
-const MOST_BYTES: i64 = 8 * 1024 * 1024;
+const MAX_UPDATES: i64 = 5_000;
+const MAX_BYTES: i64 = 8 * 1024 * 1024;
 
 /// Lists the child sessions of a worker.
 pub(crate) fn known(connection: &Connection, worker: RowId) -> Result<Vec<ChildSession>> {
@@ -25,7 +25,7 @@ pub(crate) fn known(connection: &Connection, worker: RowId) -> Result<Vec<ChildS
              WHERE bytes <= ?3 ORDER BY seq",
         )
         .map_err(StoreError::from)?;
-    let mut rows = statement.query(params![worker.0, MOST_UPDATES, MOST_BYTES]).map_err(StoreError::from)?;
+    let mut rows = statement.query(params![worker.0, MAX_UPDATES, MAX_BYTES]).map_err(StoreError::from)?;
     let mut children = Children::default();
     while let Some(row) = rows.next().map_err(StoreError::from)? {
         // An unreadable row is skipped.
@@ -37,9 +37,9 @@ pub(crate) fn known(connection: &Connection, worker: RowId) -> Result<Vec<ChildS
 }
 
 /// Number of tasks of a list whose child sessions are read: agents write that data.
-const MOST_TASKS: usize = 20;
+const MAX_TASKS: usize = 20;
 
-/// Returns the child sessions of the last [`MOST_TASKS`] of these tasks that have any, by task id.
+/// Returns the child sessions of the last [`MAX_TASKS`] of these tasks that have any, by task id.
 pub(crate) fn of_tasks<'a>(
     connection: &Connection,
     tasks: impl DoubleEndedIterator<Item = &'a WorkerId>,
@@ -49,7 +49,7 @@ pub(crate) fn of_tasks<'a>(
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let mut found = HashMap::new();
     for task in tasks.rev() {
-        if found.len() == MOST_TASKS {
+        if found.len() == MAX_TASKS {
             break;
         }
         let worker = statement.query_row([task.as_str()], |row| Ok(RowId(row.get(0)?))).optional();

@@ -59,7 +59,7 @@ pub struct OwnerCheck(pub Option<Handle>);
 
 /// The validity of a handle for a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Worth {
+pub enum HandleValidity {
     /// The handle of the current owner.
     Current,
     /// A former handle, or one that never existed.
@@ -173,13 +173,13 @@ pub(crate) fn check_owner(
         ));
     };
     match worth(connection, handle, controller)? {
-        Worth::Current => Ok(()),
+        HandleValidity::Current => Ok(()),
         _ if subagent_failpoint::sabotaged("handle.trust") => Ok(()),
-        Worth::NoEpoch => Err(error("SUBAGENT_CTL_EPOCH is not a whole number")),
-        Worth::OfAnother => Err(error("the owner handle in SUBAGENT_CTL_* is for another controller")
+        HandleValidity::NoEpoch => Err(error("SUBAGENT_CTL_EPOCH is not a whole number")),
+        HandleValidity::OfAnother => Err(error("the owner handle in SUBAGENT_CTL_* is for another controller")
             .with("envControllerId", handle.controller_id.as_str())
             .with("targetControllerId", id)),
-        Worth::Stale => Err(error(
+        HandleValidity::Stale => Err(error(
             "the owner handle in SUBAGENT_CTL_* is not the current one: somebody has taken over, or it was released",
         )
         .with("controllerId", id)
@@ -203,10 +203,14 @@ pub(crate) fn check_owner_of(
 }
 
 /// Classifies a handle for a controller.
-pub(crate) fn worth(connection: &Connection, handle: &Handle, controller: &ControllerRow) -> Result<Worth> {
-    let Some(epoch) = handle.epoch_number() else { return Ok(Worth::NoEpoch) };
+pub(crate) fn worth(
+    connection: &Connection,
+    handle: &Handle,
+    controller: &ControllerRow,
+) -> Result<HandleValidity> {
+    let Some(epoch) = handle.epoch_number() else { return Ok(HandleValidity::NoEpoch) };
     if handle.controller_id != controller.controller_id.as_str() {
-        return Ok(Worth::OfAnother);
+        return Ok(HandleValidity::OfAnother);
     }
     let stored: Option<Vec<u8>> = rows::one(
         connection,
@@ -218,7 +222,7 @@ pub(crate) fn worth(connection: &Connection, handle: &Handle, controller: &Contr
     .map_err(StoreError::from)?;
     // Hashes are compared, so the duration does not reveal the token.
     let current = stored.is_some_and(|stored| stored == hash(&handle.token));
-    Ok(if current { Worth::Current } else { Worth::Stale })
+    Ok(if current { HandleValidity::Current } else { HandleValidity::Stale })
 }
 
 /// Whether changes of this controller's workers require the owner's handle.

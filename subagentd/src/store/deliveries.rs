@@ -140,7 +140,7 @@ pub(crate) fn pending(connection: &Connection, sink: &str, limit: u32) -> Result
 
 /// Counts of a sink's deliveries.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Standing {
+pub(crate) struct SinkCounts {
     pub(crate) pending: u64,
     /// Failed deliveries among the kept ones.
     pub(crate) failed: u64,
@@ -149,7 +149,7 @@ pub(crate) struct Standing {
 }
 
 /// Returns the counts of each sink's deliveries.
-pub(crate) fn standings(connection: &Connection) -> Result<BTreeMap<String, Standing>> {
+pub(crate) fn standings(connection: &Connection) -> Result<BTreeMap<String, SinkCounts>> {
     let sql =
         "SELECT sink, sum(status = 'pending'), sum(status = 'failed'), (SELECT o.error FROM deliveries o
                    WHERE o.sink = d.sink AND o.status = 'pending' ORDER BY o.id LIMIT 1)
@@ -157,7 +157,7 @@ pub(crate) fn standings(connection: &Connection) -> Result<BTreeMap<String, Stan
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let read = |row: &Row<'_>| {
         let count = |index| row.get::<_, i64>(index).map(|count| u64::try_from(count).unwrap_or(0));
-        Ok((row.get(0)?, Standing { pending: count(1)?, failed: count(2)?, error: row.get(3)? }))
+        Ok((row.get(0)?, SinkCounts { pending: count(1)?, failed: count(2)?, error: row.get(3)? }))
     };
     let found = statement.query_map([], read).and_then(Iterator::collect);
     Ok(found.map_err(StoreError::from)?)

@@ -14,7 +14,7 @@ use super::rows::{RowId, WORKER_COLUMNS, WorkerRow};
 use super::{Store, open_for_reading};
 
 /// Maximum number of reported problems: one damaged page can cause thousands.
-const MOST_PROBLEMS: usize = 20;
+const MAX_PROBLEMS: usize = 20;
 
 impl Store {
     /// Runs SQLite's checks for at most `time`; with `None` only reads sizes and versions. Checks
@@ -97,7 +97,7 @@ fn examine(connection: &Connection, deadline: Option<Instant>) -> rusqlite::Resu
             Ok(()) => {}
         }
     }
-    found.problems.truncate(MOST_PROBLEMS);
+    found.problems.truncate(MAX_PROBLEMS);
     Ok(found)
 }
 
@@ -106,7 +106,7 @@ fn is_interrupt(error: &rusqlite::Error) -> bool {
 }
 
 fn quick_check(connection: &Connection, found: &mut ExaminedDatabase) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare(&format!("PRAGMA quick_check({MOST_PROBLEMS})"))?;
+    let mut statement = connection.prepare(&format!("PRAGMA quick_check({MAX_PROBLEMS})"))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let said: String = row.get(0)?;
@@ -126,7 +126,7 @@ fn foreign_keys(connection: &Connection, found: &mut ExaminedDatabase) -> rusqli
             "row {} of {table} refers to a row of {parent} that does not exist",
             id.unwrap_or(0)
         ));
-        if found.problems.len() >= MOST_PROBLEMS {
+        if found.problems.len() >= MAX_PROBLEMS {
             break;
         }
     }

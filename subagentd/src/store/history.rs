@@ -14,7 +14,7 @@ use super::rows::{self, RowId};
 use super::words;
 
 /// Maximum size of the returned events in bytes. One event may be larger.
-const MOST_BYTES: usize = 32 * 1024 * 1024;
+const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// A filter for the events of a worker.
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ pub(crate) fn last(connection: &Connection, worker: RowId, filter: &Filter) -> R
         match read(row) {
             Ok(event) => {
                 bytes += event.payload.len();
-                if bytes > MOST_BYTES && !events.is_empty() {
+                if bytes > MAX_BYTES && !events.is_empty() {
                     break;
                 }
                 events.push(event);
@@ -137,9 +137,9 @@ pub(crate) fn one_moment(connection: &Connection) -> Result<rusqlite::Transactio
 }
 
 /// Number of a worker's newest events that are examined for its work.
-pub(crate) const MOST_LOOKED_AT: i64 = 200_000;
+pub(crate) const MAX_LOOKED_AT: i64 = 200_000;
 /// Maximum size in bytes of the events that are examined for its work.
-const MOST_WORK_BYTES: i64 = 128 * 1024 * 1024;
+const MAX_WORK_BYTES: i64 = 128 * 1024 * 1024;
 
 /// Passes the worker's tool calls, plans and usage reports to `see`, in order and within the
 /// limits. Returns the sequence number after which events were read; 0 means all.
@@ -153,7 +153,7 @@ pub(crate) fn updates(
         connection,
         "SELECT seq FROM events WHERE worker = ?1 AND internal = 0 AND seq <= ?2
              ORDER BY seq DESC LIMIT 1 OFFSET ?3",
-        params![worker.0, up_to, MOST_LOOKED_AT],
+        params![worker.0, up_to, MAX_LOOKED_AT],
         |row| row.get(0),
     )
     .optional()
@@ -168,7 +168,7 @@ pub(crate) fn updates(
     let mut bytes = 0;
     while let Some(row) = rows.next().map_err(StoreError::from)? {
         bytes += row.get::<_, i64>(1).map_err(StoreError::from)?;
-        if bytes > MOST_WORK_BYTES {
+        if bytes > MAX_WORK_BYTES {
             floor = row.get(0).map_err(StoreError::from)?;
             break;
         }
@@ -239,7 +239,7 @@ fn text<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Optio
 }
 
 /// Maximum number of examined pieces of a text.
-const MOST_PIECES: i64 = 20_000;
+const MAX_PIECES: i64 = 20_000;
 
 /// Returns the last `most_bytes` bytes (about) of the agent's text in a turn, and whether there is
 /// more.
@@ -258,7 +258,7 @@ pub(crate) fn text_of(
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut rows = statement
-        .query(params![worker.0, turn.id, turn.first, span.last, MOST_PIECES])
+        .query(params![worker.0, turn.id, turn.first, span.last, MAX_PIECES])
         .map_err(StoreError::from)?;
     let (mut parts, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
     while let Some(row) = rows.next().map_err(StoreError::from)? {
@@ -277,7 +277,7 @@ pub(crate) fn text_of(
     }
     parts.reverse();
     let (text, cut) = message_text::end_of(parts, most_bytes);
-    Ok((text, cut || looked_at == MOST_PIECES))
+    Ok((text, cut || looked_at == MAX_PIECES))
 }
 
 /// Counts the events of this type, which is not progress. With `flag`, only those in whose data it

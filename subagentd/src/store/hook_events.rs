@@ -85,7 +85,7 @@ pub(crate) fn page(
 
 /// The state of a tool call just before one of its updates.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct CallSoFar {
+pub(crate) struct ToolCallState {
     /// Fields that the agent reported, with ACP's names; later values replace earlier ones.
     pub(crate) told: Map<String, Value>,
     /// Whether it had ended before that update.
@@ -93,7 +93,7 @@ pub(crate) struct CallSoFar {
 }
 
 /// Merges the reports about a tool call up to this event, within its turn.
-pub(crate) fn call(connection: &Connection, worker: RowId, seq: i64, id: &str) -> Result<CallSoFar> {
+pub(crate) fn call(connection: &Connection, worker: RowId, seq: i64, id: &str) -> Result<ToolCallState> {
     let sql = "SELECT e.seq, e.payload FROM events e
                WHERE e.worker = ?1 AND e.turn = (SELECT turn FROM events WHERE seq = ?2) AND e.seq <= ?2
                  AND e.record IS NOT NULL
@@ -113,7 +113,7 @@ pub(crate) fn call(connection: &Connection, worker: RowId, seq: i64, id: &str) -
             parts.push((row.get::<_, i64>(0).map_err(StoreError::from)?, part.clone()));
         }
     }
-    let mut call = CallSoFar::default();
+    let mut call = ToolCallState::default();
     for (at, part) in parts.into_iter().rev() {
         let status = part.get("status").and_then(Value::as_str);
         call.was_over |= at < seq && status.is_some_and(subagent_protocol::tool_calls::is_over);

@@ -72,7 +72,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::descriptors;
 
 pub use backup::{Backup, Copied};
-pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow, Worth};
+pub use controllers::{ControllerRow, HandleValidity, NewOwner, OwnerCheck, OwnerRow};
 pub use error::StoreError;
 pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
 pub(crate) use examine::{gaps, known_workers};
@@ -81,7 +81,7 @@ pub use schema::{APPLICATION_ID, VERSION as SCHEMA};
 pub use tx::{Once, Tx};
 pub(crate) use tx::{recall, used_for_another};
 pub use worker_names::NewName;
-pub use writer::{Durability, References};
+pub use writer::{Durability, ForeignKeys};
 
 /// Maximum number of parallel queries, each on its own connection. Some also access files, which
 /// may hang.
@@ -152,7 +152,7 @@ impl Store {
     /// # Errors
     /// The job's own error, `STORAGE_ERROR`, `STORAGE_FULL`, or `DAEMON_NOT_RUNNING` when the store
     /// is closing.
-    pub async fn chore<T, F>(&self, references: References, job: F) -> Result<T>
+    pub async fn chore<T, F>(&self, references: ForeignKeys, job: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,

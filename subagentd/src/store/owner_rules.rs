@@ -57,14 +57,14 @@ impl Tx<'_> {
 
 /// The standing rules of a worker and its ancestors, each in order of creation.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OfChain {
+pub(crate) struct RulesOfChain {
     /// Rules of each ancestor, from the root to the parent.
     pub(crate) above: Vec<Vec<OwnerRule>>,
     /// Rules of the worker itself.
     pub(crate) own: Vec<OwnerRule>,
 }
 
-impl OfChain {
+impl RulesOfChain {
     /// Whether there is at least one rule.
     pub(crate) fn any(&self) -> bool {
         !self.own.is_empty() || self.above.iter().any(|rules| !rules.is_empty())
@@ -77,10 +77,10 @@ pub(crate) fn of_chain<'a>(
     connection: &Connection,
     worker: RowId,
     above: impl Iterator<Item = &'a WorkerId>,
-) -> Result<OfChain> {
+) -> Result<RulesOfChain> {
     let own = of_worker(connection, worker)?;
     let above = above.map(|ancestor| of_ancestor(connection, worker, ancestor)).collect::<Result<_>>()?;
-    Ok(OfChain { above, own })
+    Ok(RulesOfChain { above, own })
 }
 
 fn of_ancestor(connection: &Connection, worker: RowId, ancestor: &WorkerId) -> Result<Vec<OwnerRule>> {

@@ -219,7 +219,7 @@ pub(crate) fn worker_of(connection: &Connection, turn_id: &str) -> Result<Option
 
 /// A turn that has begun.
 #[derive(Debug, Clone)]
-pub(crate) struct BegunRow {
+pub(crate) struct BegunTurnRow {
     /// Number of the turn within its worker.
     pub(crate) no: u64,
     pub(crate) turn_id: TurnId,
@@ -237,11 +237,11 @@ const BEGUN: &str =
     "SELECT t.turn_id, t.status, t.dispatched, m.at, e.at, m.payload, e.payload, m.type, t.no FROM turns t
      LEFT JOIN events m ON m.seq = t.message_seq LEFT JOIN events e ON e.seq = t.end_seq";
 
-fn read_begun(row: &rusqlite::Row<'_>) -> rusqlite::Result<BegunRow> {
+fn read_begun(row: &rusqlite::Row<'_>) -> rusqlite::Result<BegunTurnRow> {
     let at = |index| row.get::<_, Option<i64>>(index).map(|at| at.map(Timestamp));
     // For a turn known only from its journal, this is the start event.
     let said = row.get::<_, Option<String>>(7)?.is_some_and(|kind| kind == EventType::MessageSent.as_str());
-    Ok(BegunRow {
+    Ok(BegunTurnRow {
         no: rows::unsigned(row, 8)?,
         turn_id: rows::parsed(row, 0)?,
         status: rows::word(row, 1, TurnStatus::parse)?,
@@ -258,7 +258,7 @@ pub(crate) fn begun(
     connection: &Connection,
     worker: RowId,
     last: u32,
-    see: &mut dyn FnMut(BegunRow),
+    see: &mut dyn FnMut(BegunTurnRow),
 ) -> Result<()> {
     let sql = format!(
         "{BEGUN} WHERE t.id IN (SELECT id FROM turns WHERE worker = ?1 ORDER BY no DESC LIMIT ?2) ORDER BY t.no"
@@ -275,7 +275,7 @@ pub(crate) fn begun(
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     Queued(QueuedRow),
-    Begun(Box<BegunRow>),
+    Begun(Box<BegunTurnRow>),
 }
 
 /// Finds a turn by its id.

@@ -119,7 +119,7 @@ pub(crate) fn is_known(connection: &Connection, worker_id: &str) -> Result<bool>
 
 /// A deletion of a worker's events, with its progress.
 #[derive(Debug, Clone)]
-pub(crate) struct Sweep {
+pub(crate) struct EventDeletion {
     worker: RowId,
     up_to: i64,
     /// Whether events that are still needed stay.
@@ -130,7 +130,7 @@ pub(crate) struct Sweep {
     records: bool,
 }
 
-impl Sweep {
+impl EventDeletion {
     /// Deletes all events of a worker.
     pub(crate) const fn all(worker: RowId) -> Self {
         Self { worker, up_to: i64::MAX, careful: false, number: 0, seq: 0, records: true }
@@ -144,7 +144,7 @@ impl Sweep {
 }
 
 /// Deletes one piece of the events. Returns whether there may be more.
-pub(crate) fn delete_events(connection: &Connection, sweep: &mut Sweep) -> Result<bool> {
+pub(crate) fn delete_events(connection: &Connection, sweep: &mut EventDeletion) -> Result<bool> {
     // Each event is in one of two indexes: hidden events are records without a kind, and all others
     // are shown.
     let sql = if sweep.records {

@@ -76,7 +76,7 @@ fn meta(connection: &Connection, key: &str) -> Result<Option<i64>> {
 
 /// Clock observations of the retention runs, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Looks {
+struct ClockTrust {
     /// Latest time that was accepted.
     trusted: i64,
     /// Time of the first in a row of rejected observations.
@@ -87,7 +87,7 @@ const DAY: i64 = 24 * 3600 * 1000;
 /// Maximum accepted clock advance between two runs.
 const BELIEVED: i64 = 7 * DAY;
 
-impl Looks {
+impl ClockTrust {
     /// Adds an observation. A clock far ahead of the last one is accepted when it is consistent a
     /// day later.
     fn again(self, now: i64) -> Self {
@@ -136,7 +136,7 @@ impl Tx<'_> {
                 .unwrap_or(now.0)
             }
         };
-        let before = Looks { trusted, doubted: meta(self.connection, "clock_doubted")? };
+        let before = ClockTrust { trusted, doubted: meta(self.connection, "clock_doubted")? };
         let looks = before.again(now.0);
         let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES ('clock_trusted', ?1)";
         self.execute(sql, [looks.trusted])?;
@@ -216,7 +216,7 @@ mod tests {
 
     /// Returns for each day whether the clock is accepted.
     fn believed(days: &[i64]) -> Vec<bool> {
-        let mut looks = Looks { trusted: 100 * DAY, doubted: None };
+        let mut looks = ClockTrust { trusted: 100 * DAY, doubted: None };
         days.iter()
             .map(|day| {
                 looks = looks.again(day * DAY);

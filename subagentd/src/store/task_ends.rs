@@ -21,7 +21,7 @@ use crate::core::task::{self, LastTurn, beginning, event_of};
 use crate::core::{Fact, Worker};
 
 /// Maximum size of a stored result in bytes.
-const MOST_RESULT: usize = 1024 * 1024;
+const MAX_RESULT: usize = 1024 * 1024;
 /// Appended to a result that was cut.
 const CUT: &str = "\n[cut here: the rest is in the events of the task]";
 /// Maximum length of the result's summary in an event, in characters.
@@ -289,7 +289,7 @@ fn last_error(connection: &Connection, id: RowId) -> Result<Option<Error>> {
 
 /// Returns the final message of a turn, with a mark where it is cut.
 pub(super) fn last_message(connection: &Connection, id: RowId, no: u64) -> Result<String> {
-    let mut message = final_message(connection, id, no, MOST_RESULT)?;
+    let mut message = final_message(connection, id, no, MAX_RESULT)?;
     if message.truncated {
         message.text.push_str(CUT);
     }

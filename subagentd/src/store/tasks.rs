@@ -14,7 +14,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
 use super::rows::{self, RowId, WorkerRow};
-use super::tasks_below::Unwanted;
+use super::tasks_below::TaskSelection;
 use super::tx::Tx;
 use super::workers;
 use crate::core::Fact;
@@ -210,11 +210,11 @@ impl Tx<'_> {
                 )?;
             }
             Fact::TurnClosed { no, status, .. } => {
-                self.end_tasks_below(id, Unwanted::after(*status), Some(*no))?
+                self.end_tasks_below(id, TaskSelection::after(*status), Some(*no))?
             }
             // A stopped worker receives no results. They stay readable in its tasks.
             Fact::DesiredStop => {
-                self.end_tasks_below(id, Unwanted::All, None)?;
+                self.end_tasks_below(id, TaskSelection::All, None)?;
                 self.tell_no_ends(id)?;
             }
             _ => {}

@@ -11,14 +11,14 @@ use super::tx::{Tx, signed};
 
 /// Selects the tasks of a worker that are not wanted any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unwanted {
+pub(super) enum TaskSelection {
     /// Foreground tasks of its turn.
     Foreground,
     /// All tasks below it.
     All,
 }
 
-impl Unwanted {
+impl TaskSelection {
     /// Returns the selection after a turn with this end.
     pub(super) const fn after(status: TurnStatus) -> Self {
         match status {
@@ -38,7 +38,12 @@ impl Unwanted {
 impl Tx<'_> {
     /// Stores that the selected tasks of a worker, whose `turn` has ended, and all tasks below them
     /// should end. This includes tasks below an ended or removed one.
-    pub(super) fn end_tasks_below(&self, parent: RowId, which: Unwanted, turn: Option<u64>) -> Result<()> {
+    pub(super) fn end_tasks_below(
+        &self,
+        parent: RowId,
+        which: TaskSelection,
+        turn: Option<u64>,
+    ) -> Result<()> {
         self.execute(
             "WITH RECURSIVE below (worker) AS (
                SELECT worker FROM tasks WHERE parent = ?1 AND (?2 OR (mode = 'foreground' AND outcome IS NULL AND parent_turn = ?4))
@@ -47,7 +52,7 @@ impl Tx<'_> {
                UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
              UPDATE tasks SET why = ?3
              WHERE worker IN (SELECT worker FROM below) AND outcome IS NULL AND why IS NULL",
-            params![parent.0, which == Unwanted::All, which.why(), turn.map(signed)],
+            params![parent.0, which == TaskSelection::All, which.why(), turn.map(signed)],
         )?;
         Ok(())
     }

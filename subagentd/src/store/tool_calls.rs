@@ -14,8 +14,8 @@ use super::tx::{Tx, signed};
 use super::words;
 
 /// Limits on what is read of one turn: this runs on the writer thread.
-const MOST_RECORDS: i64 = 20_000;
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+const MAX_RECORDS: i64 = 20_000;
+const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 impl Tx<'_> {
     /// Adds a closing event for each tool call that is open in this turn, which is about to end.
@@ -62,12 +62,12 @@ pub(crate) fn told(
     for sql in [asked, updates] {
         let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
         let mut found =
-            statement.query(params![id.0, signed(turn), MOST_RECORDS]).map_err(StoreError::from)?;
+            statement.query(params![id.0, signed(turn), MAX_RECORDS]).map_err(StoreError::from)?;
         while let Some(row) = found.next().map_err(StoreError::from)? {
             let record = rows::word(row, 0, words::record).map_err(StoreError::from)?;
             let body = row.get_ref(1).map_err(StoreError::from)?.as_str().unwrap_or_default();
             bytes += body.len();
-            if bytes > MOST_BYTES {
+            if bytes > MAX_BYTES {
                 break;
             }
             see(record, body);

@@ -13,9 +13,9 @@ use super::words::MESSAGE_TYPES;
 use crate::core::transcript::Transcript;
 
 /// Maximum number of included tasks. A tree has at most 100, unless the config says otherwise.
-const MOST_TASKS: i64 = 100;
+const MAX_TASKS: i64 = 100;
 /// Maximum number of examined events per task.
-const MOST_EVENTS: i64 = 50_000;
+const MAX_EVENTS: i64 = 50_000;
 
 /// Returns all hidden tasks below this one, at any depth, oldest first.
 pub(crate) fn hidden_below(connection: &Connection, task: &str) -> Result<Vec<(RowId, tasks::TaskRow)>> {
@@ -29,7 +29,7 @@ pub(crate) fn hidden_below(connection: &Connection, task: &str) -> Result<Vec<(R
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let found: Vec<(i64, String)> = statement
-        .query_map(params![task, MOST_TASKS], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_map(params![task, MAX_TASKS], |row| Ok((row.get(0)?, row.get(1)?)))
         .and_then(Iterator::collect)
         .map_err(StoreError::from)?;
     let mut rows = Vec::with_capacity(found.len());
@@ -48,7 +48,7 @@ pub(crate) fn transcript(connection: &Connection, id: RowId, mut of: Transcript)
          ORDER BY e.seq"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let mut found = statement.query(params![id.0, MOST_EVENTS]).map_err(StoreError::from)?;
+    let mut found = statement.query(params![id.0, MAX_EVENTS]).map_err(StoreError::from)?;
     while !of.is_full()
         && let Some(row) = found.next().map_err(StoreError::from)?
     {

@@ -11,7 +11,7 @@ use subagent_protocol::time::Timestamp;
 use super::error::StoreError;
 use super::rows::RowId;
 use super::tx::{Tx, signed};
-use crate::core::budget::{Account, Priced};
+use crate::core::budget::{Account, CostReport};
 use crate::core::usage::UsedTurn;
 
 impl Tx<'_> {
@@ -38,8 +38,8 @@ impl Tx<'_> {
 
     /// Charges a reported cost to the last turn, and marks the earlier turns that the report
     /// includes as priced.
-    pub(super) fn charge_turns(&self, worker: RowId, priced: Option<Priced>) -> Result<()> {
-        let Some(Priced { money, settled }) = priced else { return Ok(()) };
+    pub(super) fn charge_turns(&self, worker: RowId, priced: Option<CostReport>) -> Result<()> {
+        let Some(CostReport { money, settled }) = priced else { return Ok(()) };
         if settled > 0 {
             let sql = "UPDATE turns SET priced = 1 WHERE id IN (SELECT id FROM turns WHERE worker = ?1 AND priced = 0
                          AND dispatched <> 'no' AND status <> 'accepted' ORDER BY no DESC LIMIT ?2)";

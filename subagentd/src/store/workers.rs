@@ -14,7 +14,7 @@ use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
 use super::tx::{Tx, signed};
 use crate::core::approval::{Approval, Request};
 use crate::core::queue::Queue;
-use crate::core::worker::{Cancel, Fact, Hibernation, Link, LocalTurn, Restart, State, Turn, Worker};
+use crate::core::worker::{Cancel, Fact, Hibernation, Link, Restart, SimulatedTurn, State, Turn, Worker};
 
 impl Tx<'_> {
     /// Inserts a worker that is to be started.
@@ -366,7 +366,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
             let (no, id) = (rows::unsigned(row, 0)?, rows::parsed::<TurnId>(row, 1)?);
             if rows::word(row, 6, Carrier::parse)? == Carrier::Local {
                 let request_id = rows::parsed::<RequestId>(row, 7)?;
-                return Ok(Open::Local(LocalTurn { no, id, request_id }));
+                return Ok(Open::Local(SimulatedTurn { no, id, request_id }));
             }
             let dispatched: String = row.get(2)?;
             let reason: Option<String> = row.get(3)?;
@@ -438,7 +438,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
 /// An open turn, by its executor.
 enum Open {
     Runtime(Turn),
-    Local(LocalTurn),
+    Local(SimulatedTurn),
 }
 
 const fn state_word(state: &State) -> &'static str {

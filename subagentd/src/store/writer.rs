@@ -45,7 +45,7 @@ type Run = Box<dyn FnOnce(Option<&mut Tx<'_>>) -> Finish + Send>;
 
 /// Whether SQLite checks foreign keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum References {
+pub enum ForeignKeys {
     /// SQLite checks foreign keys as usual.
     Checked,
     /// The job itself ensures that no row refers to what it deletes. SQLite's check might scan a
@@ -159,7 +159,7 @@ impl Writer {
         answered.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }
 
-    pub(super) async fn chore<T, F>(&self, references: References, job: F) -> Result<T>
+    pub(super) async fn chore<T, F>(&self, references: ForeignKeys, job: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
@@ -430,12 +430,12 @@ fn check(name: &str) -> rusqlite::Result<()> {
 
 fn carry_out<T>(
     connection: &mut Connection,
-    references: References,
+    references: ForeignKeys,
     job: impl FnOnce(&Connection) -> Result<T>,
 ) -> Result<T> {
     // Neither setting can change inside a transaction.
     set_synchronous(connection, Durability::Progress).map_err(StoreError::from)?;
-    let unchecked = references == References::KnownToBeNone;
+    let unchecked = references == ForeignKeys::KnownToBeNone;
     if unchecked {
         connection.pragma_update(None, "foreign_keys", false).map_err(StoreError::from)?;
     }

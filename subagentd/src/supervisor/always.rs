@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use subagent_config::policy::{Action, AddedTo, MOST_RULES, Rule, real_path};
+use subagent_config::policy::{Action, MAX_RULES, Rule, RuleTarget, real_path};
 use subagent_protocol::api::{OwnerRule, OwnerRules, RuleScope};
 use subagent_protocol::ids::RuleId;
 use subagent_protocol::policy::PolicyRule;
@@ -163,7 +163,7 @@ fn rule(
 ) -> Result<Result<Rule, String>> {
     let rules = spec::stored(worker).and_then(|spec| spec.policy);
     let added = owner_rules::of_worker(connection, worker.id)?;
-    if added.len() >= MOST_RULES {
+    if added.len() >= MAX_RULES {
         return Ok(Err(format!("there are {} rules already; remove some", added.len())));
     }
     let Ok(record) = serde_json::from_str::<ApprovalRequested>(&asked.asked) else {
@@ -174,6 +174,6 @@ fn rule(
     if !params["toolCall"].is_object() && call == Default::default() {
         return Ok(Err("the agent does not tell what it is about".to_owned()));
     }
-    let to = if for_controller { AddedTo::All } else { AddedTo::Itself };
+    let to = if for_controller { RuleTarget::All } else { RuleTarget::Itself };
     Ok(policy.exact(&call, action, to, &real_path))
 }

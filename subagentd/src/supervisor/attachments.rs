@@ -8,7 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 /// Maximum number of attachments of a message.
 const MOST: usize = 64;
 /// Maximum length of a name, URI or media type, in bytes.
-const MOST_BYTES: usize = 32 * 1024;
+const MAX_BYTES: usize = 32 * 1024;
 
 /// Validates the attachments of a message.
 ///
@@ -25,8 +25,8 @@ pub(super) fn check(attachments: &[Attachment]) -> Result<()> {
     for attachment in attachments {
         let Attachment { name, uri, mime_type, size, content } = attachment;
         let texts = [Some(name), Some(uri), mime_type.as_ref()];
-        if texts.into_iter().flatten().any(|text| text.is_empty() || text.len() > MOST_BYTES) {
-            return refused(format!("name, uri and mimeType of an attachment have 1 to {MOST_BYTES} bytes"));
+        if texts.into_iter().flatten().any(|text| text.is_empty() || text.len() > MAX_BYTES) {
+            return refused(format!("name, uri and mimeType of an attachment have 1 to {MAX_BYTES} bytes"));
         }
         if !uri.starts_with("file:///") {
             return refused(format!("the uri of an attachment begins with file:///, not as {uri:.100}"));

@@ -6,7 +6,7 @@ use subagent_protocol::ids::TurnId;
 use subagent_protocol::message_text::{ParagraphBreak, Paragraphs};
 
 /// Maximum size of the collected text of a turn, in bytes.
-const MOST_TEXT: usize = 64 * 1024 * 1024;
+const MAX_TEXT: usize = 64 * 1024 * 1024;
 
 /// The agent's text of one turn, as far as it was read.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Collected {
             self.breaks.push(found);
         }
         let length = self.text.as_ref().map_or(0, String::len);
-        let kept = piece.floor_char_boundary(MOST_TEXT.saturating_sub(length));
+        let kept = piece.floor_char_boundary(MAX_TEXT.saturating_sub(length));
         // After a gap, only the last chunk is kept.
         if self.truncated || kept < piece.len() {
             if !self.truncated {
@@ -106,10 +106,10 @@ mod tests {
         collected.push("first ".to_owned());
         collected.push("second".to_owned());
         assert_eq!((collected.text.as_deref(), &collected.last), (Some("first second"), &Last::From(6)));
-        let long = "ä".repeat(MOST_TEXT / 2);
+        let long = "ä".repeat(MAX_TEXT / 2);
         collected.push(long.clone());
         let text = collected.text.as_deref().unwrap();
-        assert_eq!((text.len(), collected.truncated), (MOST_TEXT, true));
+        assert_eq!((text.len(), collected.truncated), (MAX_TEXT, true));
         assert_eq!(collected.last, Last::Beside(long));
         collected.push("x".to_owned());
         assert!(collected.text.unwrap().ends_with('ä'), "nothing after a gap");

@@ -12,7 +12,7 @@ use subagent_protocol::api::{
 use subagent_protocol::{Code, Error, Result};
 
 use super::{Caller, Supervisor};
-use crate::store::{Connection, ControllerRow, OwnerCheck, OwnerRow, Worth, controllers};
+use crate::store::{Connection, ControllerRow, HandleValidity, OwnerCheck, OwnerRow, controllers};
 
 impl Supervisor {
     /// Returns the owner of a controller, and whether the caller's handle is valid.
@@ -202,7 +202,7 @@ fn env_handle(
 ) -> Result<Value> {
     let Some(handle) = handle else { return Ok(Handle::shown_none()) };
     let valid = match controller {
-        Some(controller) => controllers::worth(connection, handle, controller)? == Worth::Current,
+        Some(controller) => controllers::worth(connection, handle, controller)? == HandleValidity::Current,
         None => false,
     };
     Ok(handle.shown(valid))

@@ -10,11 +10,11 @@ use subagent_protocol::{Code, Error, Result};
 use crate::core::Fact;
 
 /// Maximum length of a name, path or keyword, in bytes.
-const MOST_TEXT_BYTES: usize = 8 * 1024;
+const MAX_TEXT_BYTES: usize = 8 * 1024;
 /// Maximum number of ignored keys in an event.
-const MOST_KEYS: usize = 100;
+const MAX_KEYS: usize = 100;
 /// Maximum size of the list of ignored keys as JSON, in bytes.
-const MOST_KEYS_BYTES: usize = 256 * 1024;
+const MAX_KEYS_BYTES: usize = 256 * 1024;
 
 /// Validates a definition for a new worker.
 ///
@@ -25,13 +25,13 @@ pub(super) fn check(agent: Option<&AgentSpec>) -> Result<()> {
     let AgentSpec { name, level, source, prompt, model, mode, not_honoured } = agent;
     let refused = |message: String| Err(Error::new(Code::InvalidInput, message).with("field", "agent"));
     let texts = [Some(name), Some(level), source.as_ref(), model.as_ref(), mode.as_ref()];
-    if texts.into_iter().flatten().any(|text| text.is_empty() || text.len() > MOST_TEXT_BYTES) {
-        return refused(format!("the texts of a definition have 1 to {MOST_TEXT_BYTES} bytes"));
+    if texts.into_iter().flatten().any(|text| text.is_empty() || text.len() > MAX_TEXT_BYTES) {
+        return refused(format!("the texts of a definition have 1 to {MAX_TEXT_BYTES} bytes"));
     }
     if prompt.len() > MAX_PROMPT_BYTES {
         return refused(format!("the prompt of a definition has at most {MAX_PROMPT_BYTES} bytes"));
     }
-    if not_honoured.len() > MOST_KEYS || json!(not_honoured).to_string().len() > MOST_KEYS_BYTES {
+    if not_honoured.len() > MAX_KEYS || json!(not_honoured).to_string().len() > MAX_KEYS_BYTES {
         return refused("there are too many keys of a definition that are not carried out".to_owned());
     }
     Ok(())

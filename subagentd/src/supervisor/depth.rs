@@ -6,16 +6,16 @@ use serde_json::Value;
 use subagent_protocol::{Code, Error, Result};
 
 /// Maximum depth of lists and objects in a block.
-const MOST_LEVELS: usize = 64;
+const MAX_LEVELS: usize = 64;
 
 /// Rejects blocks that some reader of their event could not parse.
 pub(super) fn check(blocks: &[Value]) -> Result<()> {
-    if blocks.iter().all(|block| levels(block) <= MOST_LEVELS) {
+    if blocks.iter().all(|block| levels(block) <= MAX_LEVELS) {
         return Ok(());
     }
     let message =
-        format!("a block is nested deeper than {MOST_LEVELS} levels; flatten it, or send it as text");
-    Err(Error::new(Code::InvalidInput, message).with("limitLevels", MOST_LEVELS))
+        format!("a block is nested deeper than {MAX_LEVELS} levels; flatten it, or send it as text");
+    Err(Error::new(Code::InvalidInput, message).with("limitLevels", MAX_LEVELS))
 }
 
 fn levels(value: &Value) -> usize {
@@ -37,8 +37,8 @@ mod tests {
             serde_json::from_str(&text).unwrap()
         };
         check(&[]).unwrap();
-        check(&[nested(2), nested(MOST_LEVELS)]).unwrap();
-        let error = check(&[nested(2), nested(MOST_LEVELS + 1)]).unwrap_err();
-        assert_eq!((error.code, &error.details["limitLevels"]), (Code::InvalidInput, &MOST_LEVELS.into()));
+        check(&[nested(2), nested(MAX_LEVELS)]).unwrap();
+        let error = check(&[nested(2), nested(MAX_LEVELS + 1)]).unwrap_err();
+        assert_eq!((error.code, &error.details["limitLevels"]), (Code::InvalidInput, &MAX_LEVELS.into()));
     }
 }

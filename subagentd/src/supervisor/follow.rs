@@ -7,7 +7,7 @@ use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
-use super::follow_below::{Sight, TasksBelow};
+use super::follow_below::{EventScope, TasksBelow};
 use super::shared::is_ending;
 use super::wait::changed;
 use super::worker::Snapshot;
@@ -178,7 +178,7 @@ impl Supervisor {
         from: Option<String>,
         follow: bool,
         raw: bool,
-        sight: Sight,
+        sight: EventScope,
     ) -> Result<Follower> {
         // The roster is asked before the store is read, so that one of them knows of the first
         // task.
@@ -196,7 +196,7 @@ impl Supervisor {
             End::WithWorker { news, ending: self.shared.ending.subscribe() }
         } else {
             let last = match (sight, row.has_tasks) {
-                (Sight::Alone, _) | (_, false) => events::last_seq,
+                (EventScope::Alone, _) | (_, false) => events::last_seq,
                 (_, true) => |connection: &Connection, _| all_events::last_seq(connection),
             };
             let id = row.id;

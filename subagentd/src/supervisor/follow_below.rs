@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 /// Which events of tasks a worker's stream contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
+pub enum EventScope {
     /// No events of tasks.
     Alone,
     /// Only task events (milestones).
@@ -15,7 +15,7 @@ pub enum Sight {
 
 /// State of the tasks below a followed worker.
 pub(super) struct TasksBelow {
-    sight: Sight,
+    sight: EventScope,
     /// Whether tasks may exist.
     may_be: bool,
     /// Turns true before the first task is stored. `None` if the worker cannot get tasks any more.
@@ -30,7 +30,7 @@ pub(super) struct TasksBelow {
 
 impl TasksBelow {
     pub(super) fn new(
-        sight: Sight,
+        sight: EventScope,
         may_be: bool,
         gives: Option<watch::Receiver<bool>>,
         told: watch::Receiver<i64>,
@@ -42,7 +42,7 @@ impl TasksBelow {
     /// Returns whether the follower must read task events. Call it after reading the worker's
     /// newest sequence number: the flag is set before the first task is stored.
     pub(super) fn may_be(&mut self) -> bool {
-        if self.sight == Sight::Alone {
+        if self.sight == EventScope::Alone {
             return false;
         }
         if !self.may_be && self.gives.as_mut().is_some_and(|gives| *gives.borrow_and_update()) {
@@ -53,7 +53,7 @@ impl TasksBelow {
 
     /// Returns whether the stream contains all events of tasks.
     pub(super) fn all(&self) -> bool {
-        self.sight == Sight::Tree
+        self.sight == EventScope::Tree
     }
 
     /// Returns the newest task event, and whether a joined read is necessary. If not, only the
@@ -72,10 +72,10 @@ impl TasksBelow {
     /// Waits for a change that requires a read.
     pub(super) async fn changed(&mut self) {
         match (self.sight, self.may_be, &mut self.gives) {
-            (Sight::Told | Sight::Tree, false, Some(gives)) => heard(gives).await,
-            (Sight::Alone, ..) | (_, false, None) => std::future::pending().await,
-            (Sight::Told, true, _) => heard(&mut self.told).await,
-            (Sight::Tree, true, _) => {
+            (EventScope::Told | EventScope::Tree, false, Some(gives)) => heard(gives).await,
+            (EventScope::Alone, ..) | (_, false, None) => std::future::pending().await,
+            (EventScope::Told, true, _) => heard(&mut self.told).await,
+            (EventScope::Tree, true, _) => {
                 tokio::select! {
                     () = heard(&mut self.told) => {}
                     () = heard(&mut self.news) => {}

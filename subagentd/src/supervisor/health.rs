@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::link::Link;
-use super::worker::{Demand, Handle, Message, Revival, Snapshot};
+use super::worker::{Handle, Message, Revival, RevivalOutcome, Snapshot};
 use super::{Supervisor, entropy, views};
 use crate::core::worker::{Hibernation, State};
 
@@ -98,9 +98,9 @@ impl Supervisor {
         {
             let asked = Instant::now();
             match demand(handle, cooldown, deadline).await {
-                Some(Demand::Begun) => attempt = Some(asked),
-                Some(Demand::TooEarly) => too_early = true,
-                Some(Demand::Needless) | None => {}
+                Some(RevivalOutcome::Begun) => attempt = Some(asked),
+                Some(RevivalOutcome::TooEarly) => too_early = true,
+                Some(RevivalOutcome::Needless) | None => {}
             }
         }
         let outcome = match attempt {
@@ -181,7 +181,7 @@ async fn ping(socket: &Path) -> std::io::Result<()> {
     }
 }
 
-async fn demand(handle: &Handle, cooldown: Duration, deadline: Instant) -> Option<Demand> {
+async fn demand(handle: &Handle, cooldown: Duration, deadline: Instant) -> Option<RevivalOutcome> {
     let (reply, answer) = oneshot::channel();
     handle.send(Message::Revive { cooldown, reply }).ok()?;
     timeout_at(deadline, answer).await.ok()?.ok()

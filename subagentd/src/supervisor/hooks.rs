@@ -23,7 +23,7 @@ use crate::store::{RowId, WorkerRow, hook_events, inbox, owner_rules};
 
 /// The combined answer of a request's hooks.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct HookVerdict {
     /// The strictest of the answers.
     pub(super) word: HookWord,
     /// The reason that came with the answer.
@@ -38,7 +38,7 @@ pub(super) struct Heard {
 
 /// The worker whose hooks run.
 #[derive(Debug, Clone)]
-pub(super) struct Asker {
+pub(super) struct HookSubject {
     pub(super) id: RowId,
     pub(super) worker_id: WorkerId,
     pub(super) session_id: Option<String>,
@@ -46,7 +46,7 @@ pub(super) struct Asker {
 }
 
 /// The result of the hooks of a request.
-pub(super) type Answered = (RequestId, Result<Heard>);
+pub(super) type Answered = (RequestId, Result<HookVerdict>);
 
 /// Running hooks of held requests. Dropping this ends them.
 #[derive(Default)]
@@ -104,10 +104,10 @@ fn of_event<'a>(hooks: &'a [Hook], event: HookEvent, subject: &'a str) -> impl I
 /// `STORAGE_ERROR`; `INTERNAL_ERROR` for a request that cannot be read.
 pub(super) async fn run(
     shared: &Shared,
-    asker: Asker,
+    asker: HookSubject,
     request_id: &RequestId,
     asks: impl Fn(&str) -> bool + Send + Sync,
-) -> Result<Heard> {
+) -> Result<HookVerdict> {
     let (id, wanted) = (asker.id, request_id.clone());
     let read = shared.store.read(move |connection| {
         let row = inbox::get(connection, wanted.as_str())?;
@@ -127,7 +127,7 @@ pub(super) async fn run(
     input.turn_id = row.asked.turn_id;
     input.request_id = Some(request_id.clone());
     let folder = PathBuf::from(workspace);
-    let mut heard = Heard {
+    let mut heard = HookVerdict {
         word: HookWord::Nothing,
         reason: None,
         hook: Value::Null,
@@ -157,7 +157,7 @@ async fn all(
     hooks: &[Hook],
     input: &HookInput,
     folder: &std::path::Path,
-    heard: &mut Heard,
+    heard: &mut HookVerdict,
 ) -> Result<()> {
     for hook in of_event(hooks, input.hook_event_name, input.subject()) {
         let answer = one(shared, hook, input, folder).await?;

@@ -24,16 +24,16 @@ use super::turns::Decision;
 use super::worker::Handle;
 use super::{Caller, Supervisor, policy, views};
 use crate::core::decision::{self, Choice};
-use crate::core::inbox::InboxInput;
+use crate::core::inbox::QuestionInput;
 use crate::core::{Input, Worker};
 use crate::store::inbox::InboxRow;
 use crate::store::workers::ApprovalRow;
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, inbox, questions_below, task_events, workers};
 
 /// Maximum length of the subject of a listed question, in characters.
-const MOST_SUBJECT_CHARS: usize = 1000;
+const MAX_SUBJECT_CHARS: usize = 1000;
 /// Attempts to decide all requests of a worker while some are decided by others meanwhile.
-const MOST_ATTEMPTS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 /// Time that a list waits for workers that are not settled yet.
 const SETTLE: Duration = Duration::from_secs(6);
 
@@ -312,13 +312,13 @@ impl Supervisor {
                 .iter()
                 .filter_map(|(id, choice)| Some((id.clone(), choice.as_ref().ok()?.clone())))
                 .collect();
-            let input = Input::Inbox(InboxInput::DecideAll { choices, note: request.note.clone() });
+            let input = Input::Inbox(QuestionInput::DecideAll { choices, note: request.note.clone() });
             let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| kept(&chosen, added));
             match self.order(&handle, Some(owner.clone()), key.clone(), input, respond).await {
                 // One of the requests was decided or closed after it was read.
                 Err(error)
                     if matches!(error.code, Code::ApprovalNotPending | Code::ApprovalNotFound)
-                        && attempt < MOST_ATTEMPTS =>
+                        && attempt < MAX_ATTEMPTS =>
                 {
                     attempt += 1;
                 }
@@ -375,7 +375,7 @@ pub(crate) fn listed(row: &InboxRow) -> InboxItem {
         turn_id: asked.turn_id.clone(),
         kind: asked.kind,
         tool_kind,
-        subject: one_line(&subject).chars().take(MOST_SUBJECT_CHARS).collect(),
+        subject: one_line(&subject).chars().take(MAX_SUBJECT_CHARS).collect(),
         status: asked.status,
         created_at: asked.asked_at,
         deadline_at: row.deadline_at,

@@ -10,9 +10,9 @@ use super::{Supervisor, spec, views};
 use crate::store::{WorkerRow, handoffs, history, owner_rules, workers};
 
 /// Maximum number of events in a summary.
-const MOST_EVENTS: u32 = 1000;
+const MAX_EVENTS: u32 = 1000;
 /// Maximum number of event types in a filter.
-const MOST_TYPES: usize = 64;
+const MAX_TYPES: usize = 64;
 
 /// Selects the events of a summary.
 #[derive(Debug, Clone)]
@@ -93,8 +93,8 @@ pub(super) fn time(text: &str) -> Result<Timestamp> {
 }
 
 fn filter(query: InspectQuery) -> Result<history::Filter> {
-    if !(1..=MOST_EVENTS).contains(&query.limit) {
-        let message = format!("a look shows 1 to {MOST_EVENTS} events, not {}", query.limit);
+    if !(1..=MAX_EVENTS).contains(&query.limit) {
+        let message = format!("a look shows 1 to {MAX_EVENTS} events, not {}", query.limit);
         return Err(Error::new(Code::InvalidArgument, message).with("eventsLimit", query.limit));
     }
     let since = query.since.as_deref().map(time);
@@ -102,9 +102,9 @@ fn filter(query: InspectQuery) -> Result<history::Filter> {
     if let Some(words) = &mut words {
         words.sort_unstable();
         words.dedup();
-        if words.len() > MOST_TYPES {
+        if words.len() > MAX_TYPES {
             let message =
-                format!("{} event types are too many; give {MOST_TYPES} or fewer, or none", words.len());
+                format!("{} event types are too many; give {MAX_TYPES} or fewer, or none", words.len());
             return Err(Error::new(Code::InvalidArgument, message).with("eventTypes", words.len()));
         }
     }

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::removal::AT_ONCE;
 use super::shared::{Shared, is_ending};
 use super::{Supervisor, entropy, leftovers};
-use crate::store::removal::{Removal, Sweep};
-use crate::store::{Durability, References, RowId, WorkerRow, removal, retention, workers};
+use crate::store::removal::{EventDeletion, Removal};
+use crate::store::{Durability, ForeignKeys, RowId, WorkerRow, removal, retention, workers};
 
 /// Interval of the retention.
 const EVERY: Duration = Duration::from_secs(24 * 3600);
@@ -91,27 +91,27 @@ async fn finish_removals(shared: &Shared) -> Result<()> {
 async fn finish(shared: &Shared, removal: &Removal) -> Result<bool> {
     let id = removal.id;
     loop {
-        delete_events(shared, Sweep::all(id)).await?;
-        repeat(shared, References::Checked, move |c| removal::delete_references(c, id)).await?;
-        repeat(shared, References::KnownToBeNone, move |c| removal::delete_turns(c, id)).await?;
+        delete_events(shared, EventDeletion::all(id)).await?;
+        repeat(shared, ForeignKeys::Checked, move |c| removal::delete_references(c, id)).await?;
+        repeat(shared, ForeignKeys::KnownToBeNone, move |c| removal::delete_turns(c, id)).await?;
         subagent_failpoint::hit("remove.before_files");
         if !leftovers::remove_all_of(shared, removal.worker_id.as_str()).await {
             return Ok(false);
         }
         subagent_failpoint::hit("remove.after_files");
-        if shared.store.chore(References::KnownToBeNone, move |c| removal::delete_worker(c, id)).await? {
+        if shared.store.chore(ForeignKeys::KnownToBeNone, move |c| removal::delete_worker(c, id)).await? {
             tracing::info!(worker = %removal.worker_id, "everything of a removed worker is deleted");
             return Ok(true);
         }
     }
 }
 
-async fn delete_events(shared: &Shared, mut sweep: Sweep) -> Result<()> {
+async fn delete_events(shared: &Shared, mut sweep: EventDeletion) -> Result<()> {
     loop {
         let mut piece = sweep.clone();
         let job = move |c: &_| Ok((removal::delete_events(c, &mut piece)?, piece));
         let more;
-        (more, sweep) = shared.store.chore(References::Checked, job).await?;
+        (more, sweep) = shared.store.chore(ForeignKeys::Checked, job).await?;
         if !more {
             return Ok(());
         }
@@ -121,7 +121,7 @@ async fn delete_events(shared: &Shared, mut sweep: Sweep) -> Result<()> {
 /// Repeats a step until nothing is left to do.
 async fn repeat(
     shared: &Shared,
-    references: References,
+    references: ForeignKeys,
     piece: impl Fn(&crate::store::Connection) -> Result<bool> + Clone + Send + 'static,
 ) -> Result<()> {
     while shared.store.chore(references, piece.clone()).await? {}
@@ -129,12 +129,12 @@ async fn repeat(
 }
 
 async fn give_back(shared: &Shared) -> Result<()> {
-    repeat(shared, References::Checked, removal::give_back).await
+    repeat(shared, ForeignKeys::Checked, removal::give_back).await
 }
 
 /// Deletes idempotency keys of requests before the cutoff.
 pub(super) async fn forget_requests(shared: &Shared, cutoff: Timestamp) -> Result<()> {
-    repeat(shared, References::Checked, move |c| retention::delete_requests(c, cutoff)).await
+    repeat(shared, ForeignKeys::Checked, move |c| retention::delete_requests(c, cutoff)).await
 }
 
 /// Marks what is older than the retention, and deletes what does not belong to a removed worker.
@@ -184,8 +184,8 @@ async fn expire_events(shared: &Shared, row: &WorkerRow, cutoff: Timestamp) -> R
     if mark == 0 {
         return Ok(false);
     }
-    delete_events(shared, Sweep::up_to(id, mark)).await?;
-    repeat(shared, References::Checked, move |c| retention::delete_approvals(c, id, mark)).await?;
-    repeat(shared, References::KnownToBeNone, move |c| retention::delete_turns(c, id, mark)).await?;
+    delete_events(shared, EventDeletion::up_to(id, mark)).await?;
+    repeat(shared, ForeignKeys::Checked, move |c| retention::delete_approvals(c, id, mark)).await?;
+    repeat(shared, ForeignKeys::KnownToBeNone, move |c| retention::delete_turns(c, id, mark)).await?;
     Ok(true)
 }

@@ -15,7 +15,7 @@ use crate::store::Cursor;
 /// Bounds of a read, in bytes. A read is a quarter longer than the previous batch, because the rest
 /// would be read again. A longer record is read whole.
 const LEAST_READ_BYTES: usize = 64 * 1024;
-const MOST_READ_BYTES: usize = 1024 * 1024;
+const MAX_READ_BYTES: usize = 1024 * 1024;
 /// Maximum number of records in a batch.
 const BATCH_RECORDS: usize = 256;
 
@@ -120,7 +120,7 @@ impl JournalReader {
     }
 
     fn took(&mut self, bytes: usize) {
-        self.read_bytes = (bytes + bytes / 4).clamp(LEAST_READ_BYTES, MOST_READ_BYTES);
+        self.read_bytes = (bytes + bytes / 4).clamp(LEAST_READ_BYTES, MAX_READ_BYTES);
     }
 
     /// At the end of readable records: if another segment was begun, this one does not grow any
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn a_record_larger_than_a_read_is_read_whole() {
         let dir = tempfile::tempdir().unwrap();
-        let body = serde_json::json!({"text": "y".repeat(3 * MOST_READ_BYTES)});
+        let body = serde_json::json!({"text": "y".repeat(3 * MAX_READ_BYTES)});
         let segment = serde_json::to_value(Segment {
             worker_id: "w_0000000000".parse().unwrap(),
             incarnation: 1,

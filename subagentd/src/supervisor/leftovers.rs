@@ -20,7 +20,7 @@ use crate::store::removal;
 
 /// A file or folder of an unknown worker, or one that a restore replaced.
 #[derive(Debug)]
-pub(super) struct Leftover {
+pub(super) struct OrphanedPath {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
 }
@@ -52,7 +52,7 @@ pub(super) async fn remove_all_of(shared: &Shared, worker: &str) -> bool {
 
 /// Finds files of unknown workers that were last changed before the cutoff, and what was replaced
 /// before it.
-pub(super) async fn find(shared: &Shared, cutoff: Timestamp) -> Result<Vec<Leftover>> {
+pub(super) async fn find(shared: &Shared, cutoff: Timestamp) -> Result<Vec<OrphanedPath>> {
     let state_dir = shared.setup.state_dir.clone();
     // Files are listed before rows are read: a worker has its row before it has files.
     let (found, replaced) =
@@ -78,13 +78,13 @@ pub(super) async fn find(shared: &Shared, cutoff: Timestamp) -> Result<Vec<Lefto
                 && !locks::are_held(&directory)
         });
         let old = old.map(|(_, path)| path).chain(replaced);
-        old.map(|path| Leftover { bytes: bytes(&path), path }).collect()
+        old.map(|path| OrphanedPath { bytes: bytes(&path), path }).collect()
     })
     .await
 }
 
 /// Removes the files that [`find`] returned.
-pub(super) async fn remove(found: Vec<Leftover>) {
+pub(super) async fn remove(found: Vec<OrphanedPath>) {
     // The log names what cannot be removed. The next run finds it again.
     let _ = blocking(move || found.iter().filter(|left| !remove_one(&left.path)).count()).await;
 }

@@ -12,7 +12,7 @@ use subagent_protocol::process::ProcessId;
 use super::strays::pids;
 
 /// Maximum number of processes that are measured. Each measurement walks a process's memory map.
-const MOST_PROCESSES: usize = 1000;
+const MAX_PROCESSES: usize = 1000;
 /// Maximum size of `smaps_rollup` and `status`.
 const FILE_BYTES: u64 = 16 * 1024;
 
@@ -34,7 +34,7 @@ fn sum_below(guard: ProcessId) -> Option<u64> {
     let (mut seen, mut next) = (BTreeSet::new(), vec![guard.pid]);
     while let Some(parent) = next.pop() {
         for child in children.remove(&parent).unwrap_or_default() {
-            if seen.len() < MOST_PROCESSES && seen.insert(child) {
+            if seen.len() < MAX_PROCESSES && seen.insert(child) {
                 next.push(child);
             }
         }

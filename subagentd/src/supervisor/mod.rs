@@ -92,7 +92,7 @@ pub use always::RuleFilter;
 pub use collected::{Collected, Last};
 pub use follow::Follower;
 pub use follow_all::{AllFollower, Chosen};
-pub use follow_below::Sight;
+pub use follow_below::EventScope;
 pub use health::Look;
 pub use inbox::InboxFilter;
 pub(crate) use inbox::listed;
@@ -109,11 +109,11 @@ pub use tasks::{TaskCaller, TaskFilter};
 pub(crate) use views::pending_approval;
 pub use wait::Found;
 #[cfg(any(test, feature = "testing"))]
-pub(crate) use worker::{Aside, input};
+pub(crate) use worker::{SessionUpdates, input};
 
 use crate::store::{Durability, OwnerCheck, RowId, Store, Tx};
 use roster::Roster;
-use shared::{Copies, Shared};
+use shared::{CopiedWorkers, Shared};
 
 /// The sender of a request.
 #[derive(Debug, Clone)]
@@ -150,7 +150,8 @@ impl Supervisor {
         let (generation, newest_copy) = store.write(Durability::Full, 1, begin).await?;
         let boot_id = proc::boot_id()
             .map_err(|error| Error::new(Code::Internal, format!("this boot's id cannot be read: {error}")))?;
-        let copies = Copies { newest: newest_copy, from: identity.and_then(|identity| identity.copied_from) };
+        let copies =
+            CopiedWorkers { newest: newest_copy, from: identity.and_then(|identity| identity.copied_from) };
         let shared = Arc::new(Shared::new(setup, store, generation, boot_id, copies));
         environment::remove_strays(&shared).await;
         handoffs::remove_strays(&shared).await;

@@ -18,8 +18,8 @@ use crate::core::worker::{Hibernation, State, stopped_for_good};
 /// Time added to the agent's own time limit.
 const MARGIN: Duration = Duration::from_secs(10);
 /// Maximum number of options in a request, and maximum length of an option's text in bytes.
-const MOST_OPTIONS: usize = 64;
-const MOST_BYTES: usize = 1024;
+const MAX_OPTIONS: usize = 64;
+const MAX_BYTES: usize = 1024;
 
 impl Supervisor {
     /// Sets options. A running agent gets them at once and must accept them. Otherwise they are
@@ -89,9 +89,9 @@ pub(super) fn check(options: &Options) -> Result<()> {
     check_count(choices.len())?;
     for choice in choices {
         for (what, text) in [("id", choice.name()), ("value", &choice.value().to_string())] {
-            if text.is_empty() || text.len() > MOST_BYTES {
+            if text.is_empty() || text.len() > MAX_BYTES {
                 let message = format!(
-                    "the {what} of an option has 1 to {MOST_BYTES} bytes, not {} (option {:.200})",
+                    "the {what} of an option has 1 to {MAX_BYTES} bytes, not {} (option {:.200})",
                     text.len(),
                     choice.name()
                 );
@@ -103,8 +103,8 @@ pub(super) fn check(options: &Options) -> Result<()> {
 }
 
 fn check_count(count: usize) -> Result<()> {
-    if count <= MOST_OPTIONS {
+    if count <= MAX_OPTIONS {
         return Ok(());
     }
-    Err(Error::new(Code::InvalidInput, format!("at most {MOST_OPTIONS} options can be set at once")))
+    Err(Error::new(Code::InvalidInput, format!("at most {MAX_OPTIONS} options can be set at once")))
 }

@@ -15,7 +15,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::controllers::{alive, required};
 use super::{Caller, Supervisor, entropy};
-use crate::store::{ControllerRow, Durability, NewOwner, Tx, Worth, controllers};
+use crate::store::{ControllerRow, Durability, HandleValidity, NewOwner, Tx, controllers};
 
 /// A claim to the ownership of a controller.
 struct Claim {
@@ -171,7 +171,7 @@ impl Claim {
         let has_ended = alive(&current, &self.boot_id) == Some(false);
         let is_ours = earlier == Some(current.instance_id.as_str());
         let owns = match &self.handle {
-            Some(handle) => controllers::worth(tx.connection(), handle, row)? == Worth::Current,
+            Some(handle) => controllers::worth(tx.connection(), handle, row)? == HandleValidity::Current,
             None => false,
         };
         if has_ended || is_ours || owns {
@@ -274,12 +274,14 @@ fn check_release(tx: &Tx<'_>, handle: Option<&Handle>, row: &ControllerRow) -> R
         ));
     };
     match controllers::worth(tx.connection(), handle, row)? {
-        Worth::Current => Ok(()),
-        Worth::OfAnother => Err(refused("the owner handle in SUBAGENT_CTL_* is for another controller")
-            .with("envControllerId", handle.controller_id.as_str())
-            .with("targetControllerId", row.controller_id.as_str())),
-        Worth::NoEpoch => Err(refused("SUBAGENT_CTL_EPOCH is not a whole number")),
-        Worth::Stale => {
+        HandleValidity::Current => Ok(()),
+        HandleValidity::OfAnother => {
+            Err(refused("the owner handle in SUBAGENT_CTL_* is for another controller")
+                .with("envControllerId", handle.controller_id.as_str())
+                .with("targetControllerId", row.controller_id.as_str()))
+        }
+        HandleValidity::NoEpoch => Err(refused("SUBAGENT_CTL_EPOCH is not a whole number")),
+        HandleValidity::Stale => {
             let error = refused("the owner handle in SUBAGENT_CTL_* is not the current one");
             Err(match handle.epoch_number() {
                 Some(epoch) => error.with("epoch", epoch),

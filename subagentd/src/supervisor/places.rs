@@ -10,9 +10,9 @@ use subagent_protocol::{Code, Error, Result};
 /// Maximum number of MCP servers, and of folders, of a worker.
 const MOST: usize = 256;
 /// Maximum length of a server's name, in bytes.
-const MOST_NAME_BYTES: usize = 1024;
+const MAX_NAME_BYTES: usize = 1024;
 /// Maximum size of all servers of a worker as JSON, in bytes.
-const MOST_BYTES: usize = 4 * 1024 * 1024;
+const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Validates MCP servers.
 ///
@@ -24,15 +24,15 @@ pub(super) fn check_servers(servers: &McpServers) -> Result<()> {
         return refused(format!("a worker has at most {MOST} MCP servers, not {}", servers.0.len()));
     }
     let names = servers.names();
-    if names.iter().any(|name| name.trim().is_empty() || name.len() > MOST_NAME_BYTES) {
-        return refused(format!("each MCP server is an object with a name of 1 to {MOST_NAME_BYTES} bytes"));
+    if names.iter().any(|name| name.trim().is_empty() || name.len() > MAX_NAME_BYTES) {
+        return refused(format!("each MCP server is an object with a name of 1 to {MAX_NAME_BYTES} bytes"));
     }
     if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
         return refused("two MCP servers have the same name".to_owned());
     }
     let bytes = serde_json::to_vec(servers).map_or(usize::MAX, |text| text.len());
-    if bytes > MOST_BYTES {
-        return refused(format!("all MCP servers together have at most {MOST_BYTES} bytes, not {bytes}"));
+    if bytes > MAX_BYTES {
+        return refused(format!("all MCP servers together have at most {MAX_BYTES} bytes, not {bytes}"));
     }
     Ok(())
 }
@@ -73,9 +73,9 @@ mod tests {
             vec![json!("secret")],
             vec![json!({"command": "secret"})],
             vec![server(" ")],
-            vec![server(&"x".repeat(MOST_NAME_BYTES + 1))],
+            vec![server(&"x".repeat(MAX_NAME_BYTES + 1))],
             vec![server("a"), server("a")],
-            vec![json!({"name": "a", "command": "secret".repeat(MOST_BYTES / 6)})],
+            vec![json!({"name": "a", "command": "secret".repeat(MAX_BYTES / 6)})],
         ] {
             let error = check(bad).unwrap_err();
             assert_eq!(error.code, Code::InvalidInput);

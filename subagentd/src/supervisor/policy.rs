@@ -24,7 +24,7 @@ use self::request::{Request, call_id};
 use crate::core::Input;
 use crate::core::decision::Choice;
 use crate::core::inbox::InboxFact;
-use crate::store::owner_rules::{self, OfChain};
+use crate::store::owner_rules::{self, RulesOfChain};
 use crate::store::{Connection, RowId, decided};
 
 pub(super) use self::chain::{check, check_spec};
@@ -33,13 +33,13 @@ pub(super) use self::chain::{check, check_spec};
 /// oldest.
 const MAX_CALLS: usize = 1000;
 /// Maximum length of a judged subject in an event, in characters.
-const MOST_SUBJECT_CHARS: usize = 1000;
+const MAX_SUBJECT_CHARS: usize = 1000;
 
 /// Returns the policy of a worker, given the owner rules that apply to it.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if the stored policy is invalid.
-fn of_worker(spec: Option<&PolicySpec>, added: &OfChain, workspace: &str, cwd: &Path) -> Result<Policy> {
+fn of_worker(spec: Option<&PolicySpec>, added: &RulesOfChain, workspace: &str, cwd: &Path) -> Result<Policy> {
     let none = || PolicySpec::own(workspace.into(), None, Vec::new());
     compiled(&spec.cloned().unwrap_or_else(none), added, cwd)
 }
@@ -59,7 +59,11 @@ pub(super) fn read(
 }
 
 /// Returns the owner rules of a worker and of those above it.
-pub(super) fn added(connection: &Connection, worker: RowId, spec: Option<&PolicySpec>) -> Result<OfChain> {
+pub(super) fn added(
+    connection: &Connection,
+    worker: RowId,
+    spec: Option<&PolicySpec>,
+) -> Result<RulesOfChain> {
     let above = spec.iter().flat_map(|spec| &spec.ancestors).map(|node| &node.worker_id);
     owner_rules::of_chain(connection, worker, above)
 }
@@ -137,7 +141,7 @@ impl Watch {
     /// rules.
     pub(super) fn of(
         spec: Option<&PolicySpec>,
-        added: &OfChain,
+        added: &RulesOfChain,
         workspace: &str,
         cwd: &Path,
     ) -> Option<Self> {
@@ -372,8 +376,7 @@ fn decision(asked: ApprovalRequested, params: &Value, verdict: &Verdict, policy:
 /// Returns the deciding rule in the form of events.
 fn rule(decisive: &Judged, policy: &Policy) -> Value {
     let Judged { kind, subject, action, by, note } = decisive;
-    let subject: Option<String> =
-        subject.as_ref().map(|text| text.chars().take(MOST_SUBJECT_CHARS).collect());
+    let subject: Option<String> = subject.as_ref().map(|text| text.chars().take(MAX_SUBJECT_CHARS).collect());
     let mut told = json!({
         "action": action.as_str(), "kind": kind.as_str(), "subject": subject,
         "rule": by.as_ref().map(|by| by.rule.as_str()),

@@ -20,7 +20,7 @@ use tokio::io::unix::AsyncFd;
 const PASSED_ON: &str = "SUBAGENT_LOG";
 
 /// Maximum length of a failed runtime's standard error in an error message, in bytes.
-const MOST_SAID: u64 = 2048;
+const MAX_SAID: u64 = 2048;
 
 /// A runtime that was just started.
 pub(super) struct Started {
@@ -111,7 +111,7 @@ impl Started {
         // No other process holds this pipe, so this reads all that was written.
         let mut said = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
-            let _ = stderr.take(MOST_SAID).read_to_end(&mut said);
+            let _ = stderr.take(MAX_SAID).read_to_end(&mut said);
         }
         let said = String::from_utf8_lossy(&said);
         let message = format!("it ended before it listened ({status}): {}", said.trim());

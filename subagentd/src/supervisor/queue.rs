@@ -18,9 +18,9 @@ use super::orders::{Reached, read_response};
 use super::turns::{accepted, of_worker};
 use super::worker::Respond;
 use super::{Caller, Supervisor, entropy, spec};
-use crate::core::queue::{Queue, Queued, Urgency};
+use crate::core::queue::{Queue, QueuePosition, Queued};
 use crate::core::{Input, Worker};
-use crate::store::queue::{self, BegunRow, Found, QueuedRow};
+use crate::store::queue::{self, BegunTurnRow, Found, QueuedRow};
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, history, message_text, workers};
 
 /// Maximum length of a text in a list, in bytes.
@@ -28,7 +28,7 @@ const PREVIEW_BYTES: usize = 200;
 /// Maximum length of the final message in the result of a turn, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// Maximum number of ended turns in a list.
-pub(crate) const MOST_ENDED: u32 = 1000;
+pub(crate) const MAX_ENDED: u32 = 1000;
 
 impl Supervisor {
     /// Lists the last ended turns of a worker, the open one, and the queued ones.
@@ -36,8 +36,8 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT`, `STORAGE_ERROR`.
     pub async fn list_turns(&self, worker: &str, ended: u32) -> Result<TurnList> {
-        if ended > MOST_ENDED {
-            let message = format!("at most {MOST_ENDED} turns that have ended can be listed");
+        if ended > MAX_ENDED {
+            let message = format!("at most {MAX_ENDED} turns that have ended can be listed");
             return Err(Error::new(Code::InvalidArgument, message).with("ended", ended));
         }
         let row = self.row(worker).await?;
@@ -255,7 +255,7 @@ impl Supervisor {
         let blocks = message["blocks"].as_array().map_or(0, Vec::len);
         let started = json!({"text": message["text"], "blocksCount": blocks});
         let queued = Queued { turn_id: turn_id.clone(), message, input: started, sender };
-        let input = Input::Enqueue { queued, urgency: Urgency::Retried, most: spec::queue_limit(&row) };
+        let input = Input::Enqueue { queued, urgency: QueuePosition::Retried, most: spec::queue_limit(&row) };
         let respond = Box::new(accepted(row.worker_id.clone(), turn_id, None));
         let retried = self.order_with(&handle, Some(owner), key, input, respond, environment).await;
         retried.map_err(|error| of_worker(error, row.worker_id.as_str())).and_then(read_response)
@@ -335,7 +335,7 @@ fn queued(row: &QueuedRow, position: usize, short: bool) -> TurnView {
     }
 }
 
-fn begun(row: &BegunRow, short: bool) -> TurnView {
+fn begun(row: &BegunTurnRow, short: bool) -> TurnView {
     let (text, text_truncated) = text(row.message.as_deref(), short);
     TurnView {
         turn_id: row.turn_id.clone(),

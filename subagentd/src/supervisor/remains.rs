@@ -26,15 +26,15 @@ const HELLO_TIME: Duration = Duration::from_secs(5);
 
 /// The folder of a worker.
 #[derive(Debug, Clone)]
-pub(crate) struct Remains {
+pub(crate) struct WorkerFolder {
     /// The worker that the folder is named after.
     pub(crate) worker_id: WorkerId,
     directory: PathBuf,
 }
 
 /// Returns the folders of all workers.
-pub(crate) fn all(state_dir: &Path) -> Vec<Remains> {
-    let mut found: Vec<Remains> = fs::read_dir(state_dir.join("runtimes"))
+pub(crate) fn all(state_dir: &Path) -> Vec<WorkerFolder> {
+    let mut found: Vec<WorkerFolder> = fs::read_dir(state_dir.join("runtimes"))
         .into_iter()
         .flatten()
         .flatten()
@@ -44,14 +44,14 @@ pub(crate) fn all(state_dir: &Path) -> Vec<Remains> {
                 .file_type()
                 .is_ok_and(|kind| kind.is_dir())
                 .then(|| entry.path())
-                .map(|directory| Remains { worker_id, directory })
+                .map(|directory| WorkerFolder { worker_id, directory })
         })
         .collect();
     found.sort_by(|one, other| one.worker_id.cmp(&other.worker_id));
     found
 }
 
-impl Remains {
+impl WorkerFolder {
     /// Returns whether its runtime or guard is alive. A lock that cannot be read counts as held.
     pub(crate) fn lives(&self) -> bool {
         locks::are_held(&self.directory)
@@ -111,7 +111,7 @@ impl Remains {
 }
 
 /// Moves the folder and the log of a worker into another folder.
-pub(crate) fn set_aside(remains: &Remains, into: &Path) -> std::io::Result<()> {
+pub(crate) fn set_aside(remains: &WorkerFolder, into: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(into)?;
     let name = remains.worker_id.as_str();

@@ -28,7 +28,7 @@ static LOOKS: Semaphore = Semaphore::const_new(4);
 /// Memory limit of a check in bytes: its stack, and the same amount again.
 const MEMORY: u64 = 2 * STACK_BYTES as u64;
 /// Maximum length of the answer, in bytes.
-const MOST_ANSWER: u64 = 1024 * 1024;
+const MAX_ANSWER: u64 = 1024 * 1024;
 
 #[derive(Serialize, Deserialize)]
 struct Question {
@@ -82,7 +82,7 @@ async fn ask(child: &mut Child, question: &[u8]) -> io::Result<(ExitStatus, Vec<
     }
     .await;
     let mut answer = Vec::new();
-    stdout.take(MOST_ANSWER).read_to_end(&mut answer).await?;
+    stdout.take(MAX_ANSWER).read_to_end(&mut answer).await?;
     let status = child.wait().await?;
     Ok((status, answer))
 }

@@ -14,7 +14,7 @@ use super::tasks::TaskCaller;
 use super::worker::{Also, Respond};
 use super::{Caller, Supervisor, controllers, entropy, hooks, spec, turns};
 use crate::core::Input;
-use crate::core::queue::{Queued, Urgency};
+use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::stopped_for_good;
 use crate::store::schedules::{self, Kind, NewFiring, ScheduleRow, StoredTimes};
 use crate::store::{Durability, OwnerCheck, RowId, Tx, controllers as stored_controllers};
@@ -135,7 +135,7 @@ impl Supervisor {
         };
         let (message, input) = turns::plain(&text);
         let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
-        let input = Input::Enqueue { queued, urgency: Urgency::Queued, most: spec::queue_limit(&row) };
+        let input = Input::Enqueue { queued, urgency: QueuePosition::Queued, most: spec::queue_limit(&row) };
         let (worker_id, now) = (row.worker_id.clone(), entropy::now());
         let also: Also = Box::new(move |tx: &mut Tx<'_>, id: RowId| {
             tx.start_firing(firing, (id, &worker_id), Some(&turn_id), now)

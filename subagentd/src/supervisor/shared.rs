@@ -49,14 +49,14 @@ impl Setup {
 
 /// The workers that were copied with the files of another state dir.
 #[derive(Debug)]
-pub(super) struct Copies {
+pub(super) struct CopiedWorkers {
     /// The newest copied worker; all older ones are copies too. 0 if there are none.
     pub(super) newest: RowId,
     /// Path of the original state dir, if it is known.
     pub(super) from: Option<PathBuf>,
 }
 
-impl Copies {
+impl CopiedWorkers {
     /// Returns the error for a copied worker.
     pub(super) fn error(&self) -> Error {
         let from = self.from.as_ref().map(|path| path.display().to_string());
@@ -75,7 +75,7 @@ impl Copies {
 
 pub(super) struct Shared {
     pub(super) setup: Setup,
-    pub(super) copies: Copies,
+    pub(super) copies: CopiedWorkers,
     pub(super) store: Store,
     generation: AtomicU64,
     pub(super) boot_id: String,
@@ -115,7 +115,13 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(setup: Setup, store: Store, generation: u64, boot_id: String, copies: Copies) -> Self {
+    pub(super) fn new(
+        setup: Setup,
+        store: Store,
+        generation: u64,
+        boot_id: String,
+        copies: CopiedWorkers,
+    ) -> Self {
         Self {
             setup,
             copies,

@@ -28,7 +28,7 @@ pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(25);
 const LOCKS_LOOKED_AT: Duration = Duration::from_secs(5);
 
 /// Maximum length of a session id in bytes, as a runtime accepts it from an agent.
-const MOST_SESSION_BYTES: usize = 4096;
+const MAX_SESSION_BYTES: usize = 4096;
 
 impl Supervisor {
     /// Starts a worker and waits until its agent has a session. In debug mode, only stores the
@@ -284,7 +284,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     if let Some(session) = &request.resume {
         let wrong = match () {
             () if session.trim().is_empty() => Some("an empty text names no session"),
-            () if session.len() > MOST_SESSION_BYTES => Some("no session has an id as long as that"),
+            () if session.len() > MAX_SESSION_BYTES => Some("no session has an id as long as that"),
             () if request.debug_mode => {
                 Some("a worker in debug mode has no agent that could take up a session")
             }

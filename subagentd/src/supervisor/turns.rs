@@ -19,8 +19,8 @@ use super::spec::{self, timeouts};
 use super::worker::{self, Also, Respond};
 use super::{Caller, Supervisor, agent_sent, attachments, depth, entropy, hooks, views};
 use crate::core::decision::Choice;
-use crate::core::inbox::InboxInput;
-use crate::core::queue::{Queued, Urgency};
+use crate::core::inbox::QuestionInput;
+use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::{CANCELED_BY_MANAGER, Link};
 use crate::core::{By, Input, Worker, decision};
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, workers};
@@ -103,8 +103,8 @@ impl Supervisor {
             // Simulated turns need an idle worker.
             _ if by != By::Runtime => None,
             IfBusy::Reject => None,
-            IfBusy::Queue => Some(Urgency::Queued),
-            IfBusy::Steer => Some(Urgency::Steered),
+            IfBusy::Queue => Some(QueuePosition::Queued),
+            IfBusy::Steer => Some(QueuePosition::Steered),
         };
         let input = match urgency {
             None => Input::Send { turn_id: turn_id.clone(), input: started, message, by },
@@ -310,7 +310,7 @@ impl Supervisor {
         let (asked, note) = (found.request_id, request.note);
         let input = match always {
             Some((_, rule)) => {
-                Input::Inbox(InboxInput::DecideAlways { request_id: asked, choice, note, rule })
+                Input::Inbox(QuestionInput::DecideAlways { request_id: asked, choice, note, rule })
             }
             None => Input::Decide { request_id: asked, choice, note },
         };

@@ -26,7 +26,7 @@ use crate::store::{WorkerRow, child_sessions, details, tasks, workers};
 /// Time that a view waits for an adopted worker to settle.
 const SETTLE: Duration = Duration::from_secs(6);
 /// Maximum size of a returned log, in bytes.
-const MOST_LOG_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_LOG_BYTES: u64 = 4 * 1024 * 1024;
 
 impl Supervisor {
     /// Lists all workers, newest first: optionally those of one controller, with some tags, or of
@@ -145,7 +145,7 @@ impl Supervisor {
     pub async fn worker_logs(&self, worker: &str, tail_bytes: u64) -> Result<WorkerLogs> {
         let row = self.row(worker).await?;
         let path = self.shared.setup.state_dir.join("runtimes").join(format!("{}.log", row.worker_id));
-        let length = tail_bytes.min(MOST_LOG_BYTES);
+        let length = tail_bytes.min(MAX_LOG_BYTES);
         let file = path.clone();
         let tail = tokio::task::spawn_blocking(move || tail(&file, length)).await;
         let (text, truncated) = match tail {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Supervisor;
 use super::collected::Collected;
-use super::follow_below::Sight;
+use super::follow_below::EventScope;
 use super::orders::brief;
 use super::policy::is_decided_by_rule;
 use super::questions_below::QuestionsBelow;
@@ -75,7 +75,7 @@ impl Wanted {
 }
 
 /// The deadlines of a wait.
-struct Patience {
+struct WaitDeadlines {
     all: Option<Instant>,
     quiet: Option<Duration>,
     quiet_until: Option<Instant>,
@@ -88,9 +88,9 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`, `INVALID_ARGUMENT`. `WAIT_TIMEOUT`
     /// and `WAIT_NO_PROGRESS`, with a diagnosis. `DAEMON_NOT_RUNNING` if the daemon is ending.
-    pub async fn wait(&self, worker: &str, request: WaitRequest, sight: Sight) -> Result<Found> {
+    pub async fn wait(&self, worker: &str, request: WaitRequest, sight: EventScope) -> Result<Found> {
         let until = Until::parse(request.until.as_deref())?;
-        let mut patience = Patience::of(&request)?;
+        let mut patience = WaitDeadlines::of(&request)?;
         let row = self.row(worker).await?;
         let handle = self.roster.live(worker).ok();
         let mut news = handle.as_ref().map(|handle| handle.follow());
@@ -100,7 +100,7 @@ impl Supervisor {
             (None, false, Some(news)) => news.borrow().last_seq,
             (None, false, None) => i64::MAX,
         };
-        let mut below = (sight != Sight::Alone)
+        let mut below = (sight != EventScope::Alone)
             .then(|| QuestionsBelow::after(&self.shared.store, &row, handle.as_ref(), after));
         let mut ending = self.shared.ending.subscribe();
         let mut collected = Collected::default();
@@ -242,9 +242,9 @@ impl Supervisor {
         &self,
         row: &WorkerRow,
         request: &WaitRequest,
-        patience: &Patience,
+        patience: &WaitDeadlines,
         meaningful: Value,
-        sight: Sight,
+        sight: EventScope,
     ) -> Result<Error> {
         let view = self.view(row).await;
         let latest = self.latest(row).await?;
@@ -269,7 +269,7 @@ impl Supervisor {
             ),
         };
         let open = match sight {
-            Sight::Alone => None,
+            EventScope::Alone => None,
             _ => self.open_below(row).await?,
         };
         let diagnosis = match &open {
@@ -322,7 +322,7 @@ fn concerns(event: &StoredEvent, turn_id: &TurnId, begun: &mut bool) -> bool {
     }
 }
 
-impl Patience {
+impl WaitDeadlines {
     fn of(request: &WaitRequest) -> Result<Self> {
         let all = seconds("timeoutSeconds", request.timeout_seconds)?;
         let quiet = seconds("noProgressTimeoutSeconds", request.no_progress_timeout_seconds)?;

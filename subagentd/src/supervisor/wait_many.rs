@@ -16,7 +16,7 @@ use subagent_protocol::until::Until;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
-use super::follow_below::Sight;
+use super::follow_below::EventScope;
 use super::questions_below::QuestionsBelow;
 use super::shared::is_ending;
 use super::wait::{asked_below, changed, seconds, sleep_for};
@@ -30,7 +30,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_ARGUMENT`, `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`,
     /// `WAIT_TIMEOUT{items}`. `DAEMON_NOT_RUNNING` if the daemon is ending.
-    pub async fn wait_many(&self, request: WaitMany, sight: Sight) -> Result<WaitedMany> {
+    pub async fn wait_many(&self, request: WaitMany, sight: EventScope) -> Result<WaitedMany> {
         Until::parse(request.until.as_deref())?;
         let limit = seconds("timeoutSeconds", request.timeout_seconds)?;
         let rows = self.rows_of(&request.workers).await?;
@@ -119,7 +119,7 @@ impl Supervisor {
         row: &WorkerRow,
         wanted: &WaitedFor,
         request: &WaitMany,
-        sight: Sight,
+        sight: EventScope,
     ) -> Result<(WorkerOutcome, Option<Event>)> {
         if request.until.is_none() {
             return self.at_rest(row, sight).await;
@@ -139,7 +139,7 @@ impl Supervisor {
     }
 
     /// Waits until the worker has no open turn, or the worker or a task below it asks a question.
-    async fn at_rest(&self, row: &WorkerRow, sight: Sight) -> Result<(WorkerOutcome, Option<Event>)> {
+    async fn at_rest(&self, row: &WorkerRow, sight: EventScope) -> Result<(WorkerOutcome, Option<Event>)> {
         let mut ending = self.shared.ending.subscribe();
         let mut resting = Resting::of(self, row, sight);
         loop {
@@ -189,10 +189,10 @@ struct Resting<'a> {
 }
 
 impl<'a> Resting<'a> {
-    fn of(supervisor: &Supervisor, row: &'a WorkerRow, sight: Sight) -> Self {
+    fn of(supervisor: &Supervisor, row: &'a WorkerRow, sight: EventScope) -> Self {
         let handle = supervisor.roster.live(row.worker_id.as_str()).ok();
         let news = handle.as_ref().map(|handle| handle.follow());
-        let below = (sight != Sight::Alone)
+        let below = (sight != EventScope::Alone)
             .then(|| QuestionsBelow::after(&supervisor.shared.store, row, handle.as_ref(), 0));
         Self { row, news, below }
     }

@@ -19,7 +19,7 @@ use subagentd::core::worker::State;
 use subagentd::deliveries::Deliveries;
 use subagentd::schedules::{Schedules, Stay};
 use subagentd::store::{Cursor, Durability, NewName, NewWorker, Store};
-use subagentd::supervisor::{Setup, Sight, Supervisor};
+use subagentd::supervisor::{EventScope, Setup, Supervisor};
 
 const SPEC: &str = r#"{"launcher":{"name":"demo","backendKind":"acp-stdio","program":"/no/such","args":[]},"umask":18,"nofile":null,"environment":[]}"#;
 
@@ -86,7 +86,7 @@ impl Place {
     /// Follows the first worker until so many pieces of text were seen.
     pub(crate) async fn follow(&self, supervisor: &Supervisor, events: u64) {
         let mut follower =
-            supervisor.follow(self.workers[0].as_str(), None, true, false, Sight::Told).await.unwrap();
+            supervisor.follow(self.workers[0].as_str(), None, true, false, EventScope::Told).await.unwrap();
         let mut seen = 0;
         while seen < events {
             let page = follower.next().await.unwrap();

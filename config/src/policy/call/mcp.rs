@@ -9,7 +9,7 @@ use super::{AGENT_KEYS, text};
 use crate::policy::tool::{self, Kind};
 
 /// Maximum size of a task tool's input as text, in bytes.
-const MOST_INPUT_BYTES: usize = 1024 * 1024;
+const MAX_INPUT_BYTES: usize = 1024 * 1024;
 
 /// Returns the normalized name of an MCP tool; `None` if the description shows no such tool. Titles that a
 /// model can choose, such as a command, do not count.
@@ -81,6 +81,6 @@ fn input(told: &Value) -> Option<Value> {
         return None;
     }
     let said = told["content"].as_array()?.iter().find_map(|part| part["content"]["text"].as_str())?;
-    let said = Some(said).filter(|said| said.len() <= MOST_INPUT_BYTES)?;
+    let said = Some(said).filter(|said| said.len() <= MAX_INPUT_BYTES)?;
     serde_json::from_str::<Map<String, Value>>(said).ok().map(Value::Object)
 }

@@ -3,7 +3,7 @@
 //! A grant replaces only an `ask`, never a `deny`. A node cannot grant what its parent would have to ask
 //! for.
 
-use super::{Answer, Fits, Node, Places, Query, names_protected};
+use super::{Answer, MatchResult, Node, Places, Query, names_protected};
 use crate::policy::{Action, Decider, LayerKind};
 
 impl Node {
@@ -21,7 +21,8 @@ impl Node {
             return asked;
         }
         let fitting = self.granted.iter().flatten().find(|rule| {
-            rule.fits(places, query) == Fits::Yes && (!query.guarded || names_protected(rule.pattern()))
+            rule.fits(places, query) == MatchResult::Yes
+                && (!query.guarded || names_protected(rule.pattern()))
         });
         match fitting.filter(|_| !query.doubt && may_grant()) {
             Some(rule) => Answer {

@@ -1,30 +1,30 @@
 //! The tool list of a definition: unlisted tools are denied, but listing a tool does not allow it. Pure.
 
-use super::{Answer, Fits, Node, Places, Query, Rule, stricter};
+use super::{Answer, MatchResult, Node, Places, Query, Rule, stricter};
 use crate::policy::{Action, Decider, Kind, LayerKind};
 
 /// The listed tools of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct ToolList {
     /// Path of the file with the list.
     pub source: Option<String>,
     /// The tools as rules; their action has no meaning.
     pub tools: Vec<Rule>,
 }
 
-impl Listed {
+impl ToolList {
     /// Whether everything of this kind is listed.
     pub(super) fn has_all_of(&self, kind: Kind) -> bool {
         self.tools.iter().any(|tool| tool.is_whole() && tool.is_about(kind, None))
     }
 
-    fn fits(&self, places: &Places, query: &Query<'_>) -> Fits {
+    fn fits(&self, places: &Places, query: &Query<'_>) -> MatchResult {
         let fits = |tool: &Rule| match tool.names_tool(query.name) {
             // Listing does not allow, so the name of the tool suffices even for a task.
-            true => Fits::Yes,
+            true => MatchResult::Yes,
             false => tool.fits(places, query),
         };
-        self.tools.iter().map(fits).max().unwrap_or(Fits::Yes)
+        self.tools.iter().map(fits).max().unwrap_or(MatchResult::Yes)
     }
 }
 
@@ -41,7 +41,7 @@ impl Node {
 
     fn within(
         &self,
-        listed: &Listed,
+        listed: &ToolList,
         places: &Places,
         query: &Query<'_>,
         answer: Option<Answer>,
@@ -61,8 +61,8 @@ impl Node {
             note: Some(note),
         };
         match listed.fits(places, query) {
-            Fits::Yes => answer,
-            Fits::Could => {
+            MatchResult::Yes => answer,
+            MatchResult::Could => {
                 let doubt =
                     by_list(Action::Ask, "whether it is one of the tools that are listed is not known yet");
                 Some(match answer {
@@ -70,7 +70,7 @@ impl Node {
                     _ => doubt,
                 })
             }
-            Fits::No => {
+            MatchResult::No => {
                 let denied = by_list(Action::Deny, "it is none of the tools that the definition lists");
                 Some(match answer {
                     Some(answer) => stricter(denied, answer),

@@ -87,7 +87,7 @@ fn a_node(granting: bool) -> impl Strategy<Value = Node> {
     (layers, lists, granted).prop_map(|(layers, lists, granted)| {
         let kinds = LayerKind::ALL.into_iter().zip(layers);
         let node = Node::new("n", kinds.map(|(kind, rules)| Layer { kind, source: None, rules }).collect());
-        let listed = lists.into_iter().map(|tools| Listed { source: None, tools });
+        let listed = lists.into_iter().map(|tools| ToolList { source: None, tools });
         let allows =
             |rules: Vec<Rule>| rules.into_iter().filter(|rule| rule.action == Action::Allow).collect();
         node.with_tools(listed.collect()).granting(granted.map(allows))

@@ -97,8 +97,8 @@ fn what_is_not_understood_is_said() {
     ] {
         assert!(commands(text).1, "{text}");
     }
-    assert!(commands(&"a;".repeat(MOST_COMMAND_BYTES)).1);
-    assert!(commands(&"a;".repeat(MOST_PARTS + 1)).1);
+    assert!(commands(&"a;".repeat(MAX_COMMAND_BYTES)).1);
+    assert!(commands(&"a;".repeat(MAX_PARTS + 1)).1);
     assert!(commands(&format!("{}a{}", "$(".repeat(40), ")".repeat(40))).1);
     assert!(commands(&format!("{}a{}", "( ".repeat(100), ")".repeat(100))).1);
 }
@@ -108,9 +108,9 @@ fn what_is_not_understood_is_said() {
 fn programs_that_start_programs_do_not_multiply() {
     let bounded = |line: Line| {
         assert!(line.opaque.is_some());
-        assert!(line.parts.len() <= MOST_PARTS);
+        assert!(line.parts.len() <= MAX_PARTS);
         let texts = line.parts.iter().flat_map(|part| part.spellings.iter().chain(&part.handed_on));
-        assert!(texts.map(|text| text.shown.len()).sum::<usize>() <= MOST_SPELLED_BYTES);
+        assert!(texts.map(|text| text.shown.len()).sum::<usize>() <= MAX_SPELLED_BYTES);
     };
     let find = "find -exec ".repeat(40);
     for text in [
@@ -119,7 +119,7 @@ fn programs_that_start_programs_do_not_multiply() {
         "env ".repeat(4000),
         "sudo ".repeat(3000),
         format!("{find} bash -c '{find} bash -c \"{find}\"'"),
-        "a >x;".repeat(MOST_PARTS / 2 + 1),
+        "a >x;".repeat(MAX_PARTS / 2 + 1),
     ] {
         bounded(split(&text));
     }

@@ -304,7 +304,7 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
         for (place, _) in
             words.iter().enumerate().filter(|(_, word)| FIND_STARTS.contains(&word.shown.as_str()))
         {
-            if line.spent.parts > super::MOST_PARTS {
+            if line.spent.parts > super::MAX_PARTS {
                 break;
             }
             let inner: Vec<Text> = words[place + 1..]

@@ -73,7 +73,7 @@ fn who_denies_or_asks_later_counts() {
     }
     let tools = vec![Rule::parse("read", Action::Allow).unwrap()];
     let mut listing = remembering(&[]);
-    let node = listing.chain.pop().unwrap().with_tools(vec![Listed { source: None, tools }]);
+    let node = listing.chain.pop().unwrap().with_tools(vec![ToolList { source: None, tools }]);
     listing.chain.push(node);
     assert_eq!(says(&listing, "edit", &own), Action::Deny, "it lists no tool that edits");
 }

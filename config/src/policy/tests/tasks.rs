@@ -173,12 +173,12 @@ fn other_servers_are_known_by_their_names_too() {
 
 #[test]
 fn a_task_is_listed_by_its_kind_or_by_its_tool() {
-    use crate::policy::{Listed, Node, Policy, Rule};
+    use crate::policy::{Node, Policy, Rule, ToolList};
     let node = |tools: &[&str]| {
         let rules = policy(&[(LayerKind::Definition, "{task: allow}")]);
         let [node]: [Node; 1] = rules.chain.try_into().unwrap();
         let tools = tools.iter().map(|tool| Rule::parse(tool, Action::Allow).unwrap()).collect();
-        Policy { places: rules.places, chain: vec![node.with_tools(vec![Listed { source: None, tools }])] }
+        Policy { places: rules.places, chain: vec![node.with_tools(vec![ToolList { source: None, tools }])] }
     };
     let (_, told) = asked("task", &json!({"agent": "reviewer"})).remove(0);
     let action = |tools: &[&str]| node(tools).decide(&call(&told), &real).action;

@@ -17,7 +17,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(15);
 /// For one that does: longer than the unit's own limits.
 const CHANGE_TIME: Duration = Duration::from_secs(150);
 /// How much of what it says is kept.
-const MOST_CHARS: usize = 4000;
+const MAX_CHARS: usize = 4000;
 
 /// Makes the user's manager read its units again.
 ///
@@ -75,6 +75,6 @@ fn words(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     match text.trim() {
         "" => output.status.to_string(),
-        text => text.chars().take(MOST_CHARS).collect(),
+        text => text.chars().take(MAX_CHARS).collect(),
     }
 }

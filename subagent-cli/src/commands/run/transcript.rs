@@ -12,9 +12,9 @@ use crate::exit_code::End;
 /// More bytes of the final message are not kept.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 /// More denied requests are counted, but not listed.
-const MOST_DENIED: usize = 100;
+const MAX_DENIED: usize = 100;
 /// More open requests are not remembered.
-const MOST_REQUESTS: usize = 1000;
+const MAX_REQUESTS: usize = 1000;
 /// More tool calls are not counted.
 const MAX_TOOLS: usize = 100_000;
 
@@ -66,7 +66,7 @@ impl Transcript {
                 self.cost = Money::of(&data["cost"]).or(self.cost.take());
             }
             "approval.requested" => {
-                if self.requests.len() < MOST_REQUESTS {
+                if self.requests.len() < MAX_REQUESTS {
                     self.requests.insert(request(), data.clone());
                 }
                 return Question::of_event(event);
@@ -134,7 +134,7 @@ impl Transcript {
             denied["workerId"] = event["workerId"].clone();
         }
         self.denied_count += 1;
-        if self.denied.len() < MOST_DENIED {
+        if self.denied.len() < MAX_DENIED {
             self.denied.push(denied);
         }
     }

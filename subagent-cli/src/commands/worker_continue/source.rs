@@ -21,7 +21,7 @@ use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
 
 /// More is not read of a checkpoint.
-const MOST_CHECKPOINT_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_CHECKPOINT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The files of a handoff.
 #[derive(Debug, PartialEq, Eq)]
@@ -201,7 +201,7 @@ fn read(path: &Path) -> Option<Value> {
         return None;
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(MOST_CHECKPOINT_BYTES).read_to_end(&mut bytes).ok()?;
+    std::fs::File::open(path).ok()?.take(MAX_CHECKPOINT_BYTES).read_to_end(&mut bytes).ok()?;
     serde_json::from_slice(&bytes).ok().filter(Value::is_object)
 }
 

@@ -12,7 +12,7 @@ use crate::output::rule::task_path;
 use crate::output::style::Style;
 
 /// Of a message that was sent, this many lines are shown.
-const MOST_LINES: usize = 12;
+const MAX_LINES: usize = 12;
 
 /// Writes an event on lines of its own; the page is at the beginning of one, or behind the event's time.
 pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
@@ -28,7 +28,7 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
             page.text(Style::Dim, "turn ").word(Style::Strong, word(event, "turnId")).end();
         }
         "message.sent" => {
-            page.lines(Style::Strong, "> ", word(data, "text"), MOST_LINES);
+            page.lines(Style::Strong, "> ", word(data, "text"), MAX_LINES);
             let blocks = data["blocks"].as_array().map_or(0, Vec::len);
             if blocks > 0 {
                 page.word(Style::Dim, &format!("> and {blocks} blocks")).end();
@@ -72,7 +72,7 @@ fn of_task(page: &mut Page, what: &str, data: &Value) {
         }
         "subagent.completed" => {
             page.word(Style::Good, "completed").end();
-            page.lines(Style::Plain, "  ", word(data, "summary"), MOST_LINES);
+            page.lines(Style::Plain, "  ", word(data, "summary"), MAX_LINES);
         }
         "subagent.failed" => {
             page.word(Style::Bad, &word(data, "status").replace('_', " ")).plain("  ");

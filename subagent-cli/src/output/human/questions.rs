@@ -10,8 +10,8 @@ use crate::output::rule::task_path;
 use crate::output::style::Style;
 
 /// More fields of a form are not shown, nor more values of one.
-const MOST_FIELDS: usize = 50;
-const MOST_VALUES: usize = 20;
+const MAX_FIELDS: usize = 50;
+const MAX_VALUES: usize = 20;
 
 /// An elicitation: what it asks for, field by field, and what to type.
 pub(super) fn elicitation(page: &mut Page, asked: &Value) {
@@ -39,7 +39,7 @@ pub(super) fn fields(page: &mut Page, asked: &Value) {
         asked["schema"]["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name))
     };
     let fields = asked["schema"]["properties"].as_object();
-    for (name, field) in fields.into_iter().flatten().take(MOST_FIELDS) {
+    for (name, field) in fields.into_iter().flatten().take(MAX_FIELDS) {
         page.plain("    ").word(Style::Strong, name).plain("  ");
         page.sentence(Style::Plain, "", "      ", &kind_of(field));
         if required(name) {
@@ -70,7 +70,7 @@ fn kind_of(field: &Value) -> String {
                 .map(|options| options.iter().map(|option| shown(&option["const"])).collect())
         })
     };
-    let list = |values: Vec<String>| values.into_iter().take(MOST_VALUES).collect::<Vec<_>>().join(" | ");
+    let list = |values: Vec<String>| values.into_iter().take(MAX_VALUES).collect::<Vec<_>>().join(" | ");
     match word(field, "type") {
         "array" => match of(&field["items"], "anyOf") {
             Some(values) => format!("any of {}", list(values)),

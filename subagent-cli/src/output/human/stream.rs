@@ -14,7 +14,7 @@ use crate::output::style::Style;
 use crate::output::terminal::Terminal;
 
 /// So many tool calls are remembered.
-const MOST_CALLS: usize = 1000;
+const MAX_CALLS: usize = 1000;
 
 /// What flows on when more of it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl Stream {
 
     fn tool(&mut self, event: &Value) {
         let data = &event["data"];
-        if self.calls.len() >= MOST_CALLS {
+        if self.calls.len() >= MAX_CALLS {
             self.calls.clear();
         }
         let call = self.calls.entry(word(data, "toolCallId").to_owned()).or_default();

@@ -11,8 +11,8 @@ use super::rows::Rows;
 use super::{LOCAL, Shape, is_stopped, parking, request};
 use crate::core::approval::Approval;
 use crate::core::budget::runs;
-use crate::core::inbox::{InboxFact, InboxInput};
-use crate::core::queue::Urgency;
+use crate::core::inbox::{InboxFact, QuestionInput};
+use crate::core::queue::QueuePosition;
 use crate::core::worker::{Action, By, Fact, Hibernation, Input, Link, Restart, State, Step, Worker};
 
 /// Returns whether a public state may follow another, by the contract and `docs/state-machines.md`.
@@ -44,7 +44,7 @@ fn decides(input: &Input) -> bool {
             | Input::Cancel { .. }
             | Input::EndTask { .. }
             | Input::Restart { force: true }
-            | Input::Enqueue { urgency: Urgency::Steered, .. }
+            | Input::Enqueue { urgency: QueuePosition::Steered, .. }
     )
 }
 
@@ -176,7 +176,7 @@ impl Checker {
                 | Input::Stop
                 | Input::Retire
                 | Input::Restart { .. }
-                | Input::Enqueue { urgency: Urgency::Steered, .. }
+                | Input::Enqueue { urgency: QueuePosition::Steered, .. }
         );
         if matches!(self.worker.state, State::Local(_)) && !by_person {
             assert_eq!(step.worker.state, self.worker.state, "a runtime touches a simulated turn");
@@ -239,7 +239,7 @@ impl Checker {
             let failed = |fact: &Fact| matches!(fact, Fact::TurnClosed { status: TurnStatus::Failed, .. });
             assert!(!step.facts.iter().any(failed), "begun after a turn that failed");
             let resumes =
-                matches!(input, Input::ResumeQueue | Input::Enqueue { urgency: Urgency::Resumed, .. });
+                matches!(input, Input::ResumeQueue | Input::Enqueue { urgency: QueuePosition::Resumed, .. });
             assert!(before.paused.is_none() || resumes, "nobody has resumed it");
         }
         let told = |wanted| {
@@ -331,7 +331,7 @@ impl Checker {
                     Input::EndTask { .. }
                         | Input::Violation { .. }
                         | Input::OverBudget { .. }
-                        | Input::Inbox(InboxInput::Expired { .. })
+                        | Input::Inbox(QuestionInput::Expired { .. })
                 );
                 assert!(known, "nothing ends a task early");
             }

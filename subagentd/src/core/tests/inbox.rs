@@ -10,7 +10,7 @@ use subagent_protocol::time::Timestamp;
 use super::{answer, decide, request, send, simulate_asking};
 use crate::core::approval::Approval;
 use crate::core::decision::Choice;
-use crate::core::inbox::{Expiry, InboxFact, InboxInput, NewRule};
+use crate::core::inbox::{Expiry, InboxFact, NewRule, QuestionInput};
 use crate::core::worker::{Action, Fact, Input, State, Step, Worker};
 
 fn choice(option: &str) -> Choice {
@@ -19,13 +19,13 @@ fn choice(option: &str) -> Choice {
 
 /// Returns one of the inbox inputs, for generated histories.
 pub(super) fn in_the_inbox(how: u8, request_id: RequestId, all: Vec<RequestId>) -> Input {
-    let expired = |expiry| InboxInput::Expired { request_id: request_id.clone(), expiry };
+    let expired = |expiry| QuestionInput::Expired { request_id: request_id.clone(), expiry };
     Input::Inbox(match how {
         0 => {
             let choices = all.into_iter().map(|request_id| (request_id, choice("allow"))).collect();
-            InboxInput::DecideAll { choices, note: None }
+            QuestionInput::DecideAll { choices, note: None }
         }
-        1 => InboxInput::DecideAlways {
+        1 => QuestionInput::DecideAlways {
             request_id: request_id.clone(),
             choice: choice("allow"),
             note: None,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::core::queue::Urgency;
+use crate::core::queue::QueuePosition;
 
 /// One operation on the modeled world.
 #[derive(Debug, Clone)]
@@ -12,7 +12,7 @@ pub(super) enum Op {
         asks: bool,
     },
     Enqueue {
-        urgency: Urgency,
+        urgency: QueuePosition,
     },
     DropQueued {
         which: usize,
@@ -93,7 +93,7 @@ pub(super) fn ops() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => Just(Op::Send),
         2 => any::<bool>().prop_map(|asks| Op::Simulate { asks }),
-        6 => prop::sample::select(vec![Urgency::Queued, Urgency::Queued, Urgency::Retried, Urgency::Steered])
+        6 => prop::sample::select(vec![QueuePosition::Queued, QueuePosition::Queued, QueuePosition::Retried, QueuePosition::Steered])
             .prop_map(|urgency| Op::Enqueue { urgency }),
         1 => (0usize..3).prop_map(|which| Op::DropQueued { which }),
         1 => (0usize..3, 1usize..5).prop_map(|(which, to)| Op::MoveQueued { which, to }),

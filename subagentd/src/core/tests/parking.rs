@@ -10,7 +10,7 @@ use subagent_protocol::{Code, Error};
 
 use super::checker::Checker;
 use super::{enqueue, failure, limited, send};
-use crate::core::queue::Urgency;
+use crate::core::queue::QueuePosition;
 use crate::core::rate_limit::{Limit, MAX_BACKOFFS, Parking};
 use crate::core::worker::{Action, Fact, Input, Link, State, Step, Worker};
 
@@ -83,7 +83,7 @@ fn after(inputs: &[Input]) -> Checker {
 
 /// Returns a worker with a running turn and one queued message.
 fn at_work() -> Checker {
-    after(&[SESSION, send(1), Input::Dispatching { turn: 1 }, enqueue(1, Urgency::Queued)])
+    after(&[SESSION, send(1), Input::Dispatching { turn: 1 }, enqueue(1, QueuePosition::Queued)])
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn the_queue_waits_for_the_reset_and_goes_on_by_itself() {
     let row = &checker.rows.turns[&1];
     assert_eq!((row.status, row.dispatched), (TurnStatus::Failed, Dispatched::Maybe));
     assert_eq!(checker.step(&send(2)), Err(Code::WorkerBusy));
-    checker.step(&enqueue(2, Urgency::Steered)).unwrap();
+    checker.step(&enqueue(2, QueuePosition::Steered)).unwrap();
     assert_eq!(checker.worker.queue.turns.len(), 2, "nothing is sent while it is parked");
     checker.reload();
     assert!(checker.worker.is_parked());
@@ -146,7 +146,7 @@ fn without_a_time_it_waits_longer_each_time_and_then_the_queue_is_paused() {
     for turn in 1..=u64::from(MAX_BACKOFFS) {
         checker.step(&limited(fails(turn), None)).unwrap();
         waits.push((checker.worker.parking.until.unwrap().0 - 1_000) / 1000);
-        checker.step(&enqueue(100 + u16::try_from(turn).unwrap(), Urgency::Queued)).unwrap();
+        checker.step(&enqueue(100 + u16::try_from(turn).unwrap(), QueuePosition::Queued)).unwrap();
         checker.step(&Input::ParkingOver).unwrap();
         checker.step(&Input::Dispatching { turn: turn + 1 }).unwrap();
     }
@@ -166,7 +166,7 @@ fn a_reset_that_comes_at_once_is_believed_once() {
     for turn in 1..=3 {
         checker.step(&limited(fails(turn), Some(1_000))).unwrap();
         waits.push(checker.worker.parking.until.unwrap().0 - 1_000);
-        checker.step(&enqueue(100 + u16::try_from(turn).unwrap(), Urgency::Queued)).unwrap();
+        checker.step(&enqueue(100 + u16::try_from(turn).unwrap(), QueuePosition::Queued)).unwrap();
         checker.step(&Input::ParkingOver).unwrap();
         checker.step(&Input::Dispatching { turn: turn + 1 }).unwrap();
     }
@@ -192,7 +192,7 @@ fn a_completed_turn_and_its_owner_end_the_count() {
 
 #[test]
 fn a_first_start_that_is_limited_leaves_its_queue_to_go_on() {
-    let mut checker = after(&[enqueue(1, Urgency::Queued)]);
+    let mut checker = after(&[enqueue(1, QueuePosition::Queued)]);
     checker.step(&limited(Input::StartFailed { error: failure() }, Some(60_000))).unwrap();
     checker.step(&GONE).unwrap();
     assert_eq!((&checker.worker.state, checker.worker.queue.paused), (&State::Error, None));

@@ -19,7 +19,7 @@ use super::{
     LOCAL, Shape, answer, costs, decide, enqueue, failure, limited, over_budget, queued_id, request, send,
     simulate, simulate_asking, turn_id,
 };
-use crate::core::queue::Urgency;
+use crate::core::queue::QueuePosition;
 use crate::core::task::TaskEnding;
 use crate::core::worker::{Input, Link, Worker};
 
@@ -89,7 +89,7 @@ fn anything() -> impl Strategy<Value = Input> {
         3 => (1u64..200).prop_map(send),
         2 => (requests(), any::<bool>()).prop_map(|(id, select)| decide(id, select.then_some("allow"))),
         4 => prop::sample::select(vec![
-                Urgency::Queued, Urgency::Retried, Urgency::Steered, Urgency::Delivered, Urgency::Resumed,
+                QueuePosition::Queued, QueuePosition::Retried, QueuePosition::Steered, QueuePosition::Delivered, QueuePosition::Resumed,
             ])
             .prop_map(|urgency| enqueue(0, urgency)),
         1 => Just(Input::DropQueued { turn_id: queued_id(0) }),
@@ -161,7 +161,7 @@ fn all_inputs() -> Vec<Input> {
         simulate_asking(1),
         decide(request(LOCAL), Some("allow")),
         decide(request(LOCAL), None),
-        enqueue(1, Urgency::Queued),
+        enqueue(1, QueuePosition::Queued),
         end_task(),
         Input::DropQueued { turn_id: queued_id(1) },
         Input::ResumeQueue,

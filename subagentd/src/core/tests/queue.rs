@@ -8,7 +8,7 @@ use subagent_protocol::state::{QueuePause, WorkerState};
 
 use super::checker::Checker;
 use super::{decide, enqueue, failure, queued_id, request, send, simulate_asking};
-use crate::core::queue::Urgency::{Queued, Retried, Steered};
+use crate::core::queue::QueuePosition::{Queued, Retried, Steered};
 use crate::core::worker::{Action, Fact, Input};
 
 fn ready() -> Checker {

@@ -9,7 +9,7 @@ use crate::core::approval::{Approval, Request};
 use crate::core::budget::Account;
 use crate::core::queue::Queue;
 use crate::core::rate_limit::Parking;
-use crate::core::worker::{Cancel, Fact, Hibernation, Link, LocalTurn, Restart, State, Turn, Worker};
+use crate::core::worker::{Cancel, Fact, Hibernation, Link, Restart, SimulatedTurn, State, Turn, Worker};
 
 #[derive(Debug, Clone)]
 pub(crate) struct TurnRow {
@@ -215,7 +215,7 @@ impl Rows {
             let mut asked = self.approvals.iter().filter(|(_, row)| row.turn == Some(*no));
             let (request_id, asked) = asked.next().expect("it waits for an answer");
             assert_eq!(asked.status, ApprovalStatus::Pending);
-            let local = LocalTurn { no: *no, id: row.id.clone(), request_id: request_id.clone() };
+            let local = SimulatedTurn { no: *no, id: row.id.clone(), request_id: request_id.clone() };
             return self.with(State::Local(local));
         }
         let turn = found.map(|(no, row)| {

@@ -8,7 +8,7 @@ use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus, WorkerSta
 use super::checker::{Checker, may_follow};
 use super::{LOCAL, decide, failure, request, send, simulate, simulate_asking};
 use crate::core::approval::{Approval, ApprovalInput};
-use crate::core::worker::{Action, Fact, Input, Link, LocalTurn, State, Worker};
+use crate::core::worker::{Action, Fact, Input, Link, SimulatedTurn, State, Worker};
 
 const GONE: Input = Input::RuntimeGone { clean: false, rebooted: false };
 const CLEAN: Input = Input::RuntimeGone { clean: true, rebooted: false };
@@ -468,7 +468,7 @@ fn a_worker_that_is_started_without_a_runtime_gets_one_with_its_first_message() 
 #[test]
 fn nothing_of_a_runtime_touches_a_simulated_turn() {
     let (mut checker, _) = after(&[session(), asks(), simulate_asking(1)]);
-    let local = LocalTurn { no: 1, id: super::turn_id(1), request_id: request(LOCAL) };
+    let local = SimulatedTurn { no: 1, id: super::turn_id(1), request_id: request(LOCAL) };
     for input in [
         attached(Link::Ready, 0),
         refused(true),

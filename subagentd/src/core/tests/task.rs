@@ -9,7 +9,7 @@ use subagent_protocol::{Code, Error};
 
 use super::checker::Checker;
 use super::{enqueue, failure, queued_id, send};
-use crate::core::queue::Urgency::{Delivered, Queued, Resumed};
+use crate::core::queue::QueuePosition::{Delivered, Queued, Resumed};
 use crate::core::task::{LastTurn, TaskEnding, check_name, made_name, outcome, told};
 use crate::core::worker::{Action, Fact, Input, State, Worker};
 

@@ -4,20 +4,20 @@ use proptest::prelude::*;
 
 use crate::core::budget::{Account, Spent};
 use crate::core::task::TaskEnding;
-use crate::core::task_limits::{MOST_STEPS, Meter, Ran};
+use crate::core::task_limits::{MAX_STEPS, PromptLimits, PromptTime};
 
 fn clock(runs: bool, at: i64) -> Spent {
     Spent::Clock { runs, at: Some(at) }
 }
 
 /// Returns the time of a prompt whose worker has not run before.
-fn ran(account: &Account, now: i64) -> Ran {
-    Ran::of(account, 0, now)
+fn ran(account: &Account, now: i64) -> PromptTime {
+    PromptTime::of(account, 0, now)
 }
 
 #[test]
 fn a_call_is_one_step_however_often_it_is_spoken_of() {
-    let mut meter = Meter::new(2, 0, false);
+    let mut meter = PromptLimits::new(2, 0, false);
     let none = ran(&Account::default(), 0);
     assert!(meter.steps.see("1") && !meter.steps.see("1") && meter.steps.see("2"));
     assert_eq!((meter.steps.count(), meter.look(none)), (2, None), "as many as it may");
@@ -28,17 +28,17 @@ fn a_call_is_one_step_however_often_it_is_spoken_of() {
 
 #[test]
 fn what_an_agent_makes_up_is_bounded() {
-    let mut meter = Meter::new(u64::MAX, 0, false);
-    for id in 0..2 * MOST_STEPS {
+    let mut meter = PromptLimits::new(u64::MAX, 0, false);
+    for id in 0..2 * MAX_STEPS {
         meter.steps.see(&id.to_string());
     }
-    assert_eq!(meter.steps.count(), MOST_STEPS + 1);
+    assert_eq!(meter.steps.count(), MAX_STEPS + 1);
     assert_eq!(meter.look(ran(&Account::default(), 0)), Some(TaskEnding::MaxIterationsReached));
 }
 
 #[test]
 fn a_prompt_that_nobody_limits_runs_on() {
-    let (mut meter, mut account) = (Meter::new(1, 0, false), Account::default());
+    let (mut meter, mut account) = (PromptLimits::new(1, 0, false), Account::default());
     let _ = account.spend(&clock(true, 0), 0);
     assert_eq!((meter.look(ran(&account, i64::MAX)), meter.left(ran(&account, 0))), (None, None));
 }
@@ -48,11 +48,11 @@ fn time_is_that_of_the_prompt_and_not_of_the_one_before() {
     let mut account = Account::default();
     let _ = account.spend(&clock(true, 0), 0);
     let _ = account.spend(&clock(false, 700), 700);
-    let mut meter = Meter::new(1, 1000, false);
+    let mut meter = PromptLimits::new(1, 1000, false);
     let before_ms = account.ran_ms(900);
-    assert_eq!(meter.left(Ran::of(&account, before_ms, 900)), None, "it waits for its place");
+    assert_eq!(meter.left(PromptTime::of(&account, before_ms, 900)), None, "it waits for its place");
     let _ = account.spend(&clock(true, 1000), 1000);
-    let ran = |now| Ran::of(&account, before_ms, now);
+    let ran = |now| PromptTime::of(&account, before_ms, now);
     assert_eq!((meter.left(ran(1400)), meter.look(ran(1999))), (Some(600), None));
     assert_eq!((meter.look(ran(2000)), meter.left(ran(2000))), (Some(TaskEnding::TimedOut), None));
 }
@@ -95,7 +95,7 @@ proptest! {
         let _ = account.spend(&clock(true, now), now);
         let (mut told, mut ran, mut runs) = (Vec::new(), 0u64, true);
         let mut ended = None;
-        let mut meter = Meter::new(most_steps, timeout_ms, false);
+        let mut meter = PromptLimits::new(most_steps, timeout_ms, false);
         for op in ops {
             match op {
                 Op::Step(id) => {
@@ -113,7 +113,7 @@ proptest! {
                 }
                 Op::Dies => {
                     account = serde_json::from_str(&serde_json::to_string(&account).unwrap()).unwrap();
-                    meter = Meter::new(most_steps, timeout_ms, ended.is_some());
+                    meter = PromptLimits::new(most_steps, timeout_ms, ended.is_some());
                     for id in told.iter().rev() {
                         meter.steps.see(&id.to_string());
                     }
@@ -128,7 +128,7 @@ proptest! {
                 (None, false, true) => Some(TaskEnding::TimedOut),
                 _ => None,
             };
-            let so_far = Ran::of(&account, before_ms, now);
+            let so_far = PromptTime::of(&account, before_ms, now);
             let left = meter.left(so_far);
             prop_assert_eq!(left.is_some(), ended.is_none() && runs && timeout_ms > 0);
             prop_assert!(left.is_none_or(|left| left == timeout_ms.saturating_sub(ran)));

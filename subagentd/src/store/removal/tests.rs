@@ -8,7 +8,7 @@ use subagent_protocol::ids::ControllerId;
 use super::*;
 use crate::core::worker::State;
 use crate::store::retention::{self, expirable};
-use crate::store::{Durability, NewName, NewWorker, References, Store, workers};
+use crate::store::{Durability, ForeignKeys, NewName, NewWorker, Store, workers};
 
 const NOW: Timestamp = Timestamp(1_000);
 
@@ -55,16 +55,16 @@ async fn with_events(path: &Path, events: u32) -> (Store, RowId, RowId) {
 
 /// Deletes the rows of a removed worker as the janitor does. Returns the number of pieces.
 async fn delete_rows(store: &Store, worker: RowId) -> usize {
-    let (mut sweep, mut more, mut pieces) = (Sweep::all(worker), true, 0);
+    let (mut sweep, mut more, mut pieces) = (EventDeletion::all(worker), true, 0);
     while more {
         let mut piece = sweep.clone();
         let job = move |c: &Connection| Ok((delete_events(c, &mut piece)?, piece));
-        (more, sweep) = store.chore(References::Checked, job).await.unwrap();
+        (more, sweep) = store.chore(ForeignKeys::Checked, job).await.unwrap();
         pieces += 1;
     }
-    while store.chore(References::Checked, move |c| delete_references(c, worker)).await.unwrap() {}
-    while store.chore(References::KnownToBeNone, move |c| delete_turns(c, worker)).await.unwrap() {}
-    assert!(store.chore(References::KnownToBeNone, move |c| delete_worker(c, worker)).await.unwrap());
+    while store.chore(ForeignKeys::Checked, move |c| delete_references(c, worker)).await.unwrap() {}
+    while store.chore(ForeignKeys::KnownToBeNone, move |c| delete_turns(c, worker)).await.unwrap() {}
+    assert!(store.chore(ForeignKeys::KnownToBeNone, move |c| delete_worker(c, worker)).await.unwrap());
     pieces
 }
 
@@ -86,7 +86,7 @@ async fn a_removed_worker_is_nowhere_at_once_and_its_rows_go_in_pieces() {
     let listed = store.read(|c| workers::list(c, None)).await.unwrap();
     assert_eq!(listed.iter().map(|row| row.id).collect::<Vec<_>>(), [other]);
     assert!(store.read(move |c| retention::kept(c, worker)).await.unwrap().is_none());
-    let early = store.chore(References::KnownToBeNone, move |c| delete_worker(c, worker)).await.unwrap();
+    let early = store.chore(ForeignKeys::KnownToBeNone, move |c| delete_worker(c, worker)).await.unwrap();
     assert!(!early, "its row is the last");
     assert!(delete_rows(&store, worker).await >= 2_000 / PIECE_ROWS);
     for table in ["events", "turns", "approvals"] {
@@ -97,7 +97,7 @@ async fn a_removed_worker_is_nowhere_at_once_and_its_rows_go_in_pieces() {
     assert!(store.read(unfinished).await.unwrap().is_empty());
     let size = || number(&store, "SELECT page_count FROM pragma_page_count");
     let before = size().await;
-    while store.chore(References::Checked, give_back).await.unwrap() {}
+    while store.chore(ForeignKeys::Checked, give_back).await.unwrap() {}
     assert!(size().await < before / 2);
     // Foreign keys are checked again.
     let orphan = store.write(Durability::Full, 1, |tx| tx.execute("UPDATE workers SET controller = 77", []));
@@ -128,10 +128,10 @@ async fn what_has_arrived_goes_before_the_next_piece() {
     // All pieces are submitted at once. A later write waits for at most one of them.
     let mut all = Vec::new();
     for _ in 0..100 {
-        let mut sweep = Sweep::all(worker);
+        let mut sweep = EventDeletion::all(worker);
         let store = store.clone();
         all.push(tokio::spawn(async move {
-            store.chore(References::Checked, move |c| delete_events(c, &mut sweep)).await
+            store.chore(ForeignKeys::Checked, move |c| delete_events(c, &mut sweep)).await
         }));
     }
     tokio::task::yield_now().await;
@@ -176,17 +176,19 @@ async fn the_mark_stops_before_what_is_needed() {
     store.write(Durability::Full, 1, move |tx| tx.mark_expired(worker, 29)).await.unwrap();
     store.write(Durability::Full, 1, move |tx| tx.mark_expired(worker, 19)).await.unwrap();
     assert_eq!(store.read(move |c| retention::kept(c, worker)).await.unwrap().unwrap().expired_seq, 29);
-    let (mut sweep, mut more) = (Sweep::up_to(worker, 29), true);
+    let (mut sweep, mut more) = (EventDeletion::up_to(worker, 29), true);
     while more {
         let mut piece = sweep.clone();
         let job = move |c: &Connection| Ok((delete_events(c, &mut piece)?, piece));
-        (more, sweep) = store.chore(References::Checked, job).await.unwrap();
-    }
-    while store.chore(References::Checked, move |c| retention::delete_approvals(c, worker, 29)).await.unwrap()
-    {
+        (more, sweep) = store.chore(ForeignKeys::Checked, job).await.unwrap();
     }
     while store
-        .chore(References::KnownToBeNone, move |c| retention::delete_turns(c, worker, 29))
+        .chore(ForeignKeys::Checked, move |c| retention::delete_approvals(c, worker, 29))
+        .await
+        .unwrap()
+    {}
+    while store
+        .chore(ForeignKeys::KnownToBeNone, move |c| retention::delete_turns(c, worker, 29))
         .await
         .unwrap()
     {}
@@ -215,7 +217,7 @@ async fn how_long_others_wait_during_a_large_removal() {
         let store = store.clone();
         tokio::spawn(async move {
             delete_rows(&store, worker).await;
-            while store.chore(References::Checked, give_back).await.unwrap() {}
+            while store.chore(ForeignKeys::Checked, give_back).await.unwrap() {}
         })
     };
     let busy = commits(&store, Some(&deleting)).await;

@@ -127,7 +127,8 @@ async fn m9_a_turn_that_ended_by_itself_ends_those_that_it_waited_for() {
 async fn m9_a_turn_ends_nothing_that_another_turn_waits_for() {
     let folder = tempfile::tempdir().unwrap();
     let store = planted(&folder.path().join("state.db"), tree()).await;
-    let end = |tx: &mut Tx<'_>| tx.end_tasks_below(RowId(1), Unwanted::after(TurnStatus::Completed), Some(2));
+    let end =
+        |tx: &mut Tx<'_>| tx.end_tasks_below(RowId(1), TaskSelection::after(TurnStatus::Completed), Some(2));
     store.write(Durability::Full, 1, end).await.unwrap();
     assert_eq!(store.read(|connection| wanted_below(connection, RowId(1))).await.unwrap(), Vec::new());
 }
@@ -143,7 +144,7 @@ async fn m9_a_turn_neither_waits_for_nor_ends_what_somebody_else_has_go_on() {
         tx.go_on(RowId(3))?;
         let busy = tx.may_take_place(RowId(3)).unwrap_err();
         assert_eq!(busy.code, subagent_protocol::Code::WorkerBusy, "its parent has the place");
-        tx.end_tasks_below(RowId(2), Unwanted::after(TurnStatus::Completed), Some(1))
+        tx.end_tasks_below(RowId(2), TaskSelection::after(TurnStatus::Completed), Some(1))
     };
     store.write(Durability::Full, 1, go_on).await.unwrap();
     assert_eq!(store.read(|connection| wanted_below(connection, RowId(2))).await.unwrap(), Vec::new());

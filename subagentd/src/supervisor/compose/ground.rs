@@ -15,7 +15,7 @@ use subagent_protocol::{Code, Error, Result};
 use crate::supervisor::environment::Variables;
 
 /// Files and environment, read again for each task.
-pub(super) struct Ground {
+pub(super) struct TaskConfig {
     pub(super) loaded: LoadedConfig,
     pub(super) env: Environment,
     pub(super) workspace: PathBuf,
@@ -28,7 +28,7 @@ pub(super) fn environment(variables: &Variables, cwd: &Path) -> Environment {
     Environment::new(variables.iter().map(|(name, value)| (text(&name.0), text(&value.0))), cwd)
 }
 
-impl Ground {
+impl TaskConfig {
     /// Reads the config and definitions for a worker that delegates.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use crate::supervisor::environment::Variables;
 const NEEDED: [&str; 2] = ["PATH", "HOME"];
 
 /// The launcher and environment of a task.
-pub(super) struct Launched {
+pub(super) struct TaskLauncher {
     pub(super) spec: LauncherSpec,
     /// The current config of the launcher.
     pub(super) launcher: Launcher,
@@ -30,7 +30,7 @@ pub(super) struct Launched {
     pub(super) is_parents: bool,
 }
 
-impl Launched {
+impl TaskLauncher {
     /// Uses the parent's launcher as it was resolved for the parent.
     pub(super) fn of_parent(
         (spec, variables): (&LauncherSpec, &Variables),
@@ -122,7 +122,7 @@ mod tests {
             prefix_tools: false,
         };
         let env = environment(&variables, "/".as_ref());
-        let launched = Launched::named("two", (&spec, &variables), &config, &env).unwrap();
+        let launched = TaskLauncher::named("two", (&spec, &variables), &config, &env).unwrap();
         assert!(!launched.is_parents);
         let expected = [
             variable("OTHER", "shell"),
@@ -131,7 +131,7 @@ mod tests {
             variable("SHARED", "two"),
         ];
         assert_eq!(launched.variables, expected);
-        let same = Launched::of_parent((&spec, &variables), &config, &env);
+        let same = TaskLauncher::of_parent((&spec, &variables), &config, &env);
         assert_eq!((same.variables, same.is_parents), (variables, true));
     }
 }

@@ -22,8 +22,8 @@ use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Code, Error, Result};
 
-use ground::Ground;
-pub(super) use parent::{Gives, Parent};
+use ground::TaskConfig;
+pub(super) use parent::{Parent, TaskPurpose};
 
 /// Level of an agent without a definition, which only the call describes.
 const CALLER: &str = "caller";
@@ -58,7 +58,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     };
     let name = definition.map(|definition| definition.name.as_str());
     let is_projects = definition.is_some_and(|definition| matches!(definition.source, Source::Project(_)));
-    if parent.gives == Gives::Title && is_projects {
+    if parent.gives == TaskPurpose::Title && is_projects {
         // The owner did not choose it: it is a file of the workspace.
         let message = "a definition of the project labels no workers";
         return Err(Error::new(Code::TaskNotPermitted, message).with("agent", name.map(str::to_owned)));
@@ -88,7 +88,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     mcp_servers.0.extend(own.0);
 
     let (mut terms, mode) = narrow::terms(definition, request, &parent.delegation.limits)?;
-    terms.ends_silently = parent.gives == Gives::Title;
+    terms.ends_silently = parent.gives == TaskPurpose::Title;
     narrow::prompt(&mut resolved.spec, &request.overrides);
     narrow::model(&mut resolved.spec, &request.overrides, at);
     let layer = narrow::layer(resolved.layer, &request.overrides)?;
@@ -182,7 +182,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
 /// # Errors
 /// As [`for_parent`], without a parent's policy.
 pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Composed> {
-    let ground = Ground::of_manager(place)?;
+    let ground = TaskConfig::of_manager(place)?;
     let definition = match request.agent.as_deref() {
         Some(name) => Some(ground.definition(name, &ground.callable())?),
         None => None,
@@ -262,7 +262,7 @@ pub(super) fn callable(parent: &Parent) -> Result<Vec<CallableAgent>> {
 
 /// Checks that the policies of the whole chain let its last node give a task to this agent. The
 /// action `ask` passes, because the agent's call asks for it.
-fn permitted(policy: &Policy, agent: Option<&str>, gives: Gives) -> Result<()> {
+fn permitted(policy: &Policy, agent: Option<&str>, gives: TaskPurpose) -> Result<()> {
     let call = Call::of(&json!({"name": "Task", "rawInput": {"agent": agent}}));
     let verdict = policy.decide(&call, &real_path);
     if verdict.action != Action::Deny {
@@ -270,7 +270,7 @@ fn permitted(policy: &Policy, agent: Option<&str>, gives: Gives) -> Result<()> {
     }
     let by = verdict.decisive();
     let rule = by.and_then(|part| part.by.as_ref()).map(|by| format!("{}: {}", by.rule, by.action));
-    if rule.is_none() && gives == Gives::Title {
+    if rule.is_none() && gives == TaskPurpose::Title {
         // Agents need an explicit rule to give tasks. The title task belongs to the owner.
         return Ok(());
     }

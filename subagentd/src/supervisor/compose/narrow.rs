@@ -14,7 +14,7 @@ use subagent_protocol::task_terms::{FOREGROUND_MS, STEPS, TaskTerms};
 use subagent_protocol::{Code, Error, Result};
 
 /// Maximum number of tools in an override.
-const MOST_TOOLS: usize = 500;
+const MAX_TOOLS: usize = 500;
 
 fn wider(field: &str, message: String) -> Error {
     Error::new(Code::InvalidArgument, message).with("field", field)
@@ -112,8 +112,8 @@ pub(super) fn layer(layer: Option<PolicyLayer>, overrides: &TaskOverrides) -> Re
 }
 
 fn tools(field: &str, names: &[String], action: Action) -> Result<Vec<Rule>> {
-    if names.len() > MOST_TOOLS {
-        return Err(wider(field, format!("{field} names more than {MOST_TOOLS} tools")));
+    if names.len() > MAX_TOOLS {
+        return Err(wider(field, format!("{field} names more than {MAX_TOOLS} tools")));
     }
     let read = |name: &String| {
         tool(name.trim(), action)

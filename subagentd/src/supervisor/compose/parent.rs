@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use subagent_config::agents::{Definition, McpWish};
+use subagent_config::agents::{Definition, McpServerRef};
 use subagent_config::mcp::McpServer;
 use subagent_config::model::{Config, Launcher};
 use subagent_config::policy::Policy;
@@ -15,8 +15,8 @@ use subagent_protocol::options::Options;
 use subagent_protocol::sandbox::SandboxSpec;
 use subagent_protocol::{Code, Error, Result};
 
-use super::ground::Ground;
-use super::launched::Launched;
+use super::ground::TaskConfig;
+use super::launched::TaskLauncher;
 use super::permitted;
 use crate::store::{WorkerRow, tasks};
 use crate::supervisor::environment::{self, Kept};
@@ -29,7 +29,7 @@ const MODEL: &str = "model";
 
 /// Why a worker creates a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::supervisor) enum Gives {
+pub(in crate::supervisor) enum TaskPurpose {
     /// Its agent requests the task.
     Tasks,
     /// The task labels the worker itself.
@@ -44,7 +44,7 @@ pub(in crate::supervisor) struct Parent {
     pub(super) spec: Spec,
     pub(super) kept: Kept,
     pub(super) delegation: DelegationSpec,
-    pub(super) gives: Gives,
+    pub(super) gives: TaskPurpose,
     pub(super) cwd: PathBuf,
     /// The policy of the whole chain, including owner rules.
     pub(super) policy: Policy,
@@ -56,13 +56,13 @@ impl Supervisor {
     /// # Errors
     /// `FORBIDDEN_FROM_WORKER` if it was started without delegation. `ENV_REQUIRED`,
     /// `STORAGE_ERROR`.
-    pub(in crate::supervisor) async fn parent(&self, row: WorkerRow, gives: Gives) -> Result<Parent> {
+    pub(in crate::supervisor) async fn parent(&self, row: WorkerRow, gives: TaskPurpose) -> Result<Parent> {
         let stored = spec::stored(&row);
         let stored = stored
             .ok_or_else(|| Error::new(Code::Internal, "what the worker was started with cannot be read"))?;
         let delegation = match gives {
-            Gives::Tasks => stored.delegation.clone(),
-            Gives::Title => stored.titles.clone(),
+            TaskPurpose::Tasks => stored.delegation.clone(),
+            TaskPurpose::Title => stored.titles.clone(),
         };
         let Some(delegation) = delegation else {
             let message = "the worker was not started so that it may give tasks to other agents";
@@ -88,8 +88,8 @@ impl Parent {
     ///
     /// # Errors
     /// Those of a config that cannot be read.
-    pub(super) fn ground(&self) -> Result<Ground> {
-        Ground::of(&self.delegation, &self.kept.variables, &self.cwd)
+    pub(super) fn ground(&self) -> Result<TaskConfig> {
+        TaskConfig::of(&self.delegation, &self.kept.variables, &self.cwd)
     }
 
     /// Returns the base of relative patterns in rules: the workspace, or its counterpart in the
@@ -108,7 +108,7 @@ impl Parent {
     }
 
     /// Returns the definitions that its policy lets it call.
-    pub(super) fn callable<'a>(&self, ground: &'a Ground) -> Vec<&'a Definition> {
+    pub(super) fn callable<'a>(&self, ground: &'a TaskConfig) -> Vec<&'a Definition> {
         let may =
             |definition: &&Definition| permitted(&self.policy, Some(&definition.name), self.gives).is_ok();
         ground.callable().into_iter().filter(may).collect()
@@ -118,12 +118,16 @@ impl Parent {
     ///
     /// # Errors
     /// `LAUNCHER_NOT_FOUND`, `BACKEND_LAUNCHER`.
-    pub(super) fn launched(&self, definition: Option<&Definition>, ground: &Ground) -> Result<Launched> {
+    pub(super) fn launched(
+        &self,
+        definition: Option<&Definition>,
+        ground: &TaskConfig,
+    ) -> Result<TaskLauncher> {
         let config = &ground.loaded.config;
         let own = (&self.spec.launcher, &self.kept.variables);
         match definition.and_then(|definition| definition.launcher.as_deref()) {
-            Some(name) => Launched::named(name, own, config, &ground.env),
-            None => Ok(Launched::of_parent(own, config, &ground.env)),
+            Some(name) => TaskLauncher::named(name, own, config, &ground.env),
+            None => Ok(TaskLauncher::of_parent(own, config, &ground.env)),
         }
     }
 
@@ -139,7 +143,7 @@ impl Parent {
         let has = self.kept.mcp_servers.names();
         let mut own = inline;
         for wish in definition.map(|definition| &definition.mcp_servers[..]).unwrap_or_default() {
-            if let McpWish::Named(name) = wish
+            if let McpServerRef::Named(name) = wish
                 && !has.contains(name)
                 && let Some(server) = launcher.mcp_servers.get(name).or_else(|| config.mcp_servers.get(name))
             {
@@ -152,7 +156,7 @@ impl Parent {
     /// Returns the session options: those of the definition, else the parent's for the same agent,
     /// else those of the launcher's config. A preferred model of the parent is also preferred for
     /// the task.
-    pub(super) fn options(&self, agent: &mut AgentSpec, launched: &Launched) -> Options {
+    pub(super) fn options(&self, agent: &mut AgentSpec, launched: &TaskLauncher) -> Options {
         let mut options = match launched.is_parents {
             true => self.spec.options.clone(),
             false => options::of_start(SetOptions::default(), &launched.launcher.options),

@@ -100,7 +100,7 @@ impl World {
         let started = self.supervisor.start_worker(caller(None), request).await.unwrap();
         assert!(started.delegates);
         let row = self.supervisor.row(started.worker_id.as_str()).await.unwrap();
-        self.supervisor.parent(row, Gives::Tasks).await.unwrap()
+        self.supervisor.parent(row, TaskPurpose::Tasks).await.unwrap()
     }
 
     fn place(&self) -> TaskPlace {

@@ -56,7 +56,7 @@ pub(super) fn gather(
         }
     }
     texts.reverse();
-    let mut gathering = work::Gathering::default();
+    let mut gathering = work::WorkCollector::default();
     let floor = history::updates(connection, row.id, up_to, &mut |event| gathering.see(&event))?;
     let pending = workers::approvals(connection, row.id, None)?
         .into_iter()

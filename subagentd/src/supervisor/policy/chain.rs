@@ -5,18 +5,18 @@
 use std::path::Path;
 
 use subagent_config::policy::{
-    Action, Layer, LayerKind, Listed, MOST_RULES, Node, Places, Policy, Position, Rule,
+    Action, Layer, LayerKind, MAX_RULES, Node, Places, Policy, Position, Rule, ToolList,
 };
 use subagent_protocol::api::{OwnerRule, StartWorker};
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 use subagent_protocol::{Code, Error, Result};
 
-use crate::store::owner_rules::OfChain;
+use crate::store::owner_rules::RulesOfChain;
 
 /// Maximum number of ancestors. `delegation.maxDepth` has the same limit.
-pub(super) const MOST_ANCESTORS: usize = 100;
+pub(super) const MAX_ANCESTORS: usize = 100;
 /// Maximum length of the name of a worker or task, in characters.
-const MOST_NAME_CHARS: usize = 1000;
+const MAX_NAME_CHARS: usize = 1000;
 
 /// Validates the policy of a new worker.
 ///
@@ -40,27 +40,27 @@ pub(in crate::supervisor) fn check_spec(spec: &PolicySpec, cwd: &Path) -> Result
     if spec.memory.as_ref().is_some_and(|memory| !memory.is_absolute() || memory.parent().is_none()) {
         return refused("the memory of a policy is an absolute path");
     }
-    if spec.ancestors.len() > MOST_ANCESTORS {
+    if spec.ancestors.len() > MAX_ANCESTORS {
         return refused("there are too many ancestors");
     }
-    if spec.ancestors.iter().any(|node| node.name.chars().count() > MOST_NAME_CHARS) {
+    if spec.ancestors.iter().any(|node| node.name.chars().count() > MAX_NAME_CHARS) {
         return refused("the name of an ancestor is too long");
     }
     let above = spec.ancestors.iter().map(|node| (&node.layers, &node.pre_approved));
     let mut nodes = above.chain([(&spec.layers, &spec.pre_approved)]);
     let many = |layers: &[PolicyLayer], granted: &Option<Vec<PolicyRule>>| {
-        layers.iter().map(|layer| layer.rules.len() + layer.tools.len()).sum::<usize>() > 3 * MOST_RULES
-            || granted.as_ref().is_some_and(|granted| granted.len() > MOST_RULES)
+        layers.iter().map(|layer| layer.rules.len() + layer.tools.len()).sum::<usize>() > 3 * MAX_RULES
+            || granted.as_ref().is_some_and(|granted| granted.len() > MAX_RULES)
     };
     if nodes.any(|(layers, granted)| many(layers, granted)) {
         return refused("there are too many rules");
     }
-    compiled(spec, &OfChain::default(), cwd).map(drop)
+    compiled(spec, &RulesOfChain::default(), cwd).map(drop)
 }
 
 /// Compiles the policy of a worker: the stored layers of the chain, and the owner rules with their
 /// ids as the source.
-pub(super) fn compiled(spec: &PolicySpec, added: &OfChain, cwd: &Path) -> Result<Policy> {
+pub(super) fn compiled(spec: &PolicySpec, added: &RulesOfChain, cwd: &Path) -> Result<Policy> {
     let places = Places { workspace: spec.workspace.clone(), cwd: cwd.to_owned(), home: spec.home.clone() };
     let mut chain = Vec::new();
     for (at, above) in spec.ancestors.iter().enumerate() {
@@ -92,14 +92,14 @@ fn node(
 }
 
 /// Parses the list of the only allowed tools of a layer.
-fn tools(layer: &PolicyLayer) -> Result<Listed> {
+fn tools(layer: &PolicyLayer) -> Result<ToolList> {
     let tools = layer.tools.iter().map(|tool| {
         Rule::parse(tool, Action::Allow).map_err(|found| {
             let message = format!("`{tool}` is no tool: character {}: {}", found.column, found.problem);
             Error::new(Code::InvalidArgument, message).with("field", "policy").with("rule", tool.as_str())
         })
     });
-    Ok(Listed { source: layer.source.clone(), tools: tools.collect::<Result<_>>()? })
+    Ok(ToolList { source: layer.source.clone(), tools: tools.collect::<Result<_>>()? })
 }
 
 fn layer(layer: &PolicyLayer) -> Result<Layer> {

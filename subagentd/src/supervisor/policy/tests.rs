@@ -30,7 +30,7 @@ fn spec(rules: &[(&str, &str)]) -> PolicySpec {
 }
 
 fn watch(rules: &[(&str, &str)]) -> Watch {
-    Watch::of(Some(&spec(rules)), &OfChain::default(), "/ws", Path::new("/ws")).unwrap()
+    Watch::of(Some(&spec(rules)), &RulesOfChain::default(), "/ws", Path::new("/ws")).unwrap()
 }
 
 fn see(watch: &mut Watch, record: &Value) -> Option<Input> {
@@ -160,11 +160,14 @@ fn what_is_hostile_is_bounded() {
 #[test]
 fn rules_that_are_none_are_refused() {
     for (rule, action) in [("execute(", "allow"), ("", "deny"), ("edit", "maybe"), ("frobnicate", "deny")] {
-        let error = compiled(&spec(&[(rule, action)]), &OfChain::default(), Path::new("/ws")).unwrap_err();
+        let error =
+            compiled(&spec(&[(rule, action)]), &RulesOfChain::default(), Path::new("/ws")).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument, "{rule}");
     }
-    assert!(Watch::of(Some(&spec(&[("(", "deny")])), &OfChain::default(), "/ws", Path::new("/ws")).is_none());
-    assert!(Watch::of(None, &OfChain::default(), "/ws", Path::new("/ws")).is_none());
+    assert!(
+        Watch::of(Some(&spec(&[("(", "deny")])), &RulesOfChain::default(), "/ws", Path::new("/ws")).is_none()
+    );
+    assert!(Watch::of(None, &RulesOfChain::default(), "/ws", Path::new("/ws")).is_none());
 }
 
 #[test]
@@ -220,7 +223,7 @@ fn what_a_definition_does_not_list_the_client_does_not_do() {
         let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
         let layer = PolicyLayer { layer: "definition".to_owned(), source: None, rules: Vec::new(), tools };
         let spec = PolicySpec::own("/ws".into(), None, vec![layer]);
-        Watch::of(Some(&spec), &OfChain::default(), "/ws", Path::new("/ws")).unwrap()
+        Watch::of(Some(&spec), &RulesOfChain::default(), "/ws", Path::new("/ws")).unwrap()
     };
     let asked = |tools: &[&str]| {
         let rules = lists(tools).client_rules();

@@ -11,7 +11,7 @@ use super::super::orders::{Reached, read_response};
 use super::super::worker::Also;
 use super::super::{Supervisor, entropy, hooks, spec, turns};
 use super::{Guarded, TaskCaller, shown};
-use crate::core::queue::{Queued, Urgency};
+use crate::core::queue::{QueuePosition, Queued};
 use crate::core::task::TaskEnding;
 use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{Input, Worker};
@@ -149,7 +149,7 @@ impl Supervisor {
         let turn_id = TurnId::from_random(entropy::random()?);
         let queued = Queued { turn_id, message, input, sender: None };
         let most = spec::queue_limit(&worker);
-        let input = Input::Enqueue { queued, urgency: Urgency::Resumed, most };
+        let input = Input::Enqueue { queued, urgency: QueuePosition::Resumed, most };
         let did = match (row.status().is_end(), request.cancel) {
             (true, _) => TaskMessage::Resumed,
             (false, true) => TaskMessage::Last,

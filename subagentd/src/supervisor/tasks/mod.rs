@@ -14,7 +14,7 @@ pub use shown::TaskFilter;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 
-use super::compose::Gives;
+use super::compose::TaskPurpose;
 use super::delegation::TaskToken;
 use super::orders::Reached;
 use super::{Caller, Supervisor, spec};
@@ -55,10 +55,10 @@ impl TaskCaller {
     }
 
     /// Returns why this caller creates tasks.
-    pub(super) const fn gives(&self) -> Gives {
+    pub(super) const fn gives(&self) -> TaskPurpose {
         match self {
-            Self::Manager(_) | Self::Parent { .. } | Self::Schedule { .. } => Gives::Tasks,
-            Self::Title { .. } => Gives::Title,
+            Self::Manager(_) | Self::Parent { .. } | Self::Schedule { .. } => TaskPurpose::Tasks,
+            Self::Title { .. } => TaskPurpose::Title,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::store::{child_sessions, transcripts};
 /// Maximum length of a prompt in a list, in characters.
 const PREVIEW_CHARS: usize = 200;
 /// Maximum size of the transcripts below one task, in bytes. The rest can be shown task by task.
-const MOST_TRANSCRIPT_BYTES: usize = 1024 * 1024;
+const MAX_TRANSCRIPT_BYTES: usize = 1024 * 1024;
 
 /// Filter for listing tasks.
 #[derive(Debug, Clone, Default)]
@@ -85,7 +85,7 @@ impl Supervisor {
         let (task, store) = (task.to_owned(), &self.shared.store);
         let below = store.read(move |connection| transcripts::hidden_below(connection, &task)).await?;
         let mut told = Vec::with_capacity(below.len());
-        let mut left = MOST_TRANSCRIPT_BYTES;
+        let mut left = MAX_TRANSCRIPT_BYTES;
         // Read one by one, so that no reader holds the database for long.
         for (id, row) in below {
             let status = row.status();

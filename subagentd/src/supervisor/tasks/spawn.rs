@@ -8,12 +8,12 @@ use subagent_protocol::ids::{PlaceholderSessionId, TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::super::compose::{self, Composed, Gives};
+use super::super::compose::{self, Composed, TaskPurpose};
 use super::super::shared::Shared;
 use super::super::worktrees::Planned;
 use super::super::{Supervisor, controllers, delegation, entropy, environment, hooks, sandbox, start, turns};
 use super::{TaskCaller, gives_tasks, shown};
-use crate::core::queue::{Queue, Queued, Urgency};
+use crate::core::queue::{Queue, QueuePosition, Queued};
 use crate::core::task::check_name;
 use crate::core::worker::State;
 use crate::core::{Input, Worker};
@@ -23,11 +23,11 @@ use crate::store::{
 };
 
 /// Maximum length of a description, in characters.
-const MOST_DESCRIPTION_CHARS: usize = 200;
+const MAX_DESCRIPTION_CHARS: usize = 200;
 /// Number of words of the prompt that serve as the default description.
 const DESCRIBING_WORDS: usize = 5;
 /// Maximum size of metadata as JSON, in bytes.
-const MOST_METADATA_BYTES: usize = 16 * 1024;
+const MAX_METADATA_BYTES: usize = 16 * 1024;
 
 /// The data that one transaction stores.
 struct Spawn {
@@ -155,7 +155,11 @@ impl Supervisor {
     }
 
     /// Composes the worker of the task.
-    async fn composed(&self, parent: Option<(&WorkerRow, Gives)>, request: &RunTask) -> Result<Composed> {
+    async fn composed(
+        &self,
+        parent: Option<(&WorkerRow, TaskPurpose)>,
+        request: &RunTask,
+    ) -> Result<Composed> {
         let wrong = |message: &str| Error::new(Code::InvalidInput, message).with("field", "manager");
         match (parent, &request.manager) {
             (Some((row, gives)), None) => {
@@ -196,7 +200,7 @@ impl Supervisor {
             let message = "this says to whom the agent of a worker may give tasks; whoever is none looks into the definitions";
             return Err(Error::new(Code::InvalidArgument, message).recommend("run `subagent agent list`"));
         };
-        let parent = self.parent(self.row(worker.as_str()).await?, Gives::Tasks).await?;
+        let parent = self.parent(self.row(worker.as_str()).await?, TaskPurpose::Tasks).await?;
         Ok(CallableAgents {
             worker_id: worker.clone(),
             agents: self.in_files(move || compose::callable(&parent)).await?,
@@ -274,7 +278,8 @@ impl Spawn {
         })?;
         let (message, input) = turns::plain(&task.prompt);
         let queued = Queued { turn_id: self.turn_id, message, input, sender: None };
-        let step = begins.step(Input::Enqueue { queued, urgency: Urgency::Delivered, most: usize::MAX })?;
+        let step =
+            begins.step(Input::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX })?;
         tx.store_facts(id, &step.facts, None, now)?;
         tx.update_worker(id, &step.worker, Cursor::default(), now)?;
         firing.map_or(Ok(()), |firing| tx.start_firing(firing, (id, &worker_id), None, now))?;
@@ -318,15 +323,12 @@ fn check(request: &RunTask) -> Result<()> {
         check_name(name)?;
     }
     let described = request.description.as_deref().unwrap_or_default();
-    if described.chars().count() > MOST_DESCRIPTION_CHARS {
-        return wrong(
-            "description",
-            format!("a description has at most {MOST_DESCRIPTION_CHARS} characters"),
-        );
+    if described.chars().count() > MAX_DESCRIPTION_CHARS {
+        return wrong("description", format!("a description has at most {MAX_DESCRIPTION_CHARS} characters"));
     }
     let metadata = serde_json::to_string(&request.metadata).map_or(usize::MAX, |text| text.len());
-    if metadata > MOST_METADATA_BYTES {
-        return wrong("metadata", format!("the metadata have at most {MOST_METADATA_BYTES} bytes as JSON"));
+    if metadata > MAX_METADATA_BYTES {
+        return wrong("metadata", format!("the metadata have at most {MAX_METADATA_BYTES} bytes as JSON"));
     }
     Ok(())
 }
@@ -336,7 +338,7 @@ fn description(request: &RunTask) -> String {
         Some(text) => text.to_owned(),
         None => {
             let words: Vec<&str> = request.prompt.split_whitespace().take(DESCRIBING_WORDS).collect();
-            crate::core::task::beginning(&words.join(" "), MOST_DESCRIPTION_CHARS).to_owned()
+            crate::core::task::beginning(&words.join(" "), MAX_DESCRIPTION_CHARS).to_owned()
         }
     }
 }

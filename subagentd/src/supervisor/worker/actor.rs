@@ -22,7 +22,7 @@ use super::inbox::Questions;
 use super::ingest::Goal;
 use super::own_worktree::OwnWorktree;
 use super::runtime::Runtime;
-use super::setting::{SetOrder, Setting};
+use super::setting::{PendingOptions, SetOrder};
 use super::task::Tasks;
 use super::task_limits::TaskLimits;
 use super::{Message, Revival, Snapshot};
@@ -100,7 +100,7 @@ pub(in crate::supervisor) struct Actor {
     /// Orders that wait until the agent is awake.
     pub(super) sleeping: Vec<SetOrder>,
     /// Option changes that the runtime executes.
-    pub(super) settings: Vec<Setting>,
+    pub(super) settings: Vec<PendingOptions>,
     /// Actions required by the rules, in order.
     pub(super) todo: VecDeque<Action>,
     pub(super) settled: bool,

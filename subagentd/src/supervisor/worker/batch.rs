@@ -10,7 +10,7 @@ use subagent_protocol::record::{OptionSet, Record, RecordType};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::update;
 
-use super::ingest::Aside;
+use super::ingest::SessionUpdates;
 use super::task_limits::Open;
 use crate::core::{Action, Fact, Input, Worker};
 use crate::store::{Cursor, Durability, NewEvent};
@@ -18,7 +18,7 @@ use crate::supervisor::journal::Batch;
 use crate::supervisor::policy::Watch;
 
 /// A record on its way into the store.
-pub(super) struct Draft {
+pub(super) struct PendingRow {
     pub(super) number: u64,
     pub(super) turn: Option<u64>,
     pub(super) at: i64,
@@ -31,7 +31,7 @@ pub(super) struct Draft {
     pub(super) facts_first: bool,
 }
 
-impl Draft {
+impl PendingRow {
     /// Returns its row. The body is a slice of the batch.
     pub(super) fn event<'a>(&'a self, bytes: &'a [u8]) -> NewEvent<'a> {
         let payload = bytes.get(self.payload.clone()).and_then(|text| std::str::from_utf8(text).ok());
@@ -53,10 +53,10 @@ pub(super) struct Taken {
     pub(super) watch: Option<Watch>,
     /// The open prompt of a task.
     pub(super) prompt: Option<Open>,
-    pub(super) drafts: Vec<Draft>,
+    pub(super) drafts: Vec<PendingRow>,
     pub(super) actions: Vec<Action>,
     pub(super) cursor: Cursor,
-    pub(super) aside: Aside,
+    pub(super) aside: SessionUpdates,
     /// What the agent reported about itself.
     pub(super) reports: Vec<Report>,
     /// A runtime that the store does not know, and the boot id of its start.
@@ -71,14 +71,14 @@ pub(super) struct Taken {
 }
 
 /// A batch and its consequences, valid if no other change happens before it is stored.
-pub(super) struct Understood {
+pub(super) struct DecodedBatch {
     pub(super) batch: Batch,
     /// `None` if the batch contains no records.
     pub(super) taken: Option<Taken>,
 }
 
 /// The state from which a batch is interpreted.
-pub(super) struct Basis {
+pub(super) struct IngestState {
     pub(super) worker: Worker,
     pub(super) watch: Option<Watch>,
     pub(super) prompt: Option<Open>,
@@ -97,7 +97,7 @@ impl Taken {
     }
 
     /// Returns the state for the next batch, if this one changes only the cursor.
-    pub(super) fn basis(&self) -> Option<Basis> {
+    pub(super) fn basis(&self) -> Option<IngestState> {
         let aside = &self.aside;
         let is_quiet = !self.changed
             && self.actions.is_empty()
@@ -105,7 +105,7 @@ impl Taken {
             && self.incarnation.is_none()
             && aside.is_empty()
             && self.drafts.iter().all(|draft| draft.facts.is_empty());
-        is_quiet.then(|| Basis {
+        is_quiet.then(|| IngestState {
             worker: self.worker.clone(),
             watch: self.watch.clone(),
             prompt: self.prompt.clone(),

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::{Demand, Message};
+use super::{Message, RevivalOutcome};
 
 /// Requests wait during a shorter failure and are refused during a longer one.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ impl Actor {
             Message::CancelChild(order) => self.refuse(order.reply),
             Message::Revive { reply, .. } => {
                 // The client may be gone.
-                let _ = reply.send(Demand::Needless);
+                let _ = reply.send(RevivalOutcome::Needless);
             }
             Message::Forbidden { what } => {
                 tracing::error!(worker = %self.worker_id, what, "a refused request could not be journaled");

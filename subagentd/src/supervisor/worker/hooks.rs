@@ -14,7 +14,7 @@ use super::actor::Actor;
 use crate::core::Input;
 use crate::core::approval::Approval;
 use crate::core::decision::{Choice, HooksOutcome};
-use crate::supervisor::hooks::{self, Answered, Asker, Heard};
+use crate::supervisor::hooks::{self, Answered, HookSubject, HookVerdict};
 use crate::supervisor::policy::choice_of;
 
 /// Delay before the hooks of a request run again after a failure of the store.
@@ -39,7 +39,7 @@ impl Actor {
             if self.hooks.by_request.contains_key(id) {
                 continue;
             }
-            let asker = Asker {
+            let asker = HookSubject {
                 id: self.id,
                 worker_id: self.worker_id.clone(),
                 session_id: self.session_id.clone(),
@@ -84,10 +84,10 @@ impl Actor {
 
     /// Combines the answer of the hooks with the current policy. The strictest verdict wins, except
     /// that a user's hook may allow what would ask.
-    fn outcome(&self, heard: Heard) -> HooksOutcome {
+    fn outcome(&self, heard: HookVerdict) -> HooksOutcome {
         let ruled = self.watch.as_ref().and_then(|watch| watch.judge(&heard.asked));
         let asked = serde_json::from_str::<ApprovalRequested>(&heard.asked).ok();
-        let Heard { word, reason, hook, .. } = heard;
+        let HookVerdict { word, reason, hook, .. } = heard;
         let by_hook = |choice| HooksOutcome::ByHook { choice, reason, hook };
         match (ruled, word) {
             (Some(Input::DecideByRule { choice, rule, .. }), word)

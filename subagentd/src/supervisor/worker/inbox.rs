@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use crate::core::approval::Approval;
 use crate::core::decision::{self, Choice};
-use crate::core::inbox::{Expiry, InboxInput};
+use crate::core::inbox::{Expiry, QuestionInput};
 use crate::core::worker::State;
 use crate::core::{Fact, Input};
 use crate::store::workers::ApprovalRow;
@@ -107,7 +107,7 @@ impl Actor {
             },
         };
         subagent_failpoint::hit("decision.before_commit");
-        self.apply(Input::Inbox(InboxInput::Expired { request_id, expiry })).await;
+        self.apply(Input::Inbox(QuestionInput::Expired { request_id, expiry })).await;
         subagent_failpoint::hit("decision.after_commit");
     }
 

@@ -18,7 +18,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result, surrogates};
 
 use super::actor::Actor;
-use super::batch::{Basis, Draft, Taken, Understood, is_progress, kind, payload_range};
+use super::batch::{DecodedBatch, IngestState, PendingRow, Taken, is_progress, kind, payload_range};
 use super::hibernation::is_activity;
 use super::task_limits::{Open, step};
 use crate::core::budget::Spent;
@@ -48,11 +48,11 @@ pub(super) enum Goal {
 }
 
 /// Failed restores after which the session is given up.
-const MOST_RESTORE_FAILURES: usize = 2;
+const MAX_RESTORE_FAILURES: usize = 2;
 
 /// Content of records that concerns the actor, not the rules.
 #[derive(Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct SessionUpdates {
     pub(crate) session_id: Option<String>,
     /// Why the agent could not restore the session.
     pub(crate) restore_failure: Option<String>,
@@ -68,7 +68,7 @@ pub(crate) struct Aside {
     pub(crate) began: Option<Options>,
 }
 
-impl Aside {
+impl SessionUpdates {
     /// Returns whether the records contained nothing of this. Ignores `ended`, which every record
     /// sets.
     pub(super) fn is_empty(&self) -> bool {
@@ -92,10 +92,10 @@ impl Actor {
         let mut batches = 0;
         let mut ahead = None;
         loop {
-            let Understood { batch, taken } = match ahead.take() {
+            let DecodedBatch { batch, taken } = match ahead.take() {
                 Some(ahead) => ahead?,
                 None => {
-                    let basis = Basis {
+                    let basis = IngestState {
                         worker: self.worker.clone(),
                         watch: self.watch.clone(),
                         prompt: self.task_limits.open.clone(),
@@ -126,7 +126,7 @@ impl Actor {
     }
 
     /// Reads and interprets a batch.
-    fn read(&mut self, basis: Basis, goal: Goal) -> Result<Understood> {
+    fn read(&mut self, basis: IngestState, goal: Goal) -> Result<DecodedBatch> {
         let from = basis.cursor;
         let batch = self.journal.read(from, goal == Goal::End).map_err(|error| {
             if descriptors::is_reached(&error) {
@@ -139,7 +139,7 @@ impl Actor {
         })?;
         let moved = (batch.next.segment, batch.next.offset) != (from.segment, from.offset);
         let taken = moved.then(|| self.understand(basis, &batch));
-        Ok(Understood { batch, taken })
+        Ok(DecodedBatch { batch, taken })
     }
 
     /// Stores an interpreted batch while it reads `ahead`.
@@ -150,8 +150,8 @@ impl Actor {
         &mut self,
         bytes: Vec<u8>,
         taken: Taken,
-        ahead: Option<(Basis, Goal)>,
-    ) -> Result<Option<Result<Understood>>> {
+        ahead: Option<(IngestState, Goal)>,
+    ) -> Result<Option<Result<DecodedBatch>>> {
         let before = self.cursor;
         let Taken {
             worker,
@@ -170,7 +170,7 @@ impl Actor {
             durability,
         } = taken;
         let restores = reports.iter().rev().find_map(Report::restores);
-        let Aside { session_id, restore_failure, guard, set, ended, instructed, began } = aside;
+        let SessionUpdates { session_id, restore_failure, guard, set, ended, instructed, began } = aside;
         let instructed = instructed.filter(|_| self.spec.agent.is_some());
         let spec = self.spec_with(&set, began)?;
         let failures = match (&session_id, restore_failure) {
@@ -178,7 +178,7 @@ impl Actor {
             (Some(_), _) if !self.restore_failures.is_empty() => Some(Vec::new()),
             (None, Some(failure)) => {
                 let mut failures = self.restore_failures.clone();
-                failures.truncate(MOST_RESTORE_FAILURES - 1);
+                failures.truncate(MAX_RESTORE_FAILURES - 1);
                 failures.insert(0, failure);
                 Some(failures)
             }
@@ -285,9 +285,9 @@ impl Actor {
         Ok(ahead)
     }
 
-    fn understand(&self, basis: Basis, batch: &Batch) -> Taken {
+    fn understand(&self, basis: IngestState, batch: &Batch) -> Taken {
         let Batch { bytes, records, next, .. } = batch;
-        let Basis { mut worker, watch, prompt, cursor: from, clean_end } = basis;
+        let IngestState { mut worker, watch, prompt, cursor: from, clean_end } = basis;
         worker.queue.gated |= self.budgets.has_news();
         let mut taken = Taken {
             worker,
@@ -296,7 +296,7 @@ impl Actor {
             drafts: Vec::with_capacity(records.len()),
             actions: Vec::new(),
             cursor: *next,
-            aside: Aside { ended: clean_end, ..Aside::default() },
+            aside: SessionUpdates { ended: clean_end, ..SessionUpdates::default() },
             reports: Vec::new(),
             incarnation: None,
             gap: false,
@@ -393,7 +393,7 @@ impl Actor {
             was_then(&record, &mut facts);
             taken.reports.extend(Report::of(&record));
             let held = facts.iter().any(|fact| matches!(fact, Fact::ApprovalHeld { .. }));
-            taken.drafts.push(Draft {
+            taken.drafts.push(PendingRow {
                 number: record.n,
                 turn: record.turn,
                 at: record.at,
@@ -434,7 +434,7 @@ impl Actor {
 pub(crate) fn input(
     record: &Record<'_>,
     known_turn: u64,
-    aside: &mut Aside,
+    aside: &mut SessionUpdates,
     located: impl FnOnce(Error) -> Error,
 ) -> serde_json::Result<Option<Input>> {
     aside.ended = record.t == RecordType::Ended;
@@ -587,7 +587,7 @@ mod tests {
         for body in ["null", r#"{"end":"swallowed"}"#, "[1]", "\"answered\""] {
             let text = format!(r#"{{"n":7,"at":1,"t":"turnEnd","turn":3,"b":{body}}}"#);
             let record: Record<'_> = serde_json::from_str(&text).unwrap();
-            let input = input(&record, 3, &mut Aside::default(), |error| error).unwrap();
+            let input = input(&record, 3, &mut SessionUpdates::default(), |error| error).unwrap();
             assert_eq!(input, Some(Input::TurnEnd { turn: 3, end: missing_end() }), "{body}");
         }
     }

@@ -40,9 +40,9 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 pub(super) use budget::LimitOrder;
 pub(super) use child_cancel::{ChildCancel, broken};
 #[cfg(any(test, feature = "testing"))]
-pub(crate) use ingest::{Aside, input};
+pub(crate) use ingest::{SessionUpdates, input};
 pub(super) use order::{Also, Order, Respond};
-pub(super) use revival::{Demand, Revival};
+pub(super) use revival::{Revival, RevivalOutcome};
 pub(super) use setting::SetOrder;
 pub(super) use snapshot::Snapshot;
 
@@ -73,7 +73,7 @@ pub(super) enum Message {
         /// Minimum time since the last start.
         cooldown: Duration,
         /// Receives the outcome of the demand.
-        reply: oneshot::Sender<Demand>,
+        reply: oneshot::Sender<RevivalOutcome>,
     },
 }
 

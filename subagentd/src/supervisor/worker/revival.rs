@@ -22,7 +22,7 @@ pub(in crate::supervisor) struct Revival {
 
 /// The outcome of a demand for a runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::supervisor) enum Demand {
+pub(in crate::supervisor) enum RevivalOutcome {
     /// A runtime is being started.
     Begun,
     /// The last attempt was too recent.
@@ -33,23 +33,23 @@ pub(in crate::supervisor) enum Demand {
 
 impl Actor {
     /// Starts a runtime if the worker lacks one and the last attempt is old enough.
-    pub(super) fn demand(&mut self, cooldown: Duration) -> Demand {
+    pub(super) fn demand(&mut self, cooldown: Duration) -> RevivalOutcome {
         let lacks_one = matches!(self.worker.state, State::Idle | State::Local(_))
             && self.worker.link == Link::None
             && !self.sleeps()
             && !self.tasks.is_task()
             && self.runtime.is_none();
         if !lacks_one {
-            return Demand::Needless;
+            return RevivalOutcome::Needless;
         }
         if self.revival.as_ref().is_some_and(|last| last.begun.elapsed() < cooldown) {
-            return Demand::TooEarly;
+            return RevivalOutcome::TooEarly;
         }
         self.revive_at = None;
         self.revival = Some(Revival { begun: Instant::now(), outcome: None });
         self.worker.link = Link::Starting;
         self.todo.push_back(Action::StartRuntime);
-        Demand::Begun
+        RevivalOutcome::Begun
     }
 
     /// Schedules a start after the end of a runtime.

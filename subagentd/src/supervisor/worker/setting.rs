@@ -34,7 +34,7 @@ pub(in crate::supervisor) struct SetOrder {
 }
 
 /// A command that the runtime executes, and the requests that wait for it.
-pub(super) struct Setting {
+pub(super) struct PendingOptions {
     request: String,
     key: Option<(String, String)>,
     rest: Rest,
@@ -106,7 +106,7 @@ impl Actor {
         let response = match self.begin_set(owner, key.clone(), &request).await {
             Ok(Begun::Told(told)) => {
                 let rest = Rest::of(&request);
-                return self.settings.push(Setting { request: told, key, rest, replies: vec![reply] });
+                return self.settings.push(PendingOptions { request: told, key, rest, replies: vec![reply] });
             }
             Ok(Begun::Done(response)) => Ok(response),
             Err(error) => Err(error),

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::actor::Actor;
 use super::runtime::Runtime;
-use crate::core::queue::{Queued, Urgency};
+use crate::core::queue::{QueuePosition, Queued};
 use crate::core::task::{self, TaskEnding};
 use crate::core::worker::{Link, State};
 use crate::core::{Fact, Input};
@@ -157,7 +157,7 @@ impl Actor {
         let turn_id = TurnId::from_random(random);
         let (message, input) = task::delivery(&due.text, &due.name, &due.task_id, due.status);
         let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
-        let input = Input::Enqueue { queued, urgency: Urgency::Delivered, most: usize::MAX };
+        let input = Input::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX };
         // A message that was queued before is refused, which is fine.
         let told = self.apply_if(input, move |tx, _, _| tx.deliver(&due, &turn_id)).await;
         subagent_failpoint::hit("task_delivery.after_commit");

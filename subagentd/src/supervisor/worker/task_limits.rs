@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use crate::core::task::TaskEnding;
-use crate::core::task_limits::{Meter, Ran};
+use crate::core::task_limits::{PromptLimits, PromptTime};
 use crate::core::worker::State;
 use crate::core::{Fact, Input, Worker};
 use crate::steady::steady;
@@ -49,20 +49,24 @@ pub(super) struct Open {
     turn: u64,
     /// The name of the task.
     name: Arc<str>,
-    meter: Meter,
+    meter: PromptLimits,
 }
 
 impl Open {
     /// `ends`: the prompt is being ended already.
     fn new(turn: u64, (name, terms): &(Arc<str>, TaskTerms), ends: bool) -> Self {
-        Self { turn, name: Arc::clone(name), meter: Meter::new(terms.max_steps, terms.timeout_ms, ends) }
+        Self {
+            turn,
+            name: Arc::clone(name),
+            meter: PromptLimits::new(terms.max_steps, terms.timeout_ms, ends),
+        }
     }
 
     pub(super) fn steps(&self) -> u64 {
         self.meter.steps.count()
     }
 
-    fn over(&mut self, ran: Ran) -> Option<(TaskEnding, String)> {
+    fn over(&mut self, ran: PromptTime) -> Option<(TaskEnding, String)> {
         let ending = self.meter.look(ran)?;
         Some((ending, self.meter.reason(ending)))
     }
@@ -92,7 +96,7 @@ pub(super) fn step(
     let told = Fact::Event { event_type: EventType::SubagentProgress, data, turn: None };
     // An earlier cancel takes precedence.
     let open = worker.turn().is_some_and(|turn| turn.cancel.is_none());
-    let over = prompt.over(Ran::default()).filter(|_| open);
+    let over = prompt.over(PromptTime::default()).filter(|_| open);
     Some(Step { told, over: over.map(|(ending, reason)| Input::EndTask { ending, reason }) })
 }
 
@@ -209,11 +213,15 @@ impl Actor {
         true
     }
 
-    async fn ran(&self) -> Result<Ran> {
+    async fn ran(&self) -> Result<PromptTime> {
         let id = self.id;
         let read = self.shared.store.read(move |connection| {
             let before = task_limits::ran_before(connection, id)?;
-            Ok(Ran::of(&accounts::account(connection, Scope::Worker, id)?, before, steady(entropy::now())))
+            Ok(PromptTime::of(
+                &accounts::account(connection, Scope::Worker, id)?,
+                before,
+                steady(entropy::now()),
+            ))
         });
         read.await
     }

@@ -10,7 +10,7 @@ use subagent_protocol::ids::TurnId;
 use subagent_protocol::{Code, Error};
 
 use super::actor::Actor;
-use crate::core::queue::{Queued, Urgency};
+use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::{Link, State};
 use crate::core::{Input, task_result};
 use crate::store::Durability;
@@ -150,7 +150,7 @@ impl Actor {
         };
         let (message, input) = turns::plain(text);
         let queued = Queued { turn_id: TurnId::from_random(random), message, input, sender: None };
-        let input = Input::Enqueue { queued, urgency: Urgency::Delivered, most: usize::MAX };
+        let input = Input::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX };
         // A refusal means that it was asked already.
         let _ = self.apply_if(input, |tx, id, _| tx.ask_again(id)).await;
         subagent_failpoint::hit("task_result.after_commit");

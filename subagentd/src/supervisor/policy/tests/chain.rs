@@ -29,7 +29,7 @@ fn task(above: Vec<PolicyNode>, own: &[(&str, &str)], granted: Option<&[(&str, &
     PolicySpec { ancestors: above, pre_approved: granted.map(rules), ..own }
 }
 
-fn watching(spec: &PolicySpec, added: &OfChain) -> Watch {
+fn watching(spec: &PolicySpec, added: &RulesOfChain) -> Watch {
     Watch::of(Some(spec), added, "/ws", Path::new("/ws")).unwrap()
 }
 
@@ -47,7 +47,7 @@ fn added(rule: &str, action: &str) -> OwnerRule {
 
 /// Returns the decision about a command and the rule in the form of events. `None` if the owner is
 /// asked.
-fn decided(spec: &PolicySpec, added: &OfChain, command: &str) -> Option<(String, Value)> {
+fn decided(spec: &PolicySpec, added: &RulesOfChain, command: &str) -> Option<(String, Value)> {
     match see(&mut watching(spec, added), &asks("1", command, ALL)) {
         Some(Input::DecideByRule { choice, rule, .. }) => Some((choice.decision, rule)),
         None => None,
@@ -56,7 +56,7 @@ fn decided(spec: &PolicySpec, added: &OfChain, command: &str) -> Option<(String,
 }
 
 fn word(spec: &PolicySpec, command: &str) -> String {
-    decided(spec, &OfChain::default(), command).map_or("ask".to_owned(), |(word, _)| word)
+    decided(spec, &RulesOfChain::default(), command).map_or("ask".to_owned(), |(word, _)| word)
 }
 
 #[test]
@@ -66,24 +66,24 @@ fn a_denial_of_the_root_holds_for_its_grandchild_and_says_whose_it_is() {
         node("Test Runner", &[("execute", "allow")]),
     ];
     let spec = task(above, &[("execute", "allow")], None);
-    let (word, rule) = decided(&spec, &OfChain::default(), "git push").unwrap();
+    let (word, rule) = decided(&spec, &RulesOfChain::default(), "git push").unwrap();
     let expected = json!({"action": "deny", "kind": "execute", "subject": "git push", "rule": "execute(git push*)",
         "layer": "definition", "source": "/c.yaml", "path": ["Release"]});
     assert_eq!((word.as_str(), &rule), ("deny", &expected));
-    let (word, rule) = decided(&spec, &OfChain::default(), "ls").unwrap();
+    let (word, rule) = decided(&spec, &RulesOfChain::default(), "ls").unwrap();
     assert_eq!((word.as_str(), &rule["path"]), ("allow", &json!(["Release", "Test Runner"])));
 }
 
 #[test]
 fn a_rule_that_was_added_counts_for_the_one_that_it_was_added_for() {
     let spec = task(vec![node("Release", &[("execute", "ask")])], &[("execute", "allow")], None);
-    let none = OfChain::default();
+    let none = RulesOfChain::default();
     assert_eq!(decided(&spec, &none, "make"), None, "the root asks");
-    let own = OfChain { above: vec![Vec::new()], own: vec![added("execute(make)", "allow")] };
+    let own = RulesOfChain { above: vec![Vec::new()], own: vec![added("execute(make)", "allow")] };
     assert_eq!(decided(&spec, &own, "make"), None, "a rule of the task loosens nothing of the root");
-    let of_root = OfChain { above: vec![vec![added("execute(make)", "allow")]], own: Vec::new() };
+    let of_root = RulesOfChain { above: vec![vec![added("execute(make)", "allow")]], own: Vec::new() };
     assert_eq!(decided(&spec, &of_root, "make").unwrap().0, "allow");
-    let denied = OfChain { above: vec![vec![added("execute(make)", "deny")]], own: Vec::new() };
+    let denied = RulesOfChain { above: vec![vec![added("execute(make)", "deny")]], own: Vec::new() };
     assert_eq!(decided(&spec, &denied, "make").unwrap().0, "deny");
 }
 
@@ -98,7 +98,7 @@ fn what_was_not_approved_beforehand_is_denied_without_asking() {
     assert_eq!(word(&spec, "cargo test; make"), "deny");
     assert_eq!(word(&spec, "cargo test $("), "deny", "what cannot be parsed is granted to nobody");
     assert_eq!(word(&spec, "timeout 5 cargo test"), "allow");
-    let (_, rule) = decided(&spec, &OfChain::default(), "cargo test").unwrap();
+    let (_, rule) = decided(&spec, &RulesOfChain::default(), "cargo test").unwrap();
     assert_eq!(
         (&rule["rule"], &rule["note"]),
         (&json!("execute(cargo *)"), &json!("it was approved beforehand"))
@@ -116,13 +116,13 @@ fn whoever_asks_nobody_needs_no_option_for_it() {
     let spec = task(Vec::new(), &[], Some(&[]));
     for kinds in [&["allow_always", "reject_always"][..], &[]] {
         let Some(Input::DecideByRule { choice, .. }) =
-            see(&mut watching(&spec, &OfChain::default()), &asks("1", "make", kinds))
+            see(&mut watching(&spec, &RulesOfChain::default()), &asks("1", "make", kinds))
         else {
             panic!("{kinds:?}")
         };
         assert_eq!(choice, Choice::cancelled());
     }
-    let mut watch = watching(&spec, &OfChain::default());
+    let mut watch = watching(&spec, &RulesOfChain::default());
     assert_eq!(see(&mut watch, &tells("2", "make", "completed")), None, "it asked nobody: no rule denies it");
 }
 
@@ -145,17 +145,17 @@ fn below_a_task_that_asks_nobody_what_is_denied_waits_for_nobody_either() {
     let above = PolicyNode { pre_approved: Some(rules(&[("execute(ls)", "allow")])), ..node("B", &[]) };
     let spec = task(vec![above], &[("execute", "allow")], None);
     for kinds in [&["allow_once", "reject_always"][..], &[]] {
-        let seen = see(&mut watching(&spec, &OfChain::default()), &asks("1", "make", kinds));
+        let seen = see(&mut watching(&spec, &RulesOfChain::default()), &asks("1", "make", kinds));
         let Some(Input::DecideByRule { choice, .. }) = seen else { panic!("{kinds:?} {seen:?}") };
         assert_eq!(choice, Choice::cancelled());
     }
-    let seen = see(&mut watching(&spec, &OfChain::default()), &asks("1", "ls", &["allow_always"]));
+    let seen = see(&mut watching(&spec, &RulesOfChain::default()), &asks("1", "ls", &["allow_always"]));
     assert_eq!(seen, None, "what is allowed, but not so, is still somebody's to answer");
 }
 
 #[test]
 fn a_tree_may_be_as_deep_as_a_config_can_say() {
-    let most = crate::supervisor::policy::chain::MOST_ANCESTORS;
+    let most = crate::supervisor::policy::chain::MAX_ANCESTORS;
     assert_eq!(u32::try_from(most), Ok(subagent_protocol::delegation::MAX_LIMITS[0]));
 }
 
@@ -175,11 +175,11 @@ fn several_lists_of_tools_all_hold() {
 #[test]
 fn the_client_asks_for_what_those_above_restrict() {
     let spec = task(vec![node("Release", &[("edit(*.env)", "deny")])], &[], None);
-    let rules = watching(&spec, &OfChain::default()).client_rules();
+    let rules = watching(&spec, &RulesOfChain::default()).client_rules();
     assert_eq!((rules.read, rules.edit, rules.execute), (false, true, true));
     let mut lists = node("Release", &[]);
     lists.layers[0].tools = vec!["execute".to_owned()];
-    let rules = watching(&task(vec![lists], &[], None), &OfChain::default()).client_rules();
+    let rules = watching(&task(vec![lists], &[], None), &RulesOfChain::default()).client_rules();
     assert_eq!((rules.read, rules.edit, rules.execute), (true, true, true));
     assert!(rules.guarded.contains(&"/ws/.agents".into()));
 }
@@ -187,7 +187,7 @@ fn the_client_asks_for_what_those_above_restrict() {
 #[test]
 fn for_whom_the_work_is_may_have_been_told_before() {
     let spec = task(Vec::new(), &[("task(reviewer)", "allow")], None);
-    let mut watch = watching(&spec, &OfChain::default());
+    let mut watch = watching(&spec, &RulesOfChain::default());
     let told = json!({"n": 1, "at": 1, "t": "update", "turn": 1, "k": "tool_call_update", "b": {"sessionId": "s", "update": {
         "toolCallId": "1", "kind": "other", "title": "subagent_task", "rawInput": {"agent": "reviewer", "prompt": "x"}}}});
     assert_eq!(see(&mut watch, &told), None);
@@ -201,7 +201,7 @@ fn for_whom_the_work_is_may_have_been_told_before() {
 
 #[test]
 fn what_is_no_chain_is_refused() {
-    let check = |spec: &PolicySpec| compiled(spec, &OfChain::default(), Path::new("/ws")).map(drop);
+    let check = |spec: &PolicySpec| compiled(spec, &RulesOfChain::default(), Path::new("/ws")).map(drop);
     check(&task(vec![node("a", &[("execute", "allow")])], &[], None)).unwrap();
     for wrong in [
         task(vec![node("a", &[("execute(", "allow")])], &[], None),
@@ -241,7 +241,7 @@ fn a_memory_is_a_folder_and_for_its_own_worker_alone() {
     let edit =
         Call::of(&json!({"kind": "edit", "locations": [{"path": "/ws/.agents/agent-memory/x/MEMORY.md"}]}));
     let says = |spec: &PolicySpec| {
-        compiled(spec, &OfChain::default(), Path::new("/ws")).unwrap().decide(&edit, &real_path).action
+        compiled(spec, &RulesOfChain::default(), Path::new("/ws")).unwrap().decide(&edit, &real_path).action
     };
     assert_eq!(says(&own), Action::Allow);
     let lineage = PolicySpec::lineage(Some(&own), "Release".to_owned(), WorkerId::from_random([7; 5]));
