@@ -282,7 +282,7 @@ impl Call {
         if vague && self.name.is_none() && self.delegates {
             kinds = vec![Kind::Task];
         }
-        // The input says what a call does, whatever the kind says.
+        // The input says what a call does, under every kind.
         if kinds != [Kind::Task] && !self.is_of_mcp() {
             let writes = self.writes && !self.paths.is_empty();
             // A file that is named as an address is one of the paths.

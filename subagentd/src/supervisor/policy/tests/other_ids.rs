@@ -71,7 +71,7 @@ fn a_request_that_says_too_little_is_asked() {
 }
 
 #[test]
-fn a_request_for_two_open_calls_is_asked_whatever_kind_it_says() {
+fn a_request_for_two_open_calls_is_asked_under_every_vague_kind() {
     let open = |watch: &mut Watch| {
         let edit = json!({"toolCallId": "1", "kind": "edit", "rawInput": {"file_path": "/ws/.env"}});
         let run = json!({"toolCallId": "2", "kind": "execute", "rawInput": {"command": "touch x"}});
