@@ -3,10 +3,12 @@
 //!
 //! Nothing is stored of that time: whoever comes next finds the same. Whether a result fits is not decided here.
 
-use rusqlite::Connection;
-use subagent_protocol::api::TaskStatus;
+use rusqlite::{Connection, params};
+use subagent_protocol::api::{TaskMerge, TaskStatus};
+use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 
+use super::error::StoreError;
 use super::rows::RowId;
 use super::task_ends::{last_message, last_turn};
 use super::tx::Tx;
@@ -28,7 +30,20 @@ pub(crate) struct Incomplete {
 }
 
 impl Tx<'_> {
-    /// Stores that the current run is asked to repeat its result. A second request is refused.
+    /// Writes what a merge of the files of this worker's task came to, if it has one.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn note_merge(&self, worker_id: &WorkerId, merge: &TaskMerge) -> Result<()> {
+        let text = serde_json::to_string(merge).map_err(|error| StoreError::BadRow(error.to_string()))?;
+        self.execute(
+            "UPDATE tasks SET merged = ?2 WHERE worker = (SELECT id FROM workers WHERE worker_id = ?1)",
+            params![worker_id.as_str(), text],
+        )?;
+        Ok(())
+    }
+
+    /// Notes that the present run of a task is asked once more. Whoever comes second does not ask.
     ///
     /// # Errors
     /// `TURN_NOT_QUEUED` if it was already asked, `STORAGE_ERROR`.

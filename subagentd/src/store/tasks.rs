@@ -240,19 +240,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes what a merge of the files of this worker's task came to, if it has one.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn note_merge(&self, worker_id: &WorkerId, merge: &TaskMerge) -> Result<()> {
-        let text = serde_json::to_string(merge).map_err(|error| StoreError::BadRow(error.to_string()))?;
-        self.execute(
-            "UPDATE tasks SET merged = ?2 WHERE worker = (SELECT id FROM workers WHERE worker_id = ?1)",
-            params![worker_id.as_str(), text],
-        )?;
-        Ok(())
-    }
-
     /// Has a task be one of the parent's present turn, if it is the parent who takes it up, and says whether somebody waits for it.
     ///
     /// # Errors
