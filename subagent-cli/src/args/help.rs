@@ -18,7 +18,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("Work", &["run", "send", "wait", "watch", "show", "result", "diff", "land", "cancel"]),
     ("Questions", &["approve", "answer", "approval"]),
     ("Overview", &["top", "ls", "status", "panel", "tree", "budget", "usage", "summary"]),
-    ("Agents", &["init", "launcher", "agent", "memory", "role", "policy", "config"]),
+    ("Agents", &["init", "launcher", "agent", "memory", "policy", "config"]),
     (
         MORE,
         &[
@@ -44,6 +44,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
             "restore",
             "completions",
             "demo",
+            "role",
         ],
     ),
     ("Several managers", &["controller"]),

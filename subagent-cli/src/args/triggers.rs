@@ -182,7 +182,7 @@ pub struct TriggerFire {
     #[command(flatten)]
     pub one: OneTrigger,
     /// Identifier of the occurrence: the trigger fires once for each
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     pub occurrence: Option<String>,
 }
 

@@ -189,7 +189,12 @@ fn it_is_the_strictest_of_all(chain: &[Node], call: &Call, decide: Decide) -> Re
     for (what, found) in grouped(verdict.judged.iter()) {
         let expected = alone.iter().filter_map(|said| about(said, &what)).max();
         let nobody = if what.0 == Kind::Task { Action::Deny } else { Action::Ask };
-        prop_assert_eq!(found, expected.unwrap_or(nobody), "{:?} {:?}", what, alone);
+        let expected = expected.unwrap_or(nobody);
+        // A call that may be of any kind is also asked because of the rule of a node which does not answer it: on tasks, say.
+        match call.is_undeclared() {
+            true => prop_assert!(found >= expected, "{what:?} {alone:?}"),
+            false => prop_assert_eq!(found, expected, "{:?} {:?}", what, alone),
+        }
     }
     Ok(())
 }

@@ -103,6 +103,24 @@ fn of_worktree(kind: &str, data: &Value) -> Option<(Style, String)> {
             let files = data["files"].as_array().map_or(0, Vec::len) as u64;
             (Style::Good, format!("landed on {into}: {}", lines(files, &data["added"], &data["removed"])))
         }
+        "worktree.merged" => {
+            let count = |key: &str| data[key].as_array().map_or(0, Vec::len) as u64;
+            let refused = match count("refused") {
+                0 => String::new(),
+                refused => format!(", {refused} refused"),
+            };
+            let style = if refused.is_empty() { Style::Good } else { Style::Attention };
+            (
+                style,
+                format!(
+                    "merged {}{refused}",
+                    match count("files") {
+                        1 => "1 file".to_owned(),
+                        files => format!("{files} files"),
+                    }
+                ),
+            )
+        }
         "worktree.conflict" => {
             (Style::Attention, format!("not landed on {into}: conflicts in {}", text(&data["files"])))
         }
@@ -162,10 +180,12 @@ fn of_others(kind: &str, data: &Value) -> Option<(Style, String)> {
             let (schedule, at) = (word(data, "schedule"), word(data, "at"));
             (Style::Dim, format!("schedule {schedule} fired for {at}{left_out}"))
         }
-        "schedule.paused" => {
-            let (schedule, reason) = (word(data, "schedule"), spaced(data, "reason"));
+        "trigger.fired" => (Style::Dim, format!("trigger {} fired", word(data, "trigger"))),
+        "schedule.paused" | "trigger.paused" => {
+            let starter = kind.strip_suffix(".paused").unwrap_or(kind);
+            let (name, reason) = (word(data, starter), spaced(data, "reason"));
             let error = word(data, "error");
-            (Style::Attention, because(&format!("schedule {schedule} paused ({reason})"), error))
+            (Style::Attention, because(&format!("{starter} {name} paused ({reason})"), error))
         }
         "notification.failed" => {
             let (sink, occasion) = (word(data, "sink"), word(data, "occasion"));
@@ -277,6 +297,14 @@ mod tests {
                 json!({"schedule": "nightly", "reason": "worker_gone"}),
                 "schedule nightly paused (worker gone)",
             ),
+            ("trigger.fired", json!({"trigger": "pushed"}), "trigger pushed fired"),
+            (
+                "trigger.paused",
+                json!({"trigger": "pushed", "reason": "failures", "error": "it failed"}),
+                "trigger pushed paused (failures): it failed",
+            ),
+            ("worktree.merged", json!({"files": ["a"], "refused": []}), "merged 1 file"),
+            ("worktree.merged", json!({"files": ["a", "b"], "refused": ["c"]}), "merged 2 files, 1 refused"),
             (
                 "notification.failed",
                 json!({"sink": "desk", "occasion": "done", "attempts": 3, "reason": "exit 1"}),
