@@ -331,7 +331,7 @@ fn an_agent_gives_tasks_with_the_token_of_its_server_and_not_without() {
     let said = sandbox.send(&worker, &shell(token))["assistantText"].as_str().unwrap().to_owned();
     assert!(
         said.contains(
-            r#""enum":["counter","explore","general","plan","scout","summary","teller","title","worker"]"#
+            r#""enum":["cleaner","counter","explore","general","plan","scout","summary","teller","title","worker"]"#
         ),
         "{said}"
     );

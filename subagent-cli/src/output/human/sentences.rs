@@ -184,7 +184,7 @@ fn of_others(kind: &str, data: &Value) -> Option<(Style, String)> {
         "schedule.paused" | "trigger.paused" => {
             let starter = kind.strip_suffix(".paused").unwrap_or(kind);
             let (name, reason) = (word(data, starter), spaced(data, "reason"));
-            let error = word(data, "error");
+            let error = word(&data["error"], "message");
             (Style::Attention, because(&format!("{starter} {name} paused ({reason})"), error))
         }
         "notification.failed" => {
@@ -300,7 +300,7 @@ mod tests {
             ("trigger.fired", json!({"trigger": "pushed"}), "trigger pushed fired"),
             (
                 "trigger.paused",
-                json!({"trigger": "pushed", "reason": "failures", "error": "it failed"}),
+                json!({"trigger": "pushed", "reason": "failures", "error": {"message": "it failed"}}),
                 "trigger pushed paused (failures): it failed",
             ),
             ("worktree.merged", json!({"files": ["a"], "refused": []}), "merged 1 file"),
