@@ -28,8 +28,8 @@ pub(in super::super) fn behind_names(text: &str, is_name: impl Fn(&str) -> bool)
                 }
                 let rest = &text[at + start..];
                 let command =
-                    rest.split([';', '|', '&', '\n', ')', '}']).next().unwrap_or_default().trim_end();
-                let list = rest.split([';', '|', '&', '\n', ')']).next().unwrap_or_default();
+                    rest.split([';', '|', '&', '\n', ')', '}', '`']).next().unwrap_or_default().trim_end();
+                let list = rest.split([';', '|', '&', '\n', ')', '`']).next().unwrap_or_default();
                 for place in [rest.trim_end().replace('\n', " "), command.to_owned(), spread(list)] {
                     if !found.contains(&place) {
                         found.push(place);
@@ -161,6 +161,9 @@ mod tests {
             ["-crm y", "-qc'rm y'", "-x/bin/rm y", "${X:-rm} y", "{rm,y}", "b{x,}:rm y", "['rm', 'y']"]
         {
             assert!(rm(text).iter().any(|place| place == "rm y"), "{text}: {:?}", rm(text));
+        }
+        for text in ["sh -c 'a `rm` x'", "sh -c 'a $(rm) x'", "p -e 'print `rm`'"] {
+            assert!(rm(text).iter().any(|place| place == "rm"), "{text}: {:?}", rm(text));
         }
         for text in ["rm,y", "rm$IFS-f", "rm<x", "rm:x", "\"rm\"x", "r{m,x} y", "{r,x}{m,y} z"] {
             assert!(rm(text).iter().any(|place| place.starts_with("rm ")), "{text}: {:?}", rm(text));
