@@ -11,10 +11,10 @@ class PanelCompose extends HTMLElement {
   /** @param {string} place @param {string} base @param {any} row */
   start(place, base, row) {
     this.place = place;
-    /** The message that was sent last and not confirmed, with its key. @type {{message: string, key: string}} */
-    this.tried = { message: '', key: '' };
+    /** The message whose answer was lost. @type {{text: string, body: unknown, key: string} | null} */
+    this.tried = null;
     this.base = base;
-    this.text = h('textarea', { rows: 2, 'aria-label': `Message to ${row.name}`, value: drafts.get(base) || '', oninput: () => { drafts.set(base, this.text.value); this.grow(); } });
+    this.text = h('textarea', { rows: 2, 'aria-label': `Message to ${row.name}`, value: drafts.get(base) || '', oninput: () => { drafts.set(base, this.text.value); this.tried = null; this.grow(); } });
     this.text.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => this.key(event));
     this.send = h('button.primary', { type: 'button', onclick: () => this.say(this.first) });
     this.steer = h('button', { type: 'button', title: 'Cancel the turn and send this next', onclick: () => this.say('steer') }, 'Steer');
@@ -59,14 +59,17 @@ class PanelCompose extends HTMLElement {
   say(ifBusy) {
     const text = this.text.value;
     if (!text.trim()) return this.text.focus();
-    const body = ifBusy ? { text, ifBusy } : { text };
-    // A message whose answer was lost is sent again under its key, so that it is there once.
-    const message = JSON.stringify(body);
-    if (this.tried.message !== message) this.tried = { message, key: crypto.randomUUID() };
-    const { key } = this.tried;
+    // A message whose answer was lost is sent again as it was, under its key, so that it is there once.
+    const isAgain = this.tried?.text === text && ifBusy !== 'steer';
+    const message = isAgain ? this.tried : { text, body: ifBusy ? { text, ifBusy } : { text }, key: crypto.randomUUID() };
+    this.tried = null;
     return this.act(async () => {
-      await post(`${this.base}/turns`, body, key);
-      this.tried = { message: '', key: '' };
+      try {
+        await post(`${this.base}/turns`, message.body, message.key);
+      } catch (error) {
+        if (/** @type {any} */ (error).code === 'UNREACHABLE') this.tried = message;
+        throw error;
+      }
       this.text.value = '';
       drafts.delete(this.base);
       this.grow();

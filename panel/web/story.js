@@ -32,13 +32,14 @@ class PanelStory extends HTMLElement {
     // A browser gives all pages of the panel six connections: one that is not looked at needs none for its transcript.
     this.look = () => (document.hidden ? this.controller?.abort() : this.read());
     document.addEventListener('visibilitychange', this.look);
-    this.read();
+    this.look();
     // What grows without a line of ours (a part that is unfolded, a window that is resized) keeps the end in view.
     this.watch = new ResizeObserver(() => this.isAtEnd && this.toEnd());
     this.watch.observe(this.body);
   }
 
   read() {
+    this.controller?.abort();
     this.controller = new AbortController();
     const path = () => `${this.base}/follow${this.cursor ? `?from=${this.cursor}` : ''}`;
     follow(path, (line) => this.take(line), (problem) => this.tell(problem), this.controller.signal);

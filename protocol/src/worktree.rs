@@ -175,6 +175,9 @@ pub struct Landing {
     pub checks: Vec<String>,
     /// Globs of branches that only an explicit `into` can change.
     pub protected: Vec<String>,
+    /// Folders, at any depth, whose files a merge leaves out.
+    #[serde(default)]
+    pub withheld: Vec<String>,
     /// What happens to the worktree afterwards.
     pub then: AfterLanding,
 }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::paths;
 use super::tool::{self, Kind};
 
 /// Maximum number of paths per call; more need an approval.
@@ -256,9 +257,13 @@ impl Call {
     /// for calls of every kind, under a title that is always the same.
     pub(super) fn is_undeclared(&self) -> bool {
         let is_vague = matches!(self.kinds().as_slice(), [Kind::Other | Kind::Think]);
-        let has_detail = self.name.is_some() || self.has_arguments;
-        let is_declared = self.kind.is_some() && self.paths.is_empty() && has_detail;
+        let is_declared = self.kind.is_some() && self.paths.is_empty() && self.has_detail();
         is_vague && !is_declared && !self.is_of_mcp()
+    }
+
+    /// Whether the agent says which tool it is, or with which input.
+    pub(super) fn has_detail(&self) -> bool {
+        self.name.is_some() || self.has_arguments
     }
 
     fn is_of_mcp(&self) -> bool {
@@ -321,7 +326,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 fn is_of_file(url: &str) -> bool {
-    url.trim_start().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"))
+    paths::file_of_url(url).is_some()
 }
 
 /// A text, or a list of them.

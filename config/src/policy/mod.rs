@@ -22,7 +22,7 @@ pub use call::{Call, Command};
 pub use decide::{Decider, Judged, ToolList, Verdict};
 pub use delegating::{lets_tasks, lists_tool};
 pub use exact::RuleTarget;
-pub use paths::{Places, real_path};
+pub use paths::{PROTECTED, Places, real_path};
 pub use preset::PRESETS;
 pub(crate) use read::{located, place_rules, rules};
 pub use rule::{Action, MAX_RULE_CHARS, MAX_RULES, Position, Rule, RuleProblem};

@@ -26,7 +26,7 @@ pub(super) struct Spelling {
 }
 
 /// Folders whose files define permissions or become part of prompts.
-const PROTECTED: [&str; 4] = [".agents", ".claude/agents", ".claude/skills", ".subagent"];
+pub const PROTECTED: [&str; 4] = [".agents", ".claude/agents", ".claude/skills", ".subagent"];
 
 /// Such folders in the home.
 const PROTECTED_AT_HOME: [&str; 5] =
@@ -173,14 +173,15 @@ pub(super) fn is_of_a_process(path: &str) -> bool {
 
 /// Returns the path of a `file:` URL; other paths are unchanged.
 fn without_scheme(path: &str) -> String {
-    let is_address = path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"));
-    let address = is_address.then(|| url::Url::parse(path).ok()).flatten();
-    let read = address.and_then(|mut address| {
-        // Clients open the local file even if the URL names a host.
-        let _ = address.set_host(None);
-        address.to_file_path().ok()
-    });
-    read.map_or_else(|| path.to_owned(), |path| path.to_string_lossy().into_owned())
+    file_of_url(path).unwrap_or_else(|| path.to_owned())
+}
+
+/// Returns the path of a `file:` URL, as clients read one: without blanks around it, and without its host.
+pub(super) fn file_of_url(text: &str) -> Option<String> {
+    let mut address = url::Url::parse(text).ok().filter(|address| address.scheme() == "file")?;
+    // Clients open the local file even if the URL names a host.
+    let _ = address.set_host(None);
+    address.to_file_path().ok().map(|path| path.to_string_lossy().into_owned())
 }
 
 pub(super) fn names_protected(pattern: &str) -> bool {

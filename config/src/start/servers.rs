@@ -12,7 +12,7 @@ use subagent_protocol::mcp::McpServers;
 
 use super::wire::argument;
 use crate::check::refuse;
-use crate::environment::Environment;
+use crate::environment::{Environment, passes_on};
 use crate::error::{ConfigError, Place};
 use crate::file::load_with;
 use crate::launcher;
@@ -53,7 +53,11 @@ fn load(path: &Path) -> Result<BTreeMap<String, McpServer>, ConfigError> {
 /// # Errors
 /// `INVALID_ARGUMENT{mcpServer,variable}` for an unset variable.
 pub fn wired(all: BTreeMap<String, McpServer>, cwd: &Path, env: &Environment) -> Result<McpServers> {
-    let lookup = |name: &str| env.vars.get(std::ffi::OsStr::new(name))?.to_str().map(str::to_owned);
+    // A project's file must not read a handle of an owner, or a secret that is the daemon's own.
+    let lookup = |name: &str| {
+        let name = std::ffi::OsStr::new(name);
+        env.vars.get(name).filter(|_| passes_on(name))?.to_str().map(str::to_owned)
+    };
     let servers = all.into_iter().map(|(name, server)| {
         let server = server.expanded(&lookup).map_err(|variable| {
             let message = format!("MCP server {name} needs the variable {variable}, which is not set");
@@ -80,6 +84,26 @@ fn wire(name: &str, server: McpServer, cwd: &Path, env: &Environment) -> Value {
         }
         McpServer::Remote { transport, url, headers } => {
             json!({"type": transport, "name": name, "url": url, "headers": pairs(headers)})
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_of_the_daemon_or_an_owner_is_not_set() {
+        let vars = [("KEY", "k"), ("SUBAGENT_WEBHOOK_SECRET", "s"), ("SUBAGENT_CTL_TOKEN", "t")];
+        let env = Environment::new(vars.map(|(name, value)| (name.into(), value.into())), "/");
+        let wired = |value: &str| {
+            let server = json!({"mcpServers": {"x": {"command": "true", "env": {"A": value}}}});
+            wired(mcp::servers(server.as_object().unwrap(), "").unwrap(), Path::new("/"), &env)
+        };
+        assert_eq!(wired("${KEY}").unwrap().0[0]["env"][0]["value"], "k");
+        for name in ["SUBAGENT_WEBHOOK_SECRET", "SUBAGENT_CTL_TOKEN"] {
+            let error = wired(&format!("${{{name}}}")).unwrap_err();
+            assert_eq!(error.details["variable"], name, "{error}");
         }
     }
 }

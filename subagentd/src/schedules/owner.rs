@@ -92,7 +92,11 @@ async fn round(context: &Arc<Context>, work: &Arc<Work>) -> Result<Outlook> {
         if let Starter::Trigger { source: TriggerSource::After { worker, status } } = &row.times.starter {
             outlook.listens = true;
             waiting += 1;
-            look_at_ends(context, &row, worker, *status).await?;
+            // One trigger whose events cannot be read holds up no other.
+            if let Err(error) = look_at_ends(context, &row, worker, *status).await {
+                tracing::error!(trigger = %row.name, %error, "ends cannot be looked at; trying again");
+                outlook.again = true;
+            }
         } else if let Some(next) = look_at(context, &row, now).await? {
             outlook.next = Some(outlook.next.map_or(next, |first| first.min(next)));
             waiting += 1;

@@ -25,17 +25,23 @@ impl Schedules {
         let AddTrigger { choice, name, mut source, overlap, max_failures, mut work } = request;
         super::check_name(Kind::Trigger, &name)?;
         template::check(text_of(&work)).map_err(|problem| wrong("text", problem))?;
-        self.check_source(&mut source).await?;
+        let task = self.check_source(&mut source).await?;
         self.check_work(&mut work).await?;
+        if let (Some(task), ScheduledWork::Send(message)) = (task, &work)
+            && message.worker == task
+        {
+            let message = "the message would run the task again, and its end would send the message again";
+            return Err(wrong("work", message.to_owned()).with("workerId", task));
+        }
         let rules = StoredTimes { starter: Starter::Trigger { source }, overlap, max_failures };
         self.store(caller, NewSchedule { choice, name: name.clone(), rules, work }).await?;
         self.show_trigger(&name).await
     }
 
-    /// What a trigger waits for has to exist now.
-    async fn check_source(&self, source: &mut TriggerSource) -> Result<()> {
+    /// What a trigger waits for has to exist now. Returns the worker of the task that it waits for.
+    async fn check_source(&self, source: &mut TriggerSource) -> Result<Option<String>> {
         match source {
-            TriggerSource::Request {} => Ok(()),
+            TriggerSource::Request {} => Ok(None),
             TriggerSource::After { worker, .. } => {
                 *worker = self.0.supervisor.find_worker(worker).await?;
                 if let Some(error) = view::source_trouble(&self.0.stream, worker).await? {
@@ -44,12 +50,13 @@ impl Schedules {
                 let id = worker.clone();
                 let task =
                     self.0.stream.store.read(move |connection| tasks::of_worker(connection, &id)).await?;
-                match task.and_then(|task| task.outcome) {
-                    Some(outcome) => {
+                match task.map(|task| task.outcome) {
+                    Some(Some(outcome)) => {
                         let message = format!("the task {worker} has ended already ({outcome})");
                         Err(wrong("source", message).with("workerId", worker.as_str()))
                     }
-                    None => Ok(()),
+                    Some(None) => Ok(Some(worker.clone())),
+                    None => Ok(None),
                 }
             }
         }

@@ -396,15 +396,20 @@ impl Tx<'_> {
         Ok(added)
     }
 
-    /// Stores the firings for ends of a worker, and that all events up to `seen` were looked at.
+    /// Stores the firings for ends of a worker, and that all events up to `seen` were looked at. Stores nothing if the
+    /// trigger was paused or removed since the events were read.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
     pub(crate) fn store_ends(&self, id: RowId, ends: &[NewFiring], seen: i64, now: Timestamp) -> Result<()> {
+        let sql = "UPDATE schedules SET cursor = ?2 WHERE id = ?1 AND paused IS NULL";
+        if self.execute(sql, params![id.0, seen])? == 0 {
+            return Ok(());
+        }
         for end in ends {
             self.insert_firing_now(id, end, now)?;
         }
-        self.execute("UPDATE schedules SET cursor = ?2 WHERE id = ?1", params![id.0, seen]).map(drop)
+        Ok(())
     }
 
     /// Stores the task or turn of a firing, in the transaction that stores that task or turn.

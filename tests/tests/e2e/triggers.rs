@@ -123,11 +123,18 @@ fn the_end_of_a_task_fires_with_its_result() {
         let args = ["task", "run", "--background", "--text", text];
         sandbox.run(&args).data()["taskId"].as_str().unwrap().to_owned()
     };
-    let (good, bad) = (give("!sleep 1500\n!say all is well"), give("!sleep 1500\n!error -32603 no luck"));
+    let (well, badly) = (sandbox.gate("well"), sandbox.gate("badly"));
+    let good = give(&format!("{}\n!say all is well", well.directive()));
+    let bad = give(&format!("{}\n!error -32603 no luck", badly.directive()));
     let _ = add(&sandbox, &["any", "--after", &good, "demo", "!say one\n{{payload}}"]);
     let _ = add(&sandbox, &["never", "--after", &good, "--status", "failed", "demo", "!say two"]);
     let _ =
         add(&sandbox, &["fixer", "--after", &bad, "--status", "failed", "demo", "!say three\n{{payload}}"]);
+    // The message would run the task again, without end.
+    let again = ["trigger", "add", "again", "--after", &good, "--send", &good, "--text", "x"];
+    sandbox.run(&again).error("INVALID_ARGUMENT");
+    well.open();
+    badly.open();
     let fired = wait_for(&sandbox, "any", "completed", 1).remove(0);
     let prompt_of_any = prompt(&sandbox, &fired);
     assert!(

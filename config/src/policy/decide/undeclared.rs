@@ -23,15 +23,17 @@ impl Judge<'_> {
         if !call.is_undeclared() || self.policy.rules().any(|rule| rule.names_tool(name)) {
             return None;
         }
-        let allowed = match call.paths.as_slice() {
-            [] => {
-                let mut kinds = OF_FILES.iter().chain(&OF_ELSE);
-                kinds.all(|kind| self.allows_all(*kind, None)) && (name.is_some() || self.allows_all_named())
-            }
+        let allows = |kinds: &[Kind]| kinds.iter().all(|kind| self.allows_all(*kind, None));
+        let of_files = match call.paths.as_slice() {
+            [] => allows(&OF_FILES),
             paths => OF_FILES.iter().all(|kind| {
                 paths.iter().all(|path| self.path(*kind, None, path, real).action == Action::Allow)
             }),
         };
+        // A named tool with a path, or with input, acts on that. A title alone says nothing of what else it does.
+        let acts_on_paths = call.has_detail() && !call.paths.is_empty();
+        let of_else = acts_on_paths || (allows(&OF_ELSE) && (name.is_some() || self.allows_all_named()));
+        let allowed = of_files && of_else;
         let note = "the agent does not tell what kind of call it is, and it may be one that is not allowed";
         (!allowed).then(|| self.doubtful(Kind::Other, name, note))
     }

@@ -225,3 +225,31 @@ fn arguments_in_a_text_make_the_answer_only_stricter() {
         assert_eq!(judged(rules, std::slice::from_ref(&told)).action, expected, "{told}");
     }
 }
+
+#[test]
+fn a_title_with_a_path_says_nothing_of_what_else_it_does() {
+    let asks = json!({"kind": "other", "title": "Confirm Agent Actions", "locations": [{"path": "/ws/a"}]});
+    for rules in [
+        "{'*': allow, execute: {'rm *': deny}}",
+        "{'*': allow, fetch: deny}",
+        "{'*': allow, mcp__github__push: deny}",
+    ] {
+        assert_eq!(judged(rules, std::slice::from_ref(&asks)).action, Action::Ask, "{rules}");
+    }
+    assert_eq!(judged("{'*': allow}", &[asks]).action, Action::Allow);
+}
+
+#[test]
+fn an_address_of_a_file_is_read_as_clients_read_it() {
+    let read = |uri: &str| {
+        let call = json!({"kind": "read", "rawInput": {"uri": uri}});
+        judged("{'*': ask, read: {'*': allow, '/etc/*': deny}}", &[call]).action
+    };
+    for uri in ["file:///etc/shadow", " file:///etc/shadow", "fi\nle:///etc/shadow", "FILE://host/etc/shadow"]
+    {
+        assert_eq!(read(uri), Action::Deny, "{uri:?}");
+    }
+    assert_eq!(read("file:///ws/a"), Action::Allow);
+    // It cannot be read as a path.
+    assert_eq!(read("file:///%00"), Action::Ask);
+}

@@ -45,6 +45,7 @@ impl Supervisor {
         let then = if request.keep { AfterLanding::Keep } else { then };
         let time = begin_landing(&self.shared, &row, Some(owner)).await?;
         let landing = Landing {
+            withheld: Vec::new(),
             id: time.0,
             into: request.into,
             how: request.how,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use subagent_config::policy::PROTECTED;
 use subagent_protocol::api::{ChangeWorktree, TaskMerge, WorktreeMerged, is_git_variable};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::WorkerId;
@@ -46,7 +47,7 @@ impl Supervisor {
         let row = self.worktree(address).await?;
         let (then, launcher) = self.may_land(&row).await?;
         let time = land::begin_landing(&self.shared, &row, Some(owner)).await?;
-        let merging = Merging { row, launcher, then, time };
+        let merging = Merging { row, launcher, then, time, withheld: Vec::new() };
         let worker_id = merging.row.worker_id.clone();
         let Stored { merged, seq } = merging.carry_out(&self.shared, &request.env, key).await?;
         self.note(&worker_id, seq).await;
@@ -90,7 +91,9 @@ async fn merge_of_task(
     let row = shared.store.read(move |connection| worktrees::of_worker(connection, &id)).await?;
     let row = row.ok_or_else(|| Error::new(Code::WorktreeNotFound, "the worktree of the task is gone"))?;
     let time = land::begin_landing(shared, &row, None).await?;
-    let merging = Merging { row, launcher: Some(launcher), then: AfterLanding::GoOn, time };
+    // No person has looked at the changes: files that say what agents may do wait for `task merge`.
+    let withheld = PROTECTED.map(str::to_owned).to_vec();
+    let merging = Merging { row, launcher: Some(launcher), then: AfterLanding::GoOn, time, withheld };
     Ok(merging.carry_out(shared, env, None).await?.seq)
 }
 
@@ -101,6 +104,8 @@ struct Merging {
     launcher: Option<String>,
     then: AfterLanding,
     time: Timestamp,
+    /// Folders whose files are left out.
+    withheld: Vec<String>,
 }
 
 /// A merge that was carried out and stored.
@@ -123,7 +128,7 @@ impl Merging {
         env: &Variables,
         key: Option<(String, String)>,
     ) -> Result<Stored> {
-        let Self { row, launcher, then, time } = self;
+        let Self { row, launcher, then, time, withheld } = self;
         let landing = Landing {
             id: time.0,
             into: None,
@@ -132,6 +137,7 @@ impl Merging {
             trailer: land::trailer(&row, launcher),
             checks: Vec::new(),
             protected: Vec::new(),
+            withheld,
             then,
         };
         let operation = Operation::Merge { worktree: row.worktree.clone(), landing: Box::new(landing) };

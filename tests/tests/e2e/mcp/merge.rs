@@ -105,6 +105,15 @@ fn a_completed_task_writes_its_files_back() {
     let (text, is_error) = client.called("task", arguments);
     assert!(is_error && !text.contains("merge="), "{text}");
     assert_eq!(read(&sandbox, "a.txt"), "one\n");
+    // Files that say what agents may do wait for a person.
+    let prompt = "!edit replace a.txt 1 A\n!shell mkdir -p .claude/agents && echo x > .claude/agents/x.md";
+    let arguments = json!({"agent": "writer", "name": "Fourth", "prompt": prompt, "description": "d"});
+    let (text, is_error) = client.called("task", arguments);
+    assert!(!is_error && text.contains(r#" merged="a.txt" conflicts=".claude/agents/x.md">"#), "{text}");
+    assert!(!sandbox.workspace().join(".claude").exists());
+    let merged = sandbox.run(&["task", "merge", "Fourth"]).data_of("worktree.merged");
+    assert_eq!(merged["files"], json!([".claude/agents/x.md"]), "{merged}");
+    assert_eq!(read(&sandbox, ".claude/agents/x.md"), "x\n");
     client.end();
     sandbox.finish();
 }

@@ -40,7 +40,7 @@ fn merge_locked(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Resu
     }
     let commit = super::source(work, worktree, landing, None)?;
     let changes = change::between(work, &worktree.repository, &worktree.base, &commit)?;
-    let (done, refused) = bring(work, worktree, &changes)?;
+    let (done, refused) = bring(work, worktree, &changes, &landing.withheld)?;
     let name = |change: &&Change| String::from_utf8_lossy(&change.path).into_owned();
     let mut merged = Merged {
         files: done.iter().map(name).collect(),
@@ -62,6 +62,7 @@ fn bring<'a>(
     work: &Work<'_>,
     worktree: &Worktree,
     changes: &'a [Change],
+    withheld: &[String],
 ) -> Result<(Vec<&'a Change>, Vec<&'a Change>), Error> {
     let (repository, top) = (&worktree.repository, &worktree.main);
     let from_before = change::differing(work, repository, top, changes, |change| change.before.as_ref())?;
@@ -79,6 +80,7 @@ fn bring<'a>(
         match () {
             () if is_module => refused.push(change),
             () if !from_after.contains(name) => done.push(change),
+            () if is_withheld(name, withheld) => refused.push(change),
             () if from_before.contains(name) || is_blocked(top, name, &gone) => refused.push(change),
             () if change.after.is_some() => written.push(change),
             () => {
@@ -93,6 +95,10 @@ fn bring<'a>(
     done.extend(written);
     done.sort_by(|one, other| one.path.cmp(&other.path));
     Ok((done, refused))
+}
+
+fn is_withheld(name: &[u8], folders: &[String]) -> bool {
+    path(name).ancestors().any(|above| folders.iter().any(|folder| above.ends_with(folder)))
 }
 
 /// Whether user data is in the place of the file or one of its folders.

@@ -19,6 +19,7 @@ pub(super) fn landing() -> Landing {
         trailer: "Subagent: one, codex, w_0123456789ab".to_owned(),
         checks: Vec::new(),
         protected: Vec::new(),
+        withheld: Vec::new(),
         then: AfterLanding::Remove,
         id: time(0).0,
     }
