@@ -178,10 +178,10 @@ fn without_scheme(path: &str) -> String {
 
 /// Returns the path of a `file:` URL, as clients read one: without blanks around it, and without its host.
 pub(super) fn file_of_url(text: &str) -> Option<String> {
-    let mut address = url::Url::parse(text).ok().filter(|address| address.scheme() == "file")?;
+    let address = url::Url::parse(text).ok().filter(|address| address.scheme() == "file")?;
     // Clients open the local file even if the URL names a host.
-    let _ = address.set_host(None);
-    address.to_file_path().ok().map(|path| path.to_string_lossy().into_owned())
+    let local = url::Url::parse(&format!("file://{}", address.path())).ok()?;
+    local.to_file_path().ok().map(|path| path.to_string_lossy().into_owned())
 }
 
 pub(super) fn names_protected(pattern: &str) -> bool {
