@@ -33,6 +33,8 @@ const WITH_THE_DAEMON: &[(Victim, usize)] = &[
 /// turn outlives its daemon.
 const HIT_BELOW_A_DAEMON: usize = 10;
 const HIT_WITH_THE_DAEMON: usize = 3;
+/// The maximum number of further deaths until enough turns were hit.
+const MAX_MORE: usize = 100;
 /// Time limit from a signal to the death.
 const DEATH: Duration = Duration::from_secs(10);
 /// Remains of an agent that its guard must end, each in one of this many turns. The chain of forks
@@ -67,7 +69,7 @@ const LEFT: [&str; 24] = [
 /// A manager's turns: for each the file that it touches, and whether it completed.
 type Turns = BTreeMap<String, bool>;
 
-fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool) -> Turns {
+fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool, hit: &AtomicUsize) -> Turns {
     let mut turns = Turns::new();
     for number in 0.. {
         if over.load(Ordering::Relaxed) {
@@ -87,6 +89,7 @@ fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool) -> T
         // prompt was never sent.
         let codes = ["RUNTIME_LOST", "BACKEND_UNAVAILABLE", "BACKEND_RUNTIME_ERROR"].map(Value::from);
         assert!(completed || codes.contains(&end["data"]["error"]["code"]), "{end}");
+        hit.fetch_add(usize::from(!completed), Ordering::Relaxed);
         turns.insert(file, completed);
     }
     turns
@@ -169,7 +172,7 @@ fn kill_while_managers_work(kills: &[(Victim, usize)], hits: usize) {
     sandbox.init();
     let workers: Vec<String> = (0..WORKERS).map(|_| sandbox.start("demo")).collect();
     let lookout = sandbox.lookout();
-    let (over, watchers) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (over, watchers, open) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let mut turns = Turns::new();
     let mut killed = Killed::default();
     let begun = Instant::now();
@@ -178,8 +181,8 @@ fn kill_while_managers_work(kills: &[(Victim, usize)], hits: usize) {
             .iter()
             .enumerate()
             .map(|(index, worker)| {
-                let (sandbox, over) = (&sandbox, &over);
-                scope.spawn(move || manage(sandbox, worker, index, over))
+                let (sandbox, over, open) = (&sandbox, &over, &open);
+                scope.spawn(move || manage(sandbox, worker, index, over, open))
             })
             .collect();
         let watching: Vec<_> = workers[..WATCHERS]
@@ -204,6 +207,14 @@ fn kill_while_managers_work(kills: &[(Victim, usize)], hits: usize) {
                 break;
             }
             killed.one(victim, &sandbox, &mut random, &broken);
+            a_moment(&mut random, 100);
+        }
+        // On a fast machine few turns are open at a death, so it takes more deaths.
+        for _ in 0..MAX_MORE {
+            if broken() || open.load(Ordering::Relaxed) >= times(hits) {
+                break;
+            }
+            killed.one(Victim::Runtime, &sandbox, &mut random, &broken);
             a_moment(&mut random, 100);
         }
         let spared =
