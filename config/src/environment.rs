@@ -89,8 +89,8 @@ pub fn passes_on(name: &OsStr) -> bool {
 
 /// Whether a daemon inherits this variable from the process that starts it.
 ///
-/// The daemon needs its own settings and the variables that the user's files name in `${NAME}`, whatever they are called.
-/// It needs no owner's handle, no place, and nothing else that is about the caller alone.
+/// The daemon needs its own settings and every variable that the user's files name in `${NAME}`. It must not have an
+/// owner's handle, a folder, or anything else that is about the caller alone.
 pub fn daemon_inherits(name: &OsStr) -> bool {
     const ABOUT_CALLER: [&[u8]; 5] = [
         b"SUBAGENT_CONFIG",

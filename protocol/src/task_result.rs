@@ -239,7 +239,7 @@ fn named(files: &[String]) -> Option<String> {
 pub fn merge_line(merge: &TaskMerge) -> Option<String> {
     let merged = named(&merge.files).map(|names| format!("merged into your files: {names}"));
     let refused = named(&merge.refused).map(|names| {
-        format!("not merged, because both sides changed them: {names}; they stay in its worktree")
+        format!("left in its worktree, since both sides changed them or they say what agents may do: {names}")
     });
     let failed = merge
         .error

@@ -70,8 +70,7 @@ pub use tasks::{
 };
 pub use transcripts::{StoryItem, StoryKind, TranscriptShown};
 pub use triggers::{
-    AddTrigger, ChangeTrigger, FireTrigger, TriggerFired, TriggerPaused, TriggerRemoved, TriggerView,
-    Triggers,
+    AddTrigger, FireTrigger, TriggerFired, TriggerPaused, TriggerRemoved, TriggerView, Triggers,
 };
 pub use turns::{
     CancelChildSession, CancelTurn, ChildSessionCanceled, LatestEvent, LatestOfAll, SendTurn, Simulation,

@@ -187,7 +187,7 @@ pub struct Firings {
     pub count: usize,
 }
 
-/// `POST /v1/schedules/{schedule}/pause` and the other changes of a schedule.
+/// `POST /v1/schedules/{schedule}/pause` and the other changes of a schedule or a trigger.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChangeSchedule {}

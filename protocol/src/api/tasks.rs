@@ -290,7 +290,8 @@ pub struct TaskMerge {
     pub outcome: MergeOutcome,
     /// The files that are now as in the task's worktree, sorted by path.
     pub files: Vec<String>,
-    /// Files that changed on both sides.
+    /// Files that stay in the worktree: they changed on both sides, or an automatic merge leaves
+    /// them out because they say what agents may do.
     pub refused: Vec<String>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

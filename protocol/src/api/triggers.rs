@@ -1,4 +1,4 @@
-//! Triggers: work at certain occurrences, and the result of each of them.
+//! Triggers: work that events start, and the result of each firing.
 
 use serde::{Deserialize, Serialize};
 
@@ -90,11 +90,6 @@ pub struct FireTrigger {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occurrence: Option<String>,
 }
-
-/// `POST /v1/triggers/{trigger}/pause` and the other changes of a trigger.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct ChangeTrigger {}
 
 /// Data of the response `trigger.removed`.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -206,8 +206,9 @@ pub struct WorktreeMerged {
     pub worker_id: WorkerId,
     /// The files that are now as in the worktree, in the main work tree, sorted by path.
     pub files: Vec<String>,
-    /// Files that changed on both sides and stay unchanged. Only the event has any: the request
-    /// fails with `LAND_CONFLICT`.
+    /// Files that stay unchanged: they changed on both sides, or an automatic merge leaves them out
+    /// because they say what agents may do. Only the event has any: the request fails with
+    /// `LAND_CONFLICT`.
     pub refused: Vec<String>,
     /// The ref that keeps the commits of a removed worktree.
     pub retired: Option<String>,

@@ -182,7 +182,7 @@ pub enum Command {
     Summary(Summary),
     /// Start tasks and send messages at certain times
     Schedule(schedules::ScheduleCommand),
-    /// Start tasks and send messages at certain occurrences
+    /// Start tasks and send messages on events
     Trigger(triggers::TriggerCommand),
     /// List, test and trace notifications
     Notify(notify::NotifyCommand),

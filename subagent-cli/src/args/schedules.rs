@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use subagent_protocol::schedule::Missed;
 
 use super::numbers::age;
-use super::starts::StartFlags;
+use super::starts::{OneStarter, StartFlags};
 use super::{CwdFlag, JsonFlag};
 
 /// `subagent schedule ...`
@@ -103,20 +103,6 @@ pub struct ScheduleList {
     pub json: JsonFlag,
 }
 
-/// One schedule, and where it is.
-#[derive(Debug, Args)]
-pub struct OneSchedule {
-    /// Its name
-    #[arg(value_name = "NAME")]
-    pub name: String,
-    /// Which workspace.
-    #[command(flatten)]
-    pub cwd: CwdFlag,
-    /// Which form of output.
-    #[command(flatten)]
-    pub json: JsonFlag,
-}
-
 /// Show one schedule
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -125,7 +111,7 @@ Example:
 pub struct ScheduleShow {
     /// Which one.
     #[command(flatten)]
-    pub one: OneSchedule,
+    pub one: OneStarter,
 }
 
 /// Show what became of the newest times of a schedule, newest first
@@ -136,7 +122,7 @@ Example:
 pub struct ScheduleLog {
     /// Which one.
     #[command(flatten)]
-    pub one: OneSchedule,
+    pub one: OneStarter,
 }
 
 /// Keep a schedule from firing
@@ -149,7 +135,7 @@ Example:
 pub struct SchedulePause {
     /// Which one.
     #[command(flatten)]
-    pub one: OneSchedule,
+    pub one: OneStarter,
 }
 
 /// Let a paused schedule fire again, from now on
@@ -162,7 +148,7 @@ Example:
 pub struct ScheduleResume {
     /// Which one.
     #[command(flatten)]
-    pub one: OneSchedule,
+    pub one: OneStarter,
 }
 
 /// Fire a schedule once, now
@@ -175,7 +161,7 @@ Example:
 pub struct ScheduleRun {
     /// Which one.
     #[command(flatten)]
-    pub one: OneSchedule,
+    pub one: OneStarter,
 }
 
 /// Remove a schedule, and the log of its firings
@@ -188,5 +174,5 @@ Example:
 pub struct ScheduleRm {
     /// Which one.
     #[command(flatten)]
-    pub one: OneSchedule,
+    pub one: OneStarter,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use subagent_protocol::schedule::Overlap;
 
-use super::{ConfigFlag, path};
+use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 
 /// What is started, and how firings are handled.
 #[derive(Debug, Args)]
@@ -55,6 +55,20 @@ pub struct StartFlags {
     /// Where the tasks work
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
+}
+
+/// One schedule or trigger, and where it is.
+#[derive(Debug, Args)]
+pub struct OneStarter {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
 }
 
 impl StartFlags {

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use subagent_protocol::trigger::EndStatus;
 
-use super::starts::StartFlags;
+use super::starts::{OneStarter, StartFlags};
 use super::{CwdFlag, JsonFlag};
 
 /// `subagent trigger ...`
@@ -40,7 +40,7 @@ impl TriggerCommand {
     }
 }
 
-/// Add a trigger: start a task, or send a message, at certain occurrences
+/// Add a trigger: start a task, or send a message, on events
 ///
 /// AGENT is a launcher or a definition of an agent. Each firing starts a task for it, with the rules, budgets, sandbox and
 /// worktree that hold then, and with the environment in which the daemon was started. With --send the trigger sends a
@@ -96,20 +96,6 @@ pub struct TriggerList {
     pub json: JsonFlag,
 }
 
-/// One trigger, and where it is.
-#[derive(Debug, Args)]
-pub struct OneTrigger {
-    /// Its name
-    #[arg(value_name = "NAME")]
-    pub name: String,
-    /// Which workspace.
-    #[command(flatten)]
-    pub cwd: CwdFlag,
-    /// Which form of output.
-    #[command(flatten)]
-    pub json: JsonFlag,
-}
-
 /// Show one trigger
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -118,7 +104,7 @@ Example:
 pub struct TriggerShow {
     /// Which one.
     #[command(flatten)]
-    pub one: OneTrigger,
+    pub one: OneStarter,
 }
 
 /// Show what became of the newest occurrences, newest first
@@ -129,7 +115,7 @@ Example:
 pub struct TriggerLog {
     /// Which one.
     #[command(flatten)]
-    pub one: OneTrigger,
+    pub one: OneStarter,
 }
 
 /// Keep a trigger from firing
@@ -142,7 +128,7 @@ Example:
 pub struct TriggerPause {
     /// Which one.
     #[command(flatten)]
-    pub one: OneTrigger,
+    pub one: OneStarter,
 }
 
 /// Let a paused trigger fire again, from now on
@@ -153,7 +139,7 @@ Example:
 pub struct TriggerResume {
     /// Which one.
     #[command(flatten)]
-    pub one: OneTrigger,
+    pub one: OneStarter,
 }
 
 /// Fire a trigger once, now, without a payload
@@ -166,7 +152,7 @@ Example:
 pub struct TriggerRun {
     /// Which one.
     #[command(flatten)]
-    pub one: OneTrigger,
+    pub one: OneStarter,
 }
 
 /// Fire a trigger, with the payload that stdin holds
@@ -180,7 +166,7 @@ Examples:
 pub struct TriggerFire {
     /// Which one.
     #[command(flatten)]
-    pub one: OneTrigger,
+    pub one: OneStarter,
     /// Identifier of the occurrence: the trigger fires once for each
     #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     pub occurrence: Option<String>,
@@ -196,5 +182,5 @@ Example:
 pub struct TriggerRm {
     /// Which one.
     #[command(flatten)]
-    pub one: OneTrigger,
+    pub one: OneStarter,
 }

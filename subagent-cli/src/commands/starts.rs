@@ -1,16 +1,18 @@
-//! What a schedule or a trigger starts, and how both are shown.
+//! What a schedule or a trigger starts, and how both are asked for and shown.
+
+use std::path::Path;
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{
-    ControllerChoice, RunTask, ScheduledMessage, ScheduledWork, TaskMode, TaskOverrides,
+    ChangeSchedule, ControllerChoice, RunTask, ScheduledMessage, ScheduledWork, TaskMode, TaskOverrides,
 };
 
 use super::text_source::TextSources;
-use crate::args::starts::StartFlags;
-use crate::client::{Ask, Client, block_on};
+use crate::args::starts::{OneStarter, StartFlags};
+use crate::client::{Ask, Client, Query, block_on, segment};
 use crate::context::{Context, present, present_path};
 use crate::failure::{Failure, Result};
-use crate::output::human;
+use crate::output::{Outcome, human, text};
 use crate::tasks::{Giver, Wish};
 
 /// Reads what is to be started, and sends the request that `request` makes of it. `kind` is `schedule` or `trigger`.
@@ -74,22 +76,111 @@ pub(super) fn add<T: serde::Serialize>(
     })
 }
 
-/// Sends a request about one schedule or trigger.
-pub(super) fn ask(cwd: Option<&std::path::Path>, ask: &Ask, context: &Context) -> Result<Value> {
+/// Schedules, or triggers.
+pub(super) struct Starters {
+    /// The path of all of them.
+    pub(super) path: &'static str,
+    /// The lines of one.
+    pub(super) fields: &'static [&'static str],
+    /// The columns of all.
+    pub(super) columns: &'static [&'static str],
+    /// The columns of the log.
+    pub(super) log: &'static [&'static str],
+    /// The lines of a firing.
+    pub(super) firing: &'static [&'static str],
+    /// Makes one text of what has several parts and belongs to one of the two alone.
+    pub(super) readable: fn(&mut Value),
+}
+
+impl Starters {
+    /// Gets one, or what `what` names below it.
+    pub(super) fn get(&self, one: &OneStarter, what: &str, context: &Context) -> Result<Value> {
+        ask(one.cwd.cwd.as_deref(), &Ask::get(Query::new(self.path_of(one, what))), context)
+    }
+
+    /// Changes one: `pause`, `resume`, `run` or `remove`.
+    pub(super) fn change(&self, one: &OneStarter, what: &str, context: &Context) -> Result<Value> {
+        self.send(one, what, &ChangeSchedule {}, context)
+    }
+
+    pub(super) fn send(
+        &self,
+        one: &OneStarter,
+        what: &str,
+        request: &impl serde::Serialize,
+        context: &Context,
+    ) -> Result<Value> {
+        ask(one.cwd.cwd.as_deref(), &Ask::change(self.path_of(one, what), request)?, context)
+    }
+
+    fn path_of(&self, one: &OneStarter, what: &str) -> String {
+        let separator = if what.is_empty() { "" } else { "/" };
+        format!("{}/{}{separator}{what}", self.path, segment(&one.name))
+    }
+
+    pub(super) fn shown(&self, kind: &'static str, data: Value) -> Outcome {
+        let lines = text::fields(&self.seen(&data), self.fields);
+        Outcome::report(kind, data, lines)
+    }
+
+    pub(super) fn fired(&self, kind: &'static str, data: Value) -> Outcome {
+        let lines = text::fields(&self.seen(&data), self.firing);
+        Outcome::report(kind, data, lines)
+    }
+
+    pub(super) fn logged(&self, kind: &'static str, data: Value) -> Outcome {
+        let lines = text::rows(&self.all_seen(&data), self.log, "");
+        Outcome::list(kind, data, lines, "(no firings)")
+    }
+
+    /// All of them; `empty` is the note if there are none.
+    pub(super) fn list(
+        &self,
+        cwd: Option<&Path>,
+        (kind, empty): (&'static str, &'static str),
+        context: &Context,
+    ) -> Result<Outcome> {
+        let data = match super::has_state(&context.workspace(cwd)?) {
+            true => ask(cwd, &Ask::get(Query::new(self.path)), context)?,
+            false => json!({"items": [], "count": 0}),
+        };
+        let lines = text::rows(&self.all_seen(&data), self.columns, "");
+        Ok(Outcome::list(kind, data, lines, empty))
+    }
+
+    fn all_seen(&self, data: &Value) -> Value {
+        let mut seen = data.clone();
+        for item in seen["items"].as_array_mut().into_iter().flatten() {
+            *item = self.seen(item);
+        }
+        seen
+    }
+
+    /// The values of the lines.
+    fn seen(&self, item: &Value) -> Value {
+        let mut seen = item.clone();
+        (self.readable)(&mut seen);
+        if let Some(shown) = human::work(&item["work"]) {
+            seen["work"] = shown.into();
+        }
+        if let Some(message) = item["error"]["message"].as_str() {
+            seen["error"] = message.into();
+        }
+        if let Some(status) = item["lastFiring"]["status"].as_str() {
+            seen["last"] = status.into();
+        }
+        seen
+    }
+}
+
+/// The outcome of a removal.
+pub(super) fn removed(kind: &'static str, data: Value) -> Outcome {
+    let lines = text::fields(&data, &["name"]);
+    Outcome::report(kind, data, lines)
+}
+
+fn ask(cwd: Option<&Path>, ask: &Ask, context: &Context) -> Result<Value> {
     let workspace = context.workspace(cwd)?;
     let mut client = Client::new(context, &workspace);
     block_on(async move { client.ask(ask).await })
-}
-
-/// Makes one text of what has several parts.
-pub(super) fn readable(item: &mut Value) {
-    if let Some(shown) = human::work(&item["work"]) {
-        item["work"] = shown.into();
-    }
-    if let Some(message) = item["error"]["message"].as_str().map(str::to_owned) {
-        item["error"] = message.into();
-    }
-    if let Some(status) = item["lastFiring"]["status"].as_str().map(str::to_owned) {
-        item["last"] = status.into();
-    }
 }

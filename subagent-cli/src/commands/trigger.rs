@@ -1,48 +1,45 @@
-//! `trigger`: what is started at which occurrences.
+//! `trigger`: what is started on which events.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
 
-use serde_json::{Value, json};
-use subagent_protocol::api::{AddTrigger, ChangeTrigger, FireTrigger};
+use serde_json::Value;
+use subagent_protocol::api::{AddTrigger, FireTrigger};
 use subagent_protocol::trigger::TriggerSource;
 
-use super::starts;
-use crate::args::triggers::{OneTrigger, TriggerAdd, TriggerCommand, TriggerFire, TriggerList};
-use crate::client::{Ask, Query, segment};
+use super::starts::{self, Starters};
+use crate::args::triggers::{TriggerAdd, TriggerCommand, TriggerFire};
 use crate::context::{Context, present};
 use crate::failure::Result;
 use crate::input::read_text;
-use crate::output::{Outcome, text};
+use crate::output::Outcome;
 
-/// What people see of one trigger.
-const FIELDS: [&str; 9] =
-    ["name", "source", "attendant", "overlap", "maxFailures", "failures", "paused", "error", "work"];
-/// What they see of a firing.
-const FIRING: [&str; 7] = ["schedule", "at", "occurrence", "status", "workerId", "turnId", "error"];
+const TRIGGERS: Starters = Starters {
+    path: "/v1/triggers",
+    fields: &["name", "source", "attendant", "overlap", "maxFailures", "failures", "paused", "error", "work"],
+    columns: &["name", "source", "attendant", "paused", "last", "error"],
+    log: &["at", "occurrence", "status", "workerId", "turnId", "error"],
+    firing: &["schedule", "at", "occurrence", "status", "workerId", "turnId", "error"],
+    readable,
+};
 
 pub(super) fn run(command: TriggerCommand, context: &Context) -> Result<Outcome> {
-    match command {
-        TriggerCommand::Add(args) => add(*args, context),
-        TriggerCommand::List(args) => list(&args, context),
-        TriggerCommand::Show(args) => Ok(shown("trigger.shown", look(&args.one, "", context)?)),
-        TriggerCommand::Log(args) => {
-            let data = look(&args.one, "/log", context)?;
-            let mut seen = data.clone();
-            seen["items"].as_array_mut().into_iter().flatten().for_each(readable);
-            let lines = text::rows(&seen, &FIRING[1..], "");
-            Ok(Outcome::list("trigger.log", data, lines, "(no firings)"))
+    let get = |one, what| TRIGGERS.get(one, what, context);
+    let change = |one, what| TRIGGERS.change(one, what, context);
+    Ok(match command {
+        TriggerCommand::Add(args) => add(*args, context)?,
+        TriggerCommand::List(args) => {
+            let words = ("trigger.listed", "(no triggers)");
+            TRIGGERS.list(args.cwd.cwd.as_deref(), words, context)?
         }
-        TriggerCommand::Pause(args) => Ok(shown("trigger.paused", change(&args.one, "pause", context)?)),
-        TriggerCommand::Resume(args) => Ok(shown("trigger.resumed", change(&args.one, "resume", context)?)),
-        TriggerCommand::Run(args) => Ok(fired(change(&args.one, "run", context)?)),
-        TriggerCommand::Fire(args) => fire(args, context),
-        TriggerCommand::Rm(args) => {
-            let data = change(&args.one, "remove", context)?;
-            let lines = text::fields(&data, &["name"]);
-            Ok(Outcome::report("trigger.removed", data, lines))
-        }
-    }
+        TriggerCommand::Show(args) => TRIGGERS.shown("trigger.shown", get(&args.one, "")?),
+        TriggerCommand::Log(args) => TRIGGERS.logged("trigger.log", get(&args.one, "log")?),
+        TriggerCommand::Pause(args) => TRIGGERS.shown("trigger.paused", change(&args.one, "pause")?),
+        TriggerCommand::Resume(args) => TRIGGERS.shown("trigger.resumed", change(&args.one, "resume")?),
+        TriggerCommand::Run(args) => TRIGGERS.fired("trigger.fired", change(&args.one, "run")?),
+        TriggerCommand::Fire(args) => TRIGGERS.fired("trigger.fired", fire(args, context)?),
+        TriggerCommand::Rm(args) => starts::removed("trigger.removed", change(&args.one, "remove")?),
+    })
 }
 
 fn add(args: TriggerAdd, context: &Context) -> Result<Outcome> {
@@ -54,7 +51,7 @@ fn add(args: TriggerAdd, context: &Context) -> Result<Outcome> {
     };
     let name = args.name;
     let of = ("trigger", name.as_str());
-    let data = starts::add(args.start, of, context, "/v1/triggers", |choice, work| AddTrigger {
+    let data = starts::add(args.start, of, context, TRIGGERS.path, |choice, work| AddTrigger {
         choice,
         name: name.clone(),
         source,
@@ -62,57 +59,16 @@ fn add(args: TriggerAdd, context: &Context) -> Result<Outcome> {
         max_failures,
         work,
     })?;
-    Ok(shown("trigger.added", data))
+    Ok(TRIGGERS.shown("trigger.added", data))
 }
 
-fn list(args: &TriggerList, context: &Context) -> Result<Outcome> {
-    let cwd = args.cwd.cwd.as_deref();
-    let data = match super::has_state(&context.workspace(cwd)?) {
-        true => starts::ask(cwd, &Ask::get(Query::new("/v1/triggers")), context)?,
-        false => json!({"items": [], "count": 0}),
-    };
-    let mut seen = data.clone();
-    seen["items"].as_array_mut().into_iter().flatten().for_each(readable);
-    let keys = ["name", "source", "attendant", "paused", "last", "error"];
-    let lines = text::rows(&seen, &keys, "");
-    Ok(Outcome::list("trigger.listed", data, lines, "(no triggers)"))
-}
-
-fn fire(args: TriggerFire, context: &Context) -> Result<Outcome> {
+fn fire(args: TriggerFire, context: &Context) -> Result<Value> {
     let payload = match std::io::stdin().is_terminal() {
         true => None,
         false => Some(read_text(Path::new("-"))?),
     };
     let request = FireTrigger { payload, occurrence: args.occurrence };
-    let ask = Ask::change(path(&args.one.name, "/fire"), &request)?;
-    Ok(fired(starts::ask(args.one.cwd.cwd.as_deref(), &ask, context)?))
-}
-
-fn path(name: &str, what: &str) -> String {
-    format!("/v1/triggers/{}{what}", segment(name))
-}
-
-fn look(one: &OneTrigger, what: &str, context: &Context) -> Result<Value> {
-    starts::ask(one.cwd.cwd.as_deref(), &Ask::get(Query::new(path(&one.name, what))), context)
-}
-
-fn change(one: &OneTrigger, what: &str, context: &Context) -> Result<Value> {
-    let ask = Ask::change(path(&one.name, &format!("/{what}")), &ChangeTrigger {})?;
-    starts::ask(one.cwd.cwd.as_deref(), &ask, context)
-}
-
-fn fired(data: Value) -> Outcome {
-    let mut seen = data.clone();
-    readable(&mut seen);
-    let lines = text::fields(&seen, &FIRING);
-    Outcome::report("trigger.fired", data, lines)
-}
-
-fn shown(kind: &'static str, data: Value) -> Outcome {
-    let mut seen = data.clone();
-    readable(&mut seen);
-    let lines = text::fields(&seen, &FIELDS);
-    Outcome::report(kind, data, lines)
+    TRIGGERS.send(&args.one, "fire", &request, context)
 }
 
 fn readable(item: &mut Value) {
@@ -127,5 +83,4 @@ fn readable(item: &mut Value) {
     if let Some(shown) = shown {
         item["source"] = shown.into();
     }
-    starts::readable(item);
 }

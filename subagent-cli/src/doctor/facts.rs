@@ -105,7 +105,7 @@ pub(super) struct Facts {
     pub(super) sinks: Option<Sinks>,
     /// What starts work at certain times.
     pub(super) schedules: Option<Schedules>,
-    /// What starts work at certain occurrences.
+    /// Triggers, which start work on events.
     pub(super) triggers: Option<Triggers>,
     /// The folders of the sockets that exist.
     pub(super) runtime_dirs: Vec<RuntimeDir>,

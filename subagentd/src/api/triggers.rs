@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use subagent_protocol::api::{
-    AddTrigger, ChangeTrigger, FireTrigger, FiringView, Firings, TriggerRemoved, TriggerView, Triggers,
+    AddTrigger, ChangeSchedule, FireTrigger, FiringView, Firings, TriggerRemoved, TriggerView, Triggers,
 };
 
 #[cfg(test)]
@@ -46,34 +46,34 @@ pub(super) async fn log(State(api): State<Api>, _: Owner, Names(trigger): Names<
 }
 
 /// `POST /v1/triggers/{trigger}/pause`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/pause", request_body = ChangeTrigger, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.paused`", body = Envelope<TriggerView>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/pause", request_body = ChangeSchedule, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.paused`", body = Envelope<TriggerView>))))]
 pub(super) async fn pause(
     State(api): State<Api>,
     Owner(caller): Owner,
     Names(trigger): Names<String>,
-    Body(ChangeTrigger {}): Body<ChangeTrigger>,
+    Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> Outcome<TriggerView> {
     Ok(Reply("trigger.paused", api.schedules.pause_trigger(caller, &trigger).await?))
 }
 
 /// `POST /v1/triggers/{trigger}/resume`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/resume", request_body = ChangeTrigger, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.resumed`", body = Envelope<TriggerView>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/resume", request_body = ChangeSchedule, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.resumed`", body = Envelope<TriggerView>))))]
 pub(super) async fn resume(
     State(api): State<Api>,
     Owner(caller): Owner,
     Names(trigger): Names<String>,
-    Body(ChangeTrigger {}): Body<ChangeTrigger>,
+    Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> Outcome<TriggerView> {
     Ok(Reply("trigger.resumed", api.schedules.resume_trigger(caller, &trigger).await?))
 }
 
 /// `POST /v1/triggers/{trigger}/run`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/run", request_body = ChangeTrigger, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.fired`", body = Envelope<FiringView>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/run", request_body = ChangeSchedule, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.fired`", body = Envelope<FiringView>))))]
 pub(super) async fn run(
     State(api): State<Api>,
     Owner(caller): Owner,
     Names(trigger): Names<String>,
-    Body(ChangeTrigger {}): Body<ChangeTrigger>,
+    Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> Outcome<FiringView> {
     Ok(Reply("trigger.fired", api.schedules.run_trigger(caller, &trigger).await?))
 }
@@ -90,12 +90,12 @@ pub(super) async fn fire(
 }
 
 /// `POST /v1/triggers/{trigger}/remove`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/remove", request_body = ChangeTrigger, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.removed`", body = Envelope<TriggerRemoved>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/remove", request_body = ChangeSchedule, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.removed`", body = Envelope<TriggerRemoved>))))]
 pub(super) async fn remove(
     State(api): State<Api>,
     Owner(caller): Owner,
     Names(trigger): Names<String>,
-    Body(ChangeTrigger {}): Body<ChangeTrigger>,
+    Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> Outcome<TriggerRemoved> {
     Ok(Reply("trigger.removed", api.schedules.remove_trigger(caller, &trigger).await?))
 }

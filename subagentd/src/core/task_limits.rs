@@ -64,8 +64,8 @@ impl PromptTime {
 /// Limits of one prompt of a task, and its steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptLimits {
-    most_steps: u64,
-    most_ms: Option<u64>,
+    max_steps: u64,
+    max_ms: Option<u64>,
     /// The steps of the prompt.
     pub steps: Steps,
     /// Whether the prompt is being ended already. Then the limits do not matter.
@@ -76,9 +76,9 @@ impl PromptLimits {
     /// Creates a meter. A `timeout_ms` of 0 means no limit. `ends`: the prompt is being ended
     /// already.
     #[must_use]
-    pub fn new(most_steps: u64, timeout_ms: u64, ends: bool) -> Self {
-        let most_ms = (timeout_ms > 0).then_some(timeout_ms);
-        Self { most_steps: most_steps.min(MAX_STEPS), most_ms, steps: Steps::default(), ends }
+    pub fn new(max_steps: u64, timeout_ms: u64, ends: bool) -> Self {
+        let max_ms = (timeout_ms > 0).then_some(timeout_ms);
+        Self { max_steps: max_steps.min(MAX_STEPS), max_ms, steps: Steps::default(), ends }
     }
 
     /// Returns why the prompt must end now. Reports this once.
@@ -86,10 +86,10 @@ impl PromptLimits {
         if self.ends {
             return None;
         }
-        let over = if self.steps.count() > self.most_steps {
+        let over = if self.steps.count() > self.max_steps {
             Some(TaskEnding::MaxIterationsReached)
         } else {
-            self.most_ms.filter(|most| ran.ms >= *most).map(|_| TaskEnding::TimedOut)
+            self.max_ms.filter(|most| ran.ms >= *most).map(|_| TaskEnding::TimedOut)
         };
         self.ends = over.is_some();
         over
@@ -98,7 +98,7 @@ impl PromptLimits {
     /// Returns the milliseconds until its time is over, if it keeps running.
     #[must_use]
     pub fn left(&self, ran: PromptTime) -> Option<u64> {
-        let left = self.most_ms?.saturating_sub(ran.ms);
+        let left = self.max_ms?.saturating_sub(ran.ms);
         (!self.ends && ran.now).then_some(left)
     }
 
@@ -107,10 +107,10 @@ impl PromptLimits {
     pub fn reason(&self, ending: TaskEnding) -> String {
         match ending {
             TaskEnding::MaxIterationsReached => {
-                format!("the task made more than the {} tool calls that it may", self.most_steps)
+                format!("the task made more than the {} tool calls that it may", self.max_steps)
             }
             TaskEnding::TimedOut => {
-                let seconds = self.most_ms.unwrap_or_default() as f64 / 1000.0;
+                let seconds = self.max_ms.unwrap_or_default() as f64 / 1000.0;
                 format!("the task ran for the {seconds} s that it may")
             }
             TaskEnding::Cancelled => String::new(),

@@ -63,8 +63,8 @@ impl Document {
     }
 
     /// Adds a quote and the blank line that ends it.
-    fn quote(&mut self, text: &str, most_bytes: usize) {
-        self.0.push_str(&block(text, most_bytes));
+    fn quote(&mut self, text: &str, max_bytes: usize) {
+        self.0.push_str(&block(text, max_bytes));
         self.0.push('\n');
     }
 

@@ -184,6 +184,6 @@ impl Call {
     }
 }
 
-fn short(text: &str, most_bytes: usize) -> String {
-    one_line(&beginning(text, most_bytes))
+fn short(text: &str, max_bytes: usize) -> String {
+    one_line(&beginning(text, max_bytes))
 }

@@ -241,13 +241,13 @@ fn text<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Optio
 /// Maximum number of examined pieces of a text.
 const MAX_PIECES: i64 = 20_000;
 
-/// Returns the last `most_bytes` bytes (about) of the agent's text in a turn, and whether there is
+/// Returns the last `max_bytes` bytes (about) of the agent's text in a turn, and whether there is
 /// more.
 pub(crate) fn text_of(
     connection: &Connection,
     worker: RowId,
     turn: &TurnHistory,
-    most_bytes: usize,
+    max_bytes: usize,
 ) -> Result<(String, bool)> {
     let Some(span) = turn_span(connection, worker, &turn.turn_id)? else { return Ok((String::new(), false)) };
     let sql = format!(
@@ -262,21 +262,21 @@ pub(crate) fn text_of(
         .map_err(StoreError::from)?;
     let (mut parts, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
     while let Some(row) = rows.next().map_err(StoreError::from)? {
-        if bytes > most_bytes {
+        if bytes > max_bytes {
             break;
         }
         looked_at += 1;
         if let Ok(Some(mut part)) = Part::read(row) {
             // A piece above the limit is cut to its end.
             if let Part::Piece(text) = &mut part {
-                *text = text[text.ceil_char_boundary(text.len().saturating_sub(most_bytes + 1))..].to_owned();
+                *text = text[text.ceil_char_boundary(text.len().saturating_sub(max_bytes + 1))..].to_owned();
             }
             bytes += part.bytes();
             parts.push(part);
         }
     }
     parts.reverse();
-    let (text, cut) = message_text::end_of(parts, most_bytes);
+    let (text, cut) = message_text::end_of(parts, max_bytes);
     Ok((text, cut || looked_at == MAX_PIECES))
 }
 

@@ -53,11 +53,11 @@ impl Supervisor {
             }
             Ok::<(), Error>(())
         };
-        let in_time = tokio::select! {
+        tokio::select! {
             biased;
-            over = over => over.map(|()| true)?,
-            () = sleep_for(limit) => false,
-        };
+            over = over => over?,
+            () = sleep_for(limit) => {}
+        }
         // Also reports workers that match already, in addition to the first one.
         while let Some(Some((index, outcome))) = futures_util::FutureExt::now_or_never(waits.next()) {
             found[index] = Some(outcome?);
@@ -83,7 +83,12 @@ impl Supervisor {
             });
         }
         let done = items.iter().filter(|item| item.outcome != WorkerOutcome::Waiting).count();
-        if in_time {
+        let is_over = match request.mode {
+            WaitMode::Any => done > 0,
+            WaitMode::All => done == items.len(),
+        };
+        // A worker may have come to rest just before the limit.
+        if is_over {
             return Ok(WaitedMany { mode: request.mode, count: items.len(), items, done });
         }
         let message = format!("{done} of {} workers were done in time; their turns go on", items.len());
@@ -180,7 +185,7 @@ impl Supervisor {
     }
 }
 
-/// Whether a worker needs nobody to wait for it, and when to look again.
+/// Whether a worker has no open turn or asks a question, and when to check again.
 struct Resting<'a> {
     row: &'a WorkerRow,
     /// `None` for a worker without an actor.

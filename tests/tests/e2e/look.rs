@@ -287,9 +287,9 @@ fn several_workers_are_shown_one_after_the_other() {
         let found: Vec<Value> = data["items"].as_array().unwrap().iter().map(id).collect();
         assert_eq!((&data["count"], &found[..]), (&json!(2), &expected[..]), "{command:?}");
         assert_eq!(id(&both(&["demo-2"]).data_of(one)), expected[1]);
-        let error = both(&["nobody", "demo-2"]).error("WORKER_NOT_FOUND");
+        let error = both(&["missing", "demo-2"]).error("WORKER_NOT_FOUND");
         let done = if command.contains(&"inspect") { "inspected" } else { "shown" };
-        assert_eq!(error["details"]["workerId"], "nobody", "{error}");
+        assert_eq!(error["details"]["workerId"], "missing", "{error}");
         assert_eq!(id(&error["details"][done][0]), expected[1], "{error}");
 
         let line = [command, &["demo-1", "demo-2"]].concat();

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
 /// Time limit for operations of a few seconds.
-const SOON: Duration = Duration::from_secs(60);
+pub(super) const SOON: Duration = Duration::from_secs(60);
 
-fn world() -> Sandbox {
+pub(super) fn world() -> Sandbox {
     started(Sandbox::new())
 }
 
-fn started(mut sandbox: Sandbox) -> Sandbox {
+pub(super) fn started(mut sandbox: Sandbox) -> Sandbox {
     let demo = sandbox.demo_agent(&[]);
     sandbox.launcher("demo", demo);
     sandbox.init();
@@ -25,24 +25,38 @@ fn add(sandbox: &Sandbox, args: &[&str]) -> Value {
     sandbox.run(&args).data_of("schedule.added")
 }
 
-/// Returns the firings of a schedule, oldest first.
-fn log(sandbox: &Sandbox, name: &str) -> Vec<Value> {
-    let data = sandbox.run(&["schedule", "log", name]).data_of("schedule.log");
+/// Returns the firings of a schedule or a trigger (`kind`), oldest first.
+pub(super) fn firings(sandbox: &Sandbox, kind: &str, name: &str) -> Vec<Value> {
+    let data = sandbox.run(&[kind, "log", name]).data_of(&format!("{kind}.log"));
     let mut items = data["items"].as_array().unwrap().clone();
     items.reverse();
     items
+}
+
+/// Waits until this many firings have ended with this status.
+pub(super) fn wait_for_firings(
+    sandbox: &Sandbox,
+    kind: &str,
+    name: &str,
+    status: &str,
+    count: usize,
+) -> Vec<Value> {
+    wait_until("firings", SOON, || {
+        let all = firings(sandbox, kind, name);
+        (all.iter().filter(|firing| firing["status"] == status).count() >= count).then_some(all)
+    })
+}
+
+fn log(sandbox: &Sandbox, name: &str) -> Vec<Value> {
+    firings(sandbox, "schedule", name)
 }
 
 fn show(sandbox: &Sandbox, name: &str) -> Value {
     sandbox.run(&["schedule", "show", name]).data_of("schedule.shown")
 }
 
-/// Waits until this many firings have ended with this status.
 fn wait_for(sandbox: &Sandbox, name: &str, status: &str, count: usize) -> Vec<Value> {
-    wait_until("firings", SOON, || {
-        let all = log(sandbox, name);
-        (all.iter().filter(|firing| firing["status"] == status).count() >= count).then_some(all)
-    })
+    wait_for_firings(sandbox, "schedule", name, status, count)
 }
 
 /// Returns the tasks of a schedule, by their scheduled time.

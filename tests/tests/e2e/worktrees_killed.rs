@@ -2,6 +2,7 @@
 //! once, and completely removed.
 
 use std::fs;
+use std::path::PathBuf;
 
 use subagent_tests::harness::{Sandbox, crowd};
 
@@ -28,7 +29,8 @@ fn whoever_dies_the_next_daemon_finishes_a_worktree() {
     crowd("worktrees, abort", POINTS.len(), &POINTS, name, |(point, passing)| case(point, *passing));
 }
 
-fn case(point: &str, passing: u32) {
+/// A repository with one commit, and the file that exists as soon as a process has died at the point.
+fn repository(point: &str, passing: u32) -> (Sandbox, PathBuf) {
     let mut sandbox = Sandbox::new();
     let reached = sandbox.file("reached");
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
@@ -39,6 +41,11 @@ fn case(point: &str, passing: u32) {
         git(&sandbox, &["config", key, value]);
     }
     git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    (sandbox, reached)
+}
+
+fn case(point: &str, passing: u32) {
+    let (sandbox, reached) = repository(point, passing);
     let start = sandbox.persist(&["worker", "start", "demo", "--name", "auth", "--worktree"]);
     let started = start.data_of("worker.started");
     let tree = started["worktree"]["path"].as_str().unwrap().to_owned();
@@ -93,18 +100,9 @@ fn whoever_dies_the_next_daemon_finishes_the_worktree_of_a_confined_worker() {
 }
 
 fn confined(point: &str, passing: u32) {
-    let mut sandbox = Sandbox::new();
-    let reached = sandbox.file("reached");
-    sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
-    sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@{passing}"));
-    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &reached);
-    git(&sandbox, &["init", "-q", "-b", "main", "."]);
-    for (key, value) in [("user.name", "me"), ("user.email", "me@example.com")] {
-        git(&sandbox, &["config", key, value]);
-    }
+    let (mut sandbox, reached) = repository(point, passing);
     fs::write(sandbox.workspace().join(".git/info/exclude"), ".subagent/\n").unwrap();
     fs::write(sandbox.workspace().join("mine.txt"), "mine\n").unwrap();
-    git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "first"]);
     let agent = sandbox.test_agent("sdk-agent", &[]);
     sandbox.launcher("sdk", agent);
     let start = ["worker", "start", "sdk", "--name", "auth", "--sandbox", "isolated"];
@@ -157,16 +155,7 @@ fn whoever_dies_the_next_daemon_writes_the_files_of_a_task_back() {
 }
 
 fn writes_back(point: &str, passing: u32) {
-    let mut sandbox = Sandbox::new();
-    let reached = sandbox.file("reached");
-    sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
-    sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@{passing}"));
-    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &reached);
-    git(&sandbox, &["init", "-q", "-b", "main", "."]);
-    for (key, value) in [("user.name", "me"), ("user.email", "me@example.com")] {
-        git(&sandbox, &["config", key, value]);
-    }
-    git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    let (sandbox, reached) = repository(point, passing);
     let agents = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&agents).unwrap();
     let definition = "---\ndescription: d\nlauncher: demo\nisolation: worktree\nwriteBack: auto\n---\n";

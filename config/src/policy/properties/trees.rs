@@ -188,8 +188,8 @@ fn it_is_the_strictest_of_all(chain: &[Node], call: &Call, decide: Decide) -> Re
     let verdict = decide(&of(chain.to_vec()), call);
     for (what, found) in grouped(verdict.judged.iter()) {
         let expected = alone.iter().filter_map(|said| about(said, &what)).max();
-        let nobody = if what.0 == Kind::Task { Action::Deny } else { Action::Ask };
-        let expected = expected.unwrap_or(nobody);
+        let without_answer = if what.0 == Kind::Task { Action::Deny } else { Action::Ask };
+        let expected = expected.unwrap_or(without_answer);
         // A call that may be of any kind is also asked because of the rule of a node which does not answer it: on tasks, say.
         match call.is_undeclared() {
             true => prop_assert!(found >= expected, "{what:?} {alone:?}"),

@@ -48,7 +48,7 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
         }
         other => match sentence(worker, event) {
             Some((style, said)) => _ = page.word(style, &said).end(),
-            // Whatever a newer daemon says.
+            // The type of a newer daemon.
             None => {
                 let said = shown(data);
                 page.word(Style::Bad, other).plain("  ").sentence(Style::Plain, "", "  ", &said).end();

@@ -82,7 +82,7 @@ proptest! {
     /// Compares with a counter and a stopwatch that are never interrupted.
     #[test]
     fn a_prompt_ends_once_and_when_it_should(
-        most_steps in 0u64..40,
+        max_steps in 0u64..40,
         timeout_ms in prop_oneof![Just(0u64), 1u64..400_000],
         earlier_ms in 0i64..100_000,
         ops in prop::collection::vec(op(), 0..120),
@@ -95,7 +95,7 @@ proptest! {
         let _ = account.spend(&clock(true, now), now);
         let (mut told, mut ran, mut runs) = (Vec::new(), 0u64, true);
         let mut ended = None;
-        let mut meter = PromptLimits::new(most_steps, timeout_ms, false);
+        let mut meter = PromptLimits::new(max_steps, timeout_ms, false);
         for op in ops {
             match op {
                 Op::Step(id) => {
@@ -113,7 +113,7 @@ proptest! {
                 }
                 Op::Dies => {
                     account = serde_json::from_str(&serde_json::to_string(&account).unwrap()).unwrap();
-                    meter = PromptLimits::new(most_steps, timeout_ms, ended.is_some());
+                    meter = PromptLimits::new(max_steps, timeout_ms, ended.is_some());
                     for id in told.iter().rev() {
                         meter.steps.see(&id.to_string());
                     }
@@ -121,7 +121,7 @@ proptest! {
             }
             let steps = told.iter().collect::<std::collections::HashSet<_>>().len() as u64;
             prop_assert_eq!(meter.steps.count(), steps);
-            let by_steps = steps > most_steps;
+            let by_steps = steps > max_steps;
             let by_time = timeout_ms > 0 && ran >= timeout_ms;
             let expected = match (ended, by_steps, by_time) {
                 (None, true, _) => Some(TaskEnding::MaxIterationsReached),

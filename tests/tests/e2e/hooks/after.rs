@@ -1,7 +1,7 @@
 //! Hooks that run after events: their input, and that a bad one changes nothing else.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -167,8 +167,8 @@ fn a_hook_that_hangs_holds_up_no_other_worker() {
     sandbox.finish();
 }
 
-#[test]
-fn a_hook_that_was_cut_off_by_the_daemons_death_runs_again_with_the_same_event() {
+/// A worker whose hook for the end of a turn runs until the second file exists; it appends its inputs to the first.
+fn in_a_hook() -> (Sandbox, String, PathBuf, PathBuf) {
     let sandbox = Sandbox::new();
     let (file, gate) = (sandbox.file("read"), sandbox.file("gate"));
     let line = format!("{}; until [ -e {} ]; do sleep 0.05; done", appends(&file), gate.display());
@@ -177,6 +177,12 @@ fn a_hook_that_was_cut_off_by_the_daemons_death_runs_again_with_the_same_event()
     let worker = sandbox.start("demo");
     let _ = sandbox.send(&worker, "hello");
     assert_eq!(inputs(&file, 1).len(), 1);
+    (sandbox, worker, file, gate)
+}
+
+#[test]
+fn a_hook_that_was_cut_off_by_the_daemons_death_runs_again_with_the_same_event() {
+    let (sandbox, worker, file, gate) = in_a_hook();
     sandbox.kill_daemon();
     fs::write(&gate, "").unwrap();
     let _ = sandbox.show(&worker);
@@ -190,14 +196,7 @@ fn a_hook_that_was_cut_off_by_the_daemons_death_runs_again_with_the_same_event()
 
 #[test]
 fn a_hook_of_a_stopped_worker_that_the_daemons_death_cut_off_runs_again() {
-    let sandbox = Sandbox::new();
-    let (file, gate) = (sandbox.file("read"), sandbox.file("gate"));
-    let line = format!("{}; until [ -e {} ]; do sleep 0.05; done", appends(&file), gate.display());
-    own_hooks(&sandbox, &json!({"Stop": command(&line)}));
-    sandbox.init();
-    let worker = sandbox.start("demo");
-    let _ = sandbox.send(&worker, "hello");
-    assert_eq!(inputs(&file, 1).len(), 1);
+    let (sandbox, worker, file, gate) = in_a_hook();
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.kill_daemon();
     fs::write(&gate, "").unwrap();
